@@ -1,13 +1,13 @@
-//! Makes the linker place together, in the released program, the functions that a running kernel uses, so that only
-//! half as much of its code is kept in memory. `link-order.ld` lists these functions; the linkers of the GNU system and
-//! of LLVM read it.
+//! In the released program, makes the linker place the functions that a running kernel uses next to each other. This
+//! halves the part of the code that is kept in memory. The file `link-order.ld` lists these functions; the linkers of
+//! the GNU system and of LLVM read this file.
 
 use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=link-order.ld");
     let is = |name, value: &str| env::var(name).is_ok_and(|found| found == value);
-    // Some linkers cannot read linker scripts, so a linker that the user has chosen gets none.
+    // Some linkers cannot read linker scripts, so this script passes none to a linker that the user has chosen.
     let own_linker = env::var_os("RUSTC_LINKER").is_some()
         || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| {
             let names = ["linker", "link-arg", "link-self-contained"];

@@ -14,7 +14,7 @@ use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 async fn main() {
     if let Err(error) = run().await {
         eprintln!("{error}");
-        // Exit at once: if `main` returned, the runtime would wait for the thread that may still be reading a line.
+        // Exit immediately: if `main` returned, the runtime would wait for the thread that may still be reading a line.
         std::process::exit(1);
     }
 }

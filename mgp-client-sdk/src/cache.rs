@@ -121,7 +121,7 @@ mod tests {
         assert!(cached.get().0.is_none());
         cached.insert(generation, &list, None);
         cached.invalidate();
-        // The list was requested before the change, but is received after it.
+        // This list was requested before the change, but received after it.
         cached.insert(generation, &list, None);
         assert!(cached.get().0.is_none());
     }

@@ -25,7 +25,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// The maximum duration of a tool call that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
-    /// If set, calls to servers without MGP carry `_meta.traceparent`. Default: not set.
+    /// `true` if calls to servers without MGP carry `_meta.traceparent`. Default: `false`.
     pub plain_traceparent: bool,
     /// The maximum time that a call waits while a supervised server starts or restarts. Default: no wait.
     pub ready_timeout: Duration,
@@ -59,7 +59,7 @@ pub struct ClientConfig {
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
     /// The party that answers the callbacks of the server, if the client supports callbacks.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
-    /// The flag for a supervised program that is known to fail at the probe of its era.
+    /// A flag that is set if a supervised program fails at the request that detects its era (the probe).
     pub(crate) fails_at_probe: crate::gateway::FailsAtProbe,
     /// The function that prepares each new connection of a supervised server before calls are made on it, e.g.
     /// subscribes to its events.

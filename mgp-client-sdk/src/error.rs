@@ -32,7 +32,8 @@ use crate::wire::is_openable;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call failed: the server refused it, did not answer in time (3003), or is no longer connected (2000).
+    /// The call failed: the server refused it, did not answer in time (code 3003), or is no longer connected (code
+    /// 2000).
     #[error(transparent)]
     Call(#[from] RpcError),
     /// The tool ran and reported a failure (`isError`).
@@ -86,7 +87,7 @@ impl Error {
     /// Returns the server's error code or, if the client detected the failure, the code for this failure, e.g. 2000 if
     /// the connection has ended, and 3003 if the server did not answer in time.
     ///
-    /// A tool that failed without a code has −32603.
+    /// If a tool failed without a code, the code is −32603.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -126,7 +127,7 @@ impl Error {
         }
     }
 
-    /// Returns the structured error of the call or of the tool, if the server sent one (proposal 11).
+    /// Returns the structured error of the call or of the tool, if the server sent one (extension `structured_errors`).
     ///
     /// Servers send it to clients with the extension
     /// [`StructuredErrors`](mgp_types::mgp::Extension::StructuredErrors).
@@ -153,8 +154,8 @@ impl Error {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25), without
-    /// those that are neither at `https` nor, on this machine, at `http`.
+    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25). Leaves out
+    /// pages with unsafe addresses: neither `https` nor, on this machine, `http`.
     ///
     /// Repeat the call once the hook [`ClientBuilder::on_elicitation_complete`] has been called for each of them.
     ///
@@ -181,7 +182,7 @@ impl Error {
 
 impl ToolFailure {
     pub(crate) fn new(result: CallToolResult) -> Self {
-        /// A refusal as a server that supports MGP sends it to a client without MGP.
+        /// A refusal in the form in which a server with MGP sends it to a client without MGP.
         #[derive(Default, Deserialize)]
         struct Refusal {
             #[serde(default)]

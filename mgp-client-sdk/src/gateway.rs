@@ -2,14 +2,14 @@
 //!
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
 //! - [`ungated`] and [`ungated_supervised`] return stacks without the layers that check and record calls.
-//! - [`pass_callbacks`] passes each callback of a server to the caller whose call it belongs to.
+//! - [`pass_callbacks`] passes each callback of a server to the caller of the call to which it belongs.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
 //! - [`AuthorizationFailed`] is the cause of the error if no credentials could be obtained for a start or a call.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server; [`await_tasks`] waits for
 //!   tasks inside a layer, and [`awaits_task`] finds the calls for which it would.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
-//! - [`share_probe_failure`] shares whether a program fails at the probe of its era, e.g. with a later process.
+//! - [`share_probe_failure`] shares whether a program fails at the request that detects its era (the probe).
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
 //! The kernel is built on these functions; clients of a single server do not need them.
@@ -78,10 +78,10 @@ pub fn share_probe_failure(builder: ClientBuilder, known: FailsAtProbe) -> Clien
     builder.config(|config| config.fails_at_probe = known)
 }
 
-/// Sets the function that finds the caller for a server's request that belongs to no call. `find` receives the
-/// request's method.
+/// Sets the function that finds the caller to ask when a server sends a request that belongs to no call. `find`
+/// receives the request's method.
 ///
-/// Without such a function, or if `find` returns `None`, the request is refused.
+/// Without such a function, or if `find` returns `None`, the client refuses the request.
 pub fn ask_unattributed(
     builder: ClientBuilder,
     find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static,
@@ -91,8 +91,8 @@ pub fn ask_unattributed(
 
 /// Forwards each callback of the server to the caller whose call it belongs to (MGP §13.4).
 ///
-/// `otherwise` answers in place of a caller that supports neither callbacks nor elicitation. `unanswered` is notified
-/// of a question that timed out.
+/// `otherwise` answers in place of a caller that supports neither callbacks nor elicitation. `unanswered` is called
+/// with each question that timed out.
 pub fn pass_callbacks<Fut>(
     builder: ClientBuilder,
     otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,

@@ -13,9 +13,10 @@ impl ClientBuilder {
     /// Governs all calls to this server: access to tools, the server's permissions, pinned definitions, confirmation of
     /// calls, and the audit log.
     ///
-    /// `id` identifies the server in all records and decisions; see [`server_id`](Self::server_id). The server's
-    /// permissions are decided when it connects and when it asks; see [`grantor`](Self::grantor). Lists contain what
-    /// the client's principal may use, and are requested again when that changes.
+    /// `id` identifies the server in all records and decisions; see [`server_id`](Self::server_id). The governance
+    /// decides about the server's permissions when the server connects and when it asks; see
+    /// [`grantor`](Self::grantor). Lists contain what the client's principal may use, and are requested again when that
+    /// changes.
     ///
     /// ```
     /// use mgp_client_sdk::prelude::*;

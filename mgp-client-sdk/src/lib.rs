@@ -4,8 +4,8 @@
 //! - [`SupervisedClient`] starts its server, and restarts it when it ends.
 //! - [`ToolRouter`] routes tool calls to several servers, and translates between the eras of caller and server.
 //!
-//! MCP has two eras: *legacy* peers speak a revision up to 2025-11-25, in a session that begins with `initialize`;
-//! *modern* ones speak 2026-07-28, whose requests are self-contained. A client detects the era of its server.
+//! MCP has two eras. *Legacy* peers speak a revision up to 2025-11-25, in which a session begins with `initialize`.
+//! *Modern* peers speak 2026-07-28, in which each request is independent. A client detects the era of its server.
 //!
 //! A server in a separate process:
 //!

@@ -1,4 +1,4 @@
-//! Records when a server connects and disconnects, each exactly once (MGP §6.4).
+//! Records when a server connects and when it disconnects, each event exactly once (MGP §6.4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Stores the session state that a server returns, and sends it back with each tool call (proposal 14).
+//! Stores the session state that a server returns, and sends it back with each tool call (extension `session_state`).
 //!
 //! Applies to: outbound.
 

@@ -82,7 +82,7 @@ pub enum DiscoveryError {
         /// The name of the missing member.
         key: &'static str,
     },
-    /// The decision of an operator could not be written to the audit log, so it was not made.
+    /// The decision of an operator was not made, because it could not be written to the audit log.
     #[error("no decision was made because it could not be recorded: {0}")]
     Unaudited(#[from] AuditError),
     /// A file was changed between reading and writing it.
@@ -97,7 +97,8 @@ pub enum DiscoveryError {
     /// A caller who is not an operator tried to decide on a registration.
     #[error("only an operator may decide on registrations; ask one")]
     NotRegistrar,
-    /// A server could not be registered at run time, or such a server could not be started or removed.
+    /// A server could not be registered at run time, or a server that was registered at run time could not be started
+    /// or removed.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
     /// The maximum number of approvals is reached.
@@ -163,7 +164,7 @@ fn registration(refused: &RegistrationError) -> RpcError {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
-        // Forbid a retry for these: the same request succeeds only after the operator or the caller has acted.
+        // Forbid a retry after these errors: the same request succeeds only after the operator or the caller has acted.
         Refused::TooMany { .. }
         | Refused::Changed(_)
         | Refused::MissingFile { .. }

@@ -1,8 +1,9 @@
-//! The line ends of a configuration file that a program edits.
+//! Preserves the line ends of a configuration file when a program edits it.
 
-/// Returns the edited text of a file with the line ends of its previous text: CRLF if most of its lines end with it.
+/// Returns the edited text `after`, with CRLF at all line ends if most lines of the previous text `before` end with
+/// CRLF.
 ///
-/// Editors of TOML write LF only, and on Windows many files have CRLF.
+/// This is necessary because libraries that edit TOML write only LF, while many files on Windows have CRLF.
 ///
 /// ```
 /// use mgp_discovery::keep_line_ends;

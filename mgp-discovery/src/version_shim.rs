@@ -1,5 +1,6 @@
-//! The shims of version managers such as pyenv, rbenv, nodenv, asdf and mise: programs that choose at each start which
-//! version of an interpreter they start, by variables, by files in the working directory and by their arguments.
+//! The shims of version managers such as pyenv, rbenv, nodenv, asdf and mise. A shim is a program that chooses at each
+//! start which version of an interpreter it starts. The choice depends on variables, files in the working directory and
+//! arguments.
 //!
 //! The content of a shim does not show which program runs, so neither an approval nor a lock file can cover it.
 
@@ -8,7 +9,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The name of the program that the shims of Volta link to.
+/// The name of the program to which the shims of Volta are links.
 const VOLTA: &str = "volta-shim";
 
 /// The maximum size of the file that names the default version, in bytes.
@@ -28,11 +29,12 @@ impl VersionShim {
     pub fn at(path: &Path) -> Option<Self> {
         let program = path.file_name()?;
         let file = dunce::canonicalize(path).ok()?;
-        // Scoop, on Windows, puts a file with the fixed target beside each of its launchers.
+        // Scoop, on Windows, puts a file `NAME.shim` with the fixed target beside each of its launchers, so such a
+        // launcher has no choice.
         if path.with_extension("shim").is_file() {
             return None;
         }
-        // The shims of mise are links to its program, so the folder of the link counts too.
+        // The shims of mise are links to the program of mise, so check the folder of the link too.
         let link = dunce::canonicalize(path.parent()?).ok()?;
         let is_volta = file.file_stem().is_some_and(|name| name == VOLTA);
         let mut folders = [file.parent()?, &link].into_iter();
@@ -40,8 +42,8 @@ impl VersionShim {
         Some(Self { root: folder.parent()?.to_owned(), program: program.to_owned() })
     }
 
-    /// Returns the program of the default version. `None` if the manager would have to be asked for it, e.g. for the
-    /// version `system` or a part of a version. The call blocks.
+    /// Returns the program of the default version. Returns `None` if only the manager can determine the version, e.g.
+    /// if its file has `system` or a part of a version. The call blocks.
     #[must_use]
     pub fn default_program(&self) -> Option<PathBuf> {
         let versions = read(&self.root.join("version"))?;

@@ -16,7 +16,7 @@ use tower_service::Service;
 /// The message that is sent to the peer; the message of the panic itself is only logged.
 const PANICKED: &str = "the handler panicked; see the log of the server";
 
-/// Layer that catches panics of inner services and answers with error −32603.
+/// Layer that catches panics of inner services and answers with error −32603 (internal error).
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CatchPanicLayer(());
@@ -36,7 +36,7 @@ impl<S> Layer<S> for CatchPanicLayer {
     }
 }
 
-/// Service of [`CatchPanicLayer`].
+/// The service that [`CatchPanicLayer`] creates.
 #[derive(Clone)]
 pub struct CatchPanic<S> {
     inner: S,

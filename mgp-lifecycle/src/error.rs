@@ -92,14 +92,14 @@ pub enum LifecycleError {
     /// A modern caller did not offer the tasks extension.
     #[error("the client must offer the extension `{}`", key::TASKS_EXTENSION)]
     TasksNotOffered,
-    /// The tool can run only as a task, but the caller did not send `task` (2025-11-25; clients of older revisions
+    /// The tool can run only as a task, but the caller did not send `task` (MCP 2025-11-25; clients of older revisions
     /// cannot send it).
     #[error("tool `{0}` runs as a task only; send `task`")]
     TaskRequired(String),
-    /// The tool cannot run as a task, but the caller sent `task` (2025-11-25).
+    /// The tool cannot run as a task, but the caller sent `task` (MCP 2025-11-25).
     #[error("tool `{0}` does not run as a task; leave `task` out")]
     TaskForbidden(String),
-    /// A task that ended cannot be cancelled (2025-11-25).
+    /// A task that ended cannot be cancelled (MCP 2025-11-25).
     #[error("the task has ended: {0}")]
     TaskEnded(TaskStatus),
     /// There is no result, because the task was cancelled.
@@ -120,37 +120,37 @@ pub enum LifecycleError {
         /// The time until the next attempt to reach the server.
         wait: Duration,
     },
-    /// The key of a call was used before with different arguments (proposal 5).
+    /// The idempotency key of a call was used before with different arguments, or for a step of another transaction.
     #[error(
-        "this `idempotency_key` was used with other arguments; choose a new key for a new call"
+        "this `idempotency_key` was used with other arguments or in another transaction; choose a new key for a new call"
     )]
     IdempotencyConflict,
-    /// A call with this key was started, and it is unknown how the call ended (proposal 5).
+    /// A call with this idempotency key was started, and it is unknown how the call ended.
     #[error(
         "a call with this `idempotency_key` began at {0} and was interrupted, so it may have had effects; check that, then use a new key"
     )]
     UnknownOutcome(Timestamp),
-    /// A call with this key ended, but its result is no longer stored, because it was too long or too old (proposal 5).
+    /// A call with this idempotency key ended, but its result is no longer stored, because it was too long or too old.
     #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
     ResultNotKept(Timestamp),
-    /// A call with a key may have run, but the server no longer keeps the key, so the call is not repeated (proposal
-    /// 5).
+    /// A call with an idempotency key may have run, but the server no longer keeps the key, so the call is not
+    /// repeated.
     #[error(
         "the call may have run, and the server no longer keeps its `idempotency_key`, so it was not repeated; check whether it had effects"
     )]
     KeyNotKept,
-    /// The maximum number of idempotency keys is stored (proposal 5).
+    /// The maximum number of idempotency keys is stored (extension `idempotency`).
     #[error(
         "too many idempotency keys are kept; wait until some expire, or choose a shorter time to keep them"
     )]
     TooManyKeys,
-    /// The caller has no transaction with this id (proposal 5).
+    /// The caller has no transaction with this id (extension `transactions`).
     #[error("there is no transaction with this id; begin it first with `transaction/begin`")]
     UnknownTransaction,
-    /// A transaction with this id exists, or existed a short time ago (proposal 5).
+    /// A transaction with this id exists, or existed a short time ago.
     #[error("the id of this transaction was used before; choose another one")]
     TransactionExists,
-    /// The transaction is not open any more (proposal 5).
+    /// The transaction is not open any more.
     #[error("the transaction is {}; begin a new one", .0.as_str().replace('_', " "))]
     TransactionEnded(TransactionStatus),
     /// No further transaction can begin, because the maximum number of transactions is open or waits for an operator.
@@ -158,20 +158,21 @@ pub enum LifecycleError {
         "too many transactions are open; commit some or roll them back, or let an operator resolve those that wait"
     )]
     TooManyTransactions,
-    /// A transaction has reached the maximum number of steps (proposal 5).
+    /// A transaction has reached the maximum number of steps.
     #[error("the transaction has {0} steps, and may have no more; commit it or roll it back")]
     TooManySteps(usize),
-    /// The compensations of a transaction have more bytes than allowed (proposal 5).
+    /// The compensations of a transaction (the calls that undo its steps) have more bytes than allowed.
     #[error(
         "the compensations of the transaction have more than {0} bytes; commit it or roll it back"
     )]
     TooMuchToUndo(usize),
-    /// A step with this id exists, and no idempotency key shows that the call is a repetition of it (proposal 5).
+    /// The transaction has a step with this id, and no idempotency key shows that the call is a repetition of that
+    /// step.
     #[error(
         "step `{0}` was called before; choose another `step_id`, or repeat the call with the `idempotency_key` of the first"
     )]
     StepExists(String),
-    /// A step is still running, or was interrupted (proposal 5).
+    /// A step of the transaction is still running, or was interrupted.
     #[error(
         "step `{0}` has not ended; wait for it, repeat it with its `idempotency_key`, or roll the transaction back"
     )]
@@ -356,8 +357,8 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
                 ServerState::Error if cause.as_deref().is_some_and(needs_login) => {
                     defaults.no_retry()
                 }
-                // After the drain comes the restart, during which calls are refused with 2002. These hints are the same
-                // as those of 2002.
+                // After the drain comes the restart, during which calls are refused with code 2002 (server restarting).
+                // These hints are the same as the hints of that code.
                 ServerState::Draining if *restarts => {
                     defaults.retry(RetryStrategy::FixedDelay, 1000, 5)
                 }

@@ -10,7 +10,7 @@ use mgp_types::service::{Context, ServerId};
 /// The methods with a `server` return `None` if that server does not exist or if the caller is not allowed to see it,
 /// so that the caller cannot distinguish the two cases.
 ///
-/// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
+/// Implement this trait with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
 pub trait Fleet: Send + Sync + 'static {
     /// Pings a server.

@@ -25,8 +25,8 @@ use crate::state::StateHandle;
 /// The default maximum number of calls that wait at the same time.
 const DEFAULT_MAX_WAITING: usize = 1024;
 
-/// Layer that refuses calls while the server is not connected: with 2001 while the server drains, with 2002 while it is
-/// being restarted, and with 2000 in all other states.
+/// Layer that refuses calls while the server is not connected: with code 2001 (server draining), 2002 (server
+/// restarting) or, in all other states, 2000 (server not ready).
 ///
 /// In every state, the handshake is passed on, and so are requests about the server itself and messages that belong to
 /// running calls: health, shutdown, cancellation, tasks, answers, notifications. The details of a refusal contain the
@@ -114,8 +114,8 @@ impl ReadyLayer {
         self
     }
 
-    /// Sets a function that returns whether the connection is lost although the state of the server does not show that
-    /// yet; a call then [waits](Self::wait) as during a restart.
+    /// Sets a function that detects a lost connection before the state of the server shows the loss; a call then
+    /// [waits](Self::wait) as during a restart.
     pub fn lost_if(mut self, is_lost: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.is_lost = Some(Arc::new(is_lost));
         self
@@ -128,7 +128,8 @@ impl ReadyLayer {
     /// Checks whether the server accepts calls now.
     ///
     /// # Errors
-    /// 2000, 2001 or 2002, depending on the server's state.
+    /// Returns 2000 (server not ready), 2001 (server draining) or 2002 (server restarting), depending on the server's
+    /// state.
     pub fn check(&self) -> Result<(), RpcError> {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
@@ -142,7 +143,7 @@ impl ReadyLayer {
         let follows =
             reason.as_ref().is_some_and(|reason| restart_follows(&ShutdownReason::from(&**reason)));
         let server = server.or(self.server.as_ref()).cloned();
-        // A reason that is a single word is the reason of a stop and not the cause of a failure.
+        // A single word is the reason for a stop, and not the cause of a failure.
         let cause = reason.filter(|reason| reason.contains(' '));
         let restarts = match self.state.is_start_pending() {
             // The supervisor decided on the restart before the drain began. The reason of the drain does not show that
@@ -169,7 +170,7 @@ impl ReadyLayer {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // Only the following states end the wait. Those between a failed start and the next attempt do not.
+        // Only the following states end the wait. The states between a failed start and the next attempt do not.
         let settled = state.wait_for(|state| match state {
             ServerState::Connected => !self.is_lost(),
             ServerState::Draining | ServerState::Registered => true,
@@ -194,7 +195,7 @@ impl ReadyLayer {
 mgp_types::opaque_debug!(ReadyLayer { state, server, wait });
 
 mgp_types::layer_service! {
-    /// Service of [`ReadyLayer`].
+    /// The service that [`ReadyLayer`] creates.
     pub Ready for ReadyLayer
 }
 
@@ -224,7 +225,7 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     }
 }
 
-/// A guard that counts a call among the waiting ones until the guard is dropped.
+/// A guard that counts a call as waiting until the guard is dropped.
 struct WaitGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaitGuard<'a> {

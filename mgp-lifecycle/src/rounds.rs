@@ -1,5 +1,5 @@
-//! The rounds of a modern call: the open questions of a handler are returned as the result of a request, and the
-//! client's answers arrive with its next request.
+//! The rounds of a modern call: a request ends with the open questions of the handler as its result, and the client's
+//! answers arrive with its next request.
 //!
 //! Between rounds the client stores the state of the call, which is sealed (encrypted and authenticated); the server
 //! stores nothing.
@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use crate::error::LifecycleError;
 
-/// The purpose that is sealed into the state. A value with another purpose is not accepted as state.
+/// The purpose that is sealed into the state. A value that was sealed for another purpose is not accepted as state.
 const SEAL_PURPOSE: &str = "rounds";
 
 /// The limits of a [`RoundsLayer`].
@@ -78,8 +78,8 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// Creates a layer that seals, with `sealer`, the state of a call that the client keeps between two rounds. If a
-    /// client can switch between several servers during a call, all these servers must use the same key.
+    /// Creates a layer. The client keeps the state of a call between two rounds; the layer seals this state with
+    /// `sealer`. If a client can switch between several servers during a call, all these servers must use the same key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }
@@ -161,7 +161,7 @@ fn new_name() -> String {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`RoundsLayer`].
+    /// The service that [`RoundsLayer`] creates.
     pub RoundsService for RoundsLayer
 }
 
@@ -191,8 +191,8 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
         call.cx_mut().caller_access = asking.clone();
-        // Computing the values that state is bound to takes longer than most calls, so do it only if there is state to
-        // seal.
+        // Computing the values to which the state is bound takes longer than most calls, so do it only if there is
+        // state to seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
@@ -211,7 +211,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     }
 }
 
-/// The values that sealed state is bound to: only the same caller can use it, for the same call.
+/// The values to which sealed state is bound: only the same caller can use the state, and only for the same call.
 struct Binding {
     tenant: String,
     subject: String,

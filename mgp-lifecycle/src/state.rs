@@ -125,8 +125,8 @@ impl StateHandle {
     /// Changes the state and notifies all listeners.
     ///
     /// # Errors
-    /// [`IllegalTransition`] if §11.2 does not allow this change; changing a state to itself is not allowed either. The
-    /// state then stays the same.
+    /// Returns [`IllegalTransition`] if §11.2 does not allow this change; changing a state to itself is not allowed
+    /// either. The state then stays the same.
     pub fn enter(
         &self,
         to: ServerState,

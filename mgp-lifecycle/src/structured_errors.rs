@@ -1,4 +1,4 @@
-//! Adds a category and advice to errors, for callers that negotiated `structured_errors` (proposal 11).
+//! Adds a category and advice to errors, for callers that negotiated the extension `structured_errors`.
 //!
 //! Applies to: inbound.
 
@@ -42,7 +42,7 @@ const MAX_MESSAGE: usize = 2_000;
 pub struct StructuredErrorsLayer;
 
 mgp_types::layer_service! {
-    /// Service of [`StructuredErrorsLayer`].
+    /// The service that [`StructuredErrorsLayer`] creates.
     pub StructuredErrorsService for StructuredErrorsLayer
 }
 

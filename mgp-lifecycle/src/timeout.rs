@@ -51,10 +51,11 @@ impl Default for Timeouts {
     }
 }
 
-/// Layer that ends tool calls and discovery requests with 3003 if they take too long, and passes on all other methods.
+/// Layer that ends tool calls and discovery requests with code 3003 (timeout) if they take too long, and passes on all
+/// other methods.
 ///
 /// Calls that can become tasks have only their [own limit](Self::per_call), because the task's time to live replaces
-/// the general one. The earlier of the limit and the caller's deadline applies, and becomes the deadline of the call
+/// the general limit. The earlier of the limit and the caller's deadline applies, and becomes the deadline of the call
 /// for inner layers and handlers.
 ///
 /// ```
@@ -149,7 +150,7 @@ impl Default for TimeoutLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`TimeoutLayer`].
+    /// The service that [`TimeoutLayer`] creates.
     pub Timeout for TimeoutLayer
 }
 

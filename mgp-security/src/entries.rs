@@ -1,8 +1,8 @@
 //! Stored entries that expire. An entry has no effect after its expiry, and an audit event then records once that it
 //! ended (MGP §3.6, §5, §6.4).
 //!
-//! If several processes share a store, the first one to notice records the end of an entry. The commit fails if the
-//! entry has changed since it was read, so each end is recorded only once.
+//! If several processes share a store, the first process that notices the end of an entry records it. The commit fails
+//! if the entry has changed since it was read, so each end is recorded only once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,10 +24,10 @@ pub(crate) const MAX_ATTEMPTS: usize = 8;
 
 /// A snapshot of entries that can expire.
 pub(crate) trait Expiring: Snapshot {
-    /// Returns whether any entry has expired and its end is not recorded yet.
+    /// Returns whether any entry has expired and no audit event has recorded that yet.
     fn any_ended(&self, at: SystemTime) -> bool;
 
-    /// Returns whether this entry has expired and its end is not recorded yet.
+    /// Returns whether this entry has expired and no audit event has recorded that yet.
     fn has_ended(entry: &Self::Entry, at: SystemTime) -> bool;
 
     /// Adds the removal or update of an expired entry to a change. Returns the change, and the event that records the
@@ -99,7 +99,7 @@ impl<S: Expiring> Entries<S> {
         let entries = self.clone();
         runtime.spawn(async move {
             let _change = entries.begin_change().await;
-            // An entry that expires from here on queues a further task, because `record_ends` might miss it.
+            // From here on, an entry that expires starts a further task, because `record_ends` might miss it.
             entries.0.is_queued.swap(false, Ordering::AcqRel);
             if let Err(error) = entries.record_ends().await {
                 // The expired entries have no effect in any case; the next change tries again to record their ends.

@@ -119,8 +119,8 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// Returns whether lists hide a tool from a caller whose call of it is refused for this reason. Has an arm for each
-    /// reason, so that a new reason must be decided here.
+    /// Returns whether lists hide a tool from a caller if a call of the tool by this caller is refused with this
+    /// reason. The `match` has an arm for each reason, so that the author of a new reason must decide this.
     pub(crate) fn hides_tool(&self) -> bool {
         match self {
             Self::AccessDenied(_)

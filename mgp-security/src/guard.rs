@@ -171,7 +171,7 @@ fn register(existing: &Payload, new: &Payload) -> Result<(), String> {
     struct Registered {
         server_id: String,
         name: String,
-        /// `true` if another owner's server registered the same id before.
+        /// `true` if a server of another owner registered the same id before.
         #[serde(default)]
         impersonates: bool,
     }

@@ -7,7 +7,7 @@ use mgp_types::sync::Mutex;
 /// The return value of a hook, which determines whether the hook stays registered.
 ///
 /// A hook that returns `()` stays registered. A hook that has a [`Weak`](std::sync::Weak) reference to its owner can
-/// return `upgrade().map(…)`; when that is `None`, the hook is removed.
+/// return `upgrade().map(…)`; when this is `None`, the hook is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookState {
     /// The hook stays registered.
@@ -40,7 +40,7 @@ impl Hooks {
         self.0.lock().push(Arc::new(move || hook().into()));
     }
 
-    /// Runs all hooks. The lock is not held meanwhile, so a hook can add another hook.
+    /// Runs all hooks. The lock of the list is released meanwhile, so a hook can add another hook.
     pub(crate) fn run(&self) {
         let hooks = self.0.lock().clone();
         let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == HookState::Over).collect();

@@ -79,7 +79,8 @@ pub use definition::{
 };
 pub use error::{LongName, Refusal};
 pub use gate::{
-    AccessLayer, ConfirmLayer, DecisionService, DefinitionLayer, PermissionLayer, ValidateLayer,
+    AccessLayer, ConfirmLayer, DecideOnly, DecisionService, DefinitionLayer, PermissionLayer,
+    ValidateLayer,
 };
 pub use governance::{
     Administration, GovernLayer, Governance, GovernanceBuilder, Governed, ServerHoldings,

@@ -1,4 +1,5 @@
-//! The operator's policy for each server. No other configuration can make a rule less strict (MGP §3.3, §4, §5.5).
+//! The operator's policy for each server. No other part of the configuration can make a rule less strict (MGP §3.3, §4,
+//! §5.5).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -49,8 +50,9 @@ pub struct ServerPolicy {
     /// The way permissions are approved. Default: `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
-    /// Permissions that `auto_approve` does not grant; for them, `interactive` applies instead. Short names and
-    /// wildcards count as well, e.g. `filesystem.*`; wildcards also cover names that the specification does not define.
+    /// Permissions that `auto_approve` does not grant; for these permissions, the policy `interactive` applies. They
+    /// can be short names or have wildcards, e.g. `filesystem.*`; wildcards also cover names that the specification
+    /// does not define.
     pub auto_approve_except: Vec<Permission>,
     /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
@@ -221,7 +223,7 @@ impl ServerPolicy {
     }
 }
 
-/// Returns whether a list of withheld permissions contains a permission: by its name, a short name or a wildcard.
+/// Returns whether a list of permissions to withhold contains a permission: by its name, a short name or a wildcard.
 ///
 /// Unlike the wildcards of granted permissions, these also cover permissions that the specification does not define,
 /// and need no dot before the `*`.
@@ -253,7 +255,7 @@ fn risk_levels<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Creates the error for an unknown value. In messages, an unknown value counts as the strictest one, but in a
+/// Creates the error for an unknown value. In messages, an unknown value counts as the strictest value, but in a
 /// configuration it is a mistake.
 fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
@@ -313,7 +315,7 @@ struct Table {
 }
 
 impl Policies {
-    /// Creates policies with a general policy, which applies to every server without its own.
+    /// Creates policies with a general policy, which applies to every server that has no policy of its own.
     #[must_use]
     pub fn with_default(policy: ServerPolicy) -> Self {
         let policies = Self::default();
@@ -344,7 +346,7 @@ impl Policies {
         });
     }
 
-    /// Returns whether a server has a policy of its own, as all configured and registered ones have.
+    /// Returns whether a server has a policy of its own, as all configured and registered servers have.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.0.now.read().servers.contains_key(server)
     }

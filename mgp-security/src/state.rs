@@ -1,8 +1,8 @@
 //! Persistent state: entries in a store, and the snapshot of them that decisions read.
 //!
-//! The snapshot is replaced only by reading the changes of the store ("catching up"), after changes of this process and
-//! of other processes alike. A change of this process is in force before its caller gets an answer; a change of another
-//! process takes effect shortly after its commit.
+//! The snapshot is replaced only by reading the changes of the store ("catching up"), no matter which process made
+//! these changes. A change of this process is in force before its caller gets an answer; a change of another process
+//! takes effect shortly after its commit.
 
 mod check;
 mod remove;
@@ -44,7 +44,7 @@ pub(crate) trait Snapshot: Send + Sync + 'static {
     /// The type of an entry, which is stored under one key.
     type Entry: Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The space of the store in which the entries are.
+    /// The space of the store, i.e. its group of records, in which the entries are.
     const SPACE: &'static str;
 
     /// Builds the snapshot from all entries.
@@ -181,7 +181,7 @@ impl<S: Snapshot> State<S> {
     /// Reads the store and follows its changes.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn open(&self) -> Result<(), StoreError> {
         self.0.catch_up().await?;
         self.follow();
@@ -386,7 +386,8 @@ impl<S: Snapshot> State<S> {
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // Changes were made while no task followed the store: this flag makes the next decision read them first.
+            // Changes were made while no task followed the store. With this flag set, the next decision reads them
+            // first.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -415,7 +416,7 @@ impl<S: Snapshot> StoreCache<S> {
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(table);
-        // Also run the hooks if the store could not be read until now, so that callers that waited for it try again.
+        // Also run the hooks if the store could not be read until now: a hook may wake a caller that waited for it.
         if changed || was_lost {
             self.hooks.run();
         }
@@ -530,6 +531,8 @@ impl<S: Snapshot> Follower<S> {
                 let Some(state) = self.state.upgrade() else { return };
                 match state.catch_up().await {
                     Ok(()) => break,
+                    // The process is about to end.
+                    Err(StoreError::Closed) => return,
                     Err(error) => {
                         tracing::error!(space = S::SPACE, %error, "failed to read the state; decisions are denied");
                     }

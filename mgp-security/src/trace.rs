@@ -46,7 +46,8 @@ impl<S: MgpService> Service<Call> for TraceService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // A trace id in the params replaces the one in the context, which a forwarded call has from the original call.
+        // A trace id in the params replaces the trace id in the context, which a forwarded call has from the original
+        // call.
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
         }

@@ -46,8 +46,9 @@ impl Server {
     }
 
     /// Allows tools, prompts and resources to send log messages to their callers; without this, the messages are
-    /// dropped. A caller of 2025-11-25 or before receives those of the level `info` and above unless it sets another
-    /// level, a caller of 2026-07-28 those of the level that its request names and above, or none if it names none.
+    /// dropped. A caller of 2025-11-25 or before receives messages of the level `info` and above, unless it sets
+    /// another level. A caller of 2026-07-28 receives messages of the level that its request names and above; if it
+    /// names none, it receives no messages.
     pub fn logging(mut self) -> Self {
         self.features.logging = true;
         self
@@ -139,8 +140,9 @@ impl Server {
         self
     }
 
-    /// Limits the size of the arguments of a tool call, in bytes of JSON; calls with larger arguments fail with code
-    /// 3001, and the tool does not run. Default: no limit other than that of a message, 16 MiB.
+    /// Limits the size of the arguments of a tool call, in bytes of JSON. A call with larger arguments fails with code
+    /// 3001 (resource exhausted), and the tool does not run. Default: only the limit of a message applies, which is 16
+    /// MiB.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.call_limits.max_arguments = Some(bytes);
         self
@@ -173,8 +175,8 @@ impl Server {
         self.state(MaxStreamBytes(bytes))
     }
 
-    /// Checks the arguments of each call against the schema of the tool, including all constraints, before the tool
-    /// runs; arguments that do not fit are refused with code 4000.
+    /// Makes the server check the arguments of each call against the schema of the tool, including all constraints,
+    /// before the tool runs. The server refuses arguments that do not fit with code 4000 (invalid arguments).
     #[cfg(feature = "schemas")]
     pub fn check_arguments(self) -> Self {
         self.own_tools().check_arguments();

@@ -29,13 +29,13 @@ pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
     fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError>;
 }
 
-/// The fields of a page in addition to its entries.
+/// The fields that a page has in addition to its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct PageFields {
     /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// Like `ttl_ms` and `cache_scope`, set only for callers of revisions since 2026-07-28, which require these three
-    /// fields.
+    /// This field, `ttl_ms` and `cache_scope` are set only for callers of revisions since 2026-07-28, which require
+    /// them.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,

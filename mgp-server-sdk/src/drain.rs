@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
-    /// `true` if the program itself handles SIGTERM and SIGINT, and the server leaves them alone.
+    /// `true` if the program handles SIGTERM and SIGINT itself, so the server does not.
     pub(crate) leaves_signals: bool,
-    /// If set, the peer of [`Server::serve`](crate::Server::serve) owns the server and may shut it down.
+    /// `true` if the peer of [`Server::serve`](crate::Server::serve) owns the server, and may shut it down.
     pub(crate) is_owned: bool,
 }
 
@@ -24,8 +24,9 @@ impl CloseWhenDrained {
         // the drain is over.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // First tell the connection that it will end. If the peer does not read, answers of finished calls are held
-            // back, and these calls would otherwise still count as running; the drain would wait for them forever.
+            // First announce to the connection that it will end. If the peer does not read, answers of finished calls
+            // are held back, and these calls would otherwise still count as running; the drain would wait for them
+            // forever.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

@@ -61,7 +61,7 @@ pub enum ServeError {
     Exposed(std::net::SocketAddr),
 }
 
-/// Returns the remedy for the error of the operating system about an address.
+/// Returns advice for the author about an error of the operating system that concerns the address.
 #[cfg(feature = "http")]
 fn listen_remedy(error: &std::io::Error) -> &'static str {
     match error.kind() {
@@ -77,7 +77,7 @@ impl fmt::Debug for ServeError {
     }
 }
 
-/// A mistake of the server's author because of which the server cannot be built.
+/// A mistake of the server's author that prevents the server from being built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BuildError {
     /// A tool has an invalid name.
@@ -112,7 +112,8 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
-    /// The server has transactions, but no idempotency keys, or keys that a restart loses.
+    /// The server has transactions, but no idempotency keys, or keeps the keys only in memory, where a restart loses
+    /// them.
     #[error(
         "transactions need idempotency keys in a store; add `.extension(Idempotency::open(…))`"
     )]
@@ -146,8 +147,8 @@ pub(crate) enum BuildError {
     UnknownPermission { tool: String, permission: Permission },
 }
 
-/// All mistakes because of which a server cannot be built; [`Server::into_stack`](crate::Server::into_stack) returns
-/// them as one error.
+/// All mistakes that prevent a server from being built; [`Server::into_stack`](crate::Server::into_stack) returns them
+/// as one error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub(crate) struct BuildErrors(pub(crate) Vec<BuildError>);

@@ -55,17 +55,17 @@ impl ServerExtension for Idempotency {
 }
 
 /// Turns each tool call with a transaction id into a step of that transaction. The server undoes the steps on request,
-/// after a time without steps, or when it starts again after it was killed. The extension
+/// after a time without new steps, or at its next start if it was killed. The extension
 /// [`Idempotency::open`] is required too, so that no step is undone twice.
 ///
 /// A program whose servers share their state, e.g. one server for each connection, opens both extensions once and
 /// clones them. Servers of different kinds need different stores.
 ///
-/// A step is undone by the tool that its result names, or that its caller gave with the call. That call passes the
-/// author's layers like any other, e.g. those of [`Server::governed`]. It can neither ask the caller nor use a tool
-/// that needs a permission. A caller that makes a step must be able to call the tool that undoes it. A transaction that
-/// could not be undone waits until the author's program calls [`retry`](Transactions::retry) or
-/// [`resolve`](Transactions::resolve).
+/// The server undoes a step by calling a tool: the one that the result of the step names, or that the caller gave with
+/// the step. This second call passes the author's layers like any other, e.g. those of [`Server::governed`]. The called
+/// tool can neither ask the caller nor need a permission. A caller that makes a step must be allowed to call the tool
+/// that undoes it. A transaction that could not be undone waits until the author's program calls
+/// [`retry`](Transactions::retry) or [`resolve`](Transactions::resolve).
 ///
 /// ```
 /// use std::sync::Arc;

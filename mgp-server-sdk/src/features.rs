@@ -40,14 +40,14 @@ pub(crate) struct Features {
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
     subscribers: Subscribers,
-    /// `true` if the author took the handle to the tools, with which the first tool can be added while the server runs.
-    /// The server then offers tools even if it has none yet.
+    /// `true` if the author obtained the handle with which tools can be added while the server runs. The server then
+    /// offers tools even if it has none yet.
     expects_tools: AtomicBool,
     /// The author's handler of subscriptions to resources that are stored elsewhere; `None` if the server handles them
     /// itself.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
     pub(crate) events: EventHub,
-    /// If set, the author declared channels, so the server offers events.
+    /// `true` if the author declared channels, so the server offers events.
     pub(crate) has_channels: bool,
     pub(crate) errors: Vec<BuildError>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Features {
 #[derive(Debug)]
 pub(crate) struct ShutdownNotice {
     pub(crate) drain: Drain,
-    /// If set, clients that negotiated state notifications are notified of the shutdown (MGP §11.4).
+    /// `true` if clients that negotiated state notifications are notified of the shutdown (MGP §11.4).
     pub(crate) is_announced: bool,
 }
 
@@ -90,8 +90,8 @@ impl Features {
     /// Replaces the table of clients that are notified of changes. The resources and prompts depend on the table, so
     /// they are replaced by empty ones; all other features stay.
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
-        // Resources and prompts that were added before would be lost, because they use the replaced table; this is an
-        // error of the author.
+        // Resources and prompts that the author added before would be lost, because they use the replaced table; so
+        // this order of calls is a mistake of the author.
         if !self.resources.is_empty() || !self.prompts.is_empty() {
             self.errors.push(BuildError::LateChangeNotifier);
         }
@@ -100,8 +100,8 @@ impl Features {
         self.subscribers = subscribers;
     }
 
-    /// Removes and returns the errors of the author that were found so far, in the features and in the functions that
-    /// implement them. If there are any, the server cannot be built.
+    /// Removes and returns the mistakes of the author that were found so far, in the features and in the functions that
+    /// implement them. The server can be built only if there are none.
     pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = std::mem::take(&mut self.errors);
         errors.extend(self.prompts.errors(state));

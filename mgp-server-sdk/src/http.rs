@@ -171,8 +171,9 @@ impl HttpServer {
     /// Authenticates callers by a layer that stores a [`Principal`] in the extensions of the request. Replaces an
     /// earlier [`no_auth`](Self::no_auth).
     ///
-    /// A request that passes the layer without a principal is refused, unless [`HttpConfig::anonymous`] is set. Further
-    /// layers of HTTP requests can be added in a tuple, e.g. `(log, authentication)`; the first is the outermost.
+    /// The server refuses a request that passes the layer without a principal, unless [`HttpConfig::anonymous`] is set.
+    /// Further layers of HTTP requests can be added in a tuple, e.g. `(log, authentication)`; the first is the
+    /// outermost.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,
@@ -383,9 +384,9 @@ impl BoundServer {
         self.service.clone()
     }
 
-    /// Serves another service at a path and all paths below it, e.g. `/console`; `/` takes all requests, also those for
-    /// the server's endpoint. That service receives each request unchanged and must authenticate callers itself,
-    /// because the server's authentication does not apply to it.
+    /// Serves another service at a path and all paths below it, e.g. `/console`; a service at `/` receives all
+    /// requests, also those for the server's endpoint. The other service receives each request unchanged and must
+    /// authenticate callers itself, because the server's authentication does not apply to it.
     pub fn mount<S, B>(mut self, path: impl Into<String>, service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,

@@ -94,8 +94,8 @@ impl Leaf {
 
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Ask about permissions only if the arguments are an object. Any other call will be refused, so it must not
-        // cause a question to the caller.
+        // Ask about permissions only if the arguments are an object. The tool refuses any other call anyway, so such a
+        // call must not cause a question to the caller.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));

@@ -1,8 +1,8 @@
 //! An SDK for servers of the Model General Protocol (MGP) and of MCP.
 //!
 //! One server supports every MCP revision and, for clients that negotiate it, MGP; other clients see a plain MCP
-//! server. Below, *legacy* clients are those of the MCP revisions up to 2025-11-25, which open a session with
-//! `initialize`, and *modern* ones those of 2026-07-28, whose requests are self-contained.
+//! server. Below, *legacy* clients speak an MCP revision up to 2025-11-25, in which a session begins with `initialize`.
+//! *Modern* clients speak 2026-07-28, in which each request is independent.
 //!
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;
@@ -23,7 +23,8 @@
 //! ```
 //!
 //! # Tools
-//! The attribute `#[tool]` (feature `macros`, on by default) generates the builder calls that can be written by hand:
+//! The attribute `#[tool]` (feature `macros`, on by default) generates calls of the builder, which you can also write
+//! by hand:
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
@@ -75,8 +76,8 @@
 //! # drop(count);
 //! ```
 //!
-//! Resources and prompts are functions too. Their arguments can be completed, and each function can ask its caller for
-//! input; its time limit includes the time of the answer:
+//! Resources and prompts are functions too. Their arguments can be completed. Each function can ask its caller for
+//! input; the time of a function is limited, including its wait for the answer:
 //!
 //! ```
 //! use std::time::Duration;

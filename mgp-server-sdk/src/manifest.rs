@@ -1,4 +1,5 @@
-//! The manifest of a server: a description of everything that the server offers, in one document (proposal 1).
+//! The manifest of a server: a description of everything that the server offers, in one document (extension
+//! `manifest`).
 //!
 //! Applies to: inbound.
 
@@ -19,7 +20,8 @@ use crate::server::Server;
 
 const MANIFEST_VERSION: &str = "0.1.0";
 
-/// The name of the tool by which clients of the proposal's reference implementation request the manifest.
+/// The name of the tool with which clients request the manifest if they use the reference implementation of the
+/// extension.
 const MANIFEST_TOOL: &str = "get_manifest";
 
 /// The extension `manifest` of a server. It answers `mgp/manifest/get`, and the tool `get_manifest`, with the part of

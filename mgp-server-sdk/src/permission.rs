@@ -1,5 +1,5 @@
-//! Permission grants in modern requests: a grant applies only to the request that contains it. A caller whose request
-//! lacks grants is asked for them (MGP §3.6).
+//! Permission grants in modern requests: a grant applies only to the request that contains it. If a request lacks
+//! grants, the server asks its caller for them (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;
@@ -53,7 +53,8 @@ pub(crate) fn sends_grants(call: &Call) -> bool {
     caller.era == Era::Modern && caller.has(Extension::Permissions)
 }
 
-/// Stores decisions about permissions in a call; they replace those that the client sent before.
+/// Stores decisions about permissions in the context of a call. They replace all decisions that the context contained
+/// before.
 fn note(call: &mut Call, decisions: impl IntoIterator<Item = PermissionDecision>) {
     let grants = Grants::default();
     for decision in decisions {

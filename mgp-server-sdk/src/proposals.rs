@@ -1,4 +1,4 @@
-//! The extensions of proposals that add layers or endpoints to a server, and not only members to its messages.
+//! The extensions beyond MGP that add layers or endpoints to a server, and not only members to its messages.
 
 use mgp_lifecycle::StructuredErrorsLayer;
 use mgp_security::{CallerConfirmLayer, Scopes};
@@ -10,7 +10,7 @@ use mgp_types::service::Router;
 use crate::extension::ServerExtension;
 use crate::server::Server;
 
-/// The extension `structured_errors` (proposal 11): errors contain a category, the delay before a retry, and advice.
+/// The extension `structured_errors`: errors contain a category, the delay before a retry, and advice.
 ///
 /// A tool that returns a [`StructuredError`](mgp_types::proposal::StructuredError) sets these members itself.
 ///
@@ -40,8 +40,8 @@ impl ServerExtension for StructuredErrors {
     }
 }
 
-/// The extension `human_in_the_loop` (proposal 6). An unconfirmed call is answered with a question and a token. The
-/// call runs when the client repeats it with the token after the user confirmed it.
+/// The extension `human_in_the_loop`. An unconfirmed call is answered with a question and a token. The call runs when
+/// the client repeats it with the token after the user confirmed it.
 ///
 /// The operator configures which callers may confirm, by
 /// [`GovernanceBuilder::confirmed_by_caller`](mgp_security::GovernanceBuilder::confirmed_by_caller). Add the extension
@@ -59,8 +59,7 @@ impl ServerExtension for HumanInTheLoop {
     }
 }
 
-/// The extension `scopes` (proposal 4): callers request sessions with scopes, and a call needs the scopes that its tool
-/// requires.
+/// The extension `scopes`: callers request sessions with scopes, and a call needs the scopes that its tool requires.
 ///
 /// Add the extension after [`Server::governed`]: the governance, which decides about calls, compares the scopes.
 impl ServerExtension for Scopes {

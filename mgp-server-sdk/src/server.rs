@@ -119,7 +119,8 @@ impl Server {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // The functions of this SDK ask modern callers the same questions as legacy callers.
+        // Declare that this SDK can ask modern callers the same questions as legacy callers. A kernel then needs only
+        // one session with the server.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -280,7 +281,7 @@ impl Server {
         self
     }
 
-    /// Changes what the server offers in the handshake: title, web site and icons (`info`), revisions, capabilities, MGP.
+    /// Changes what the server offers in the handshake: title, web site, icons (`info`), revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);

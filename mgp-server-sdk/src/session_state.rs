@@ -1,4 +1,5 @@
-//! State that the client stores for a server, sealed so that only the server can read and change it (proposal 14).
+//! State that the client stores for a server, sealed so that only the server can read and change it (extension
+//! `session_state`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::tool::{FromCall, ToolRequest};
 
 const PURPOSE: &str = "session_state";
 
-/// The time after which a state is refused, unless the author sets another.
+/// The age at which the server refuses a state, unless the author sets another.
 const DEFAULT_TTL: Duration = Duration::from_hours(24);
 
 /// The extension `session_state` of a server. Tools read and write the state with [`CallerState`].
@@ -60,7 +61,7 @@ impl SessionStates {
         Self { sealer, ttl: DEFAULT_TTL }
     }
 
-    /// Sets the time after which a state is refused. Default: 24 hours.
+    /// Sets the age at which the server refuses a state. Default: 24 hours.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -95,8 +96,8 @@ impl CallerState {
     /// Returns the state that the caller's last call stored, or `None` in a new session.
     ///
     /// # Errors
-    /// Returns 4000 if the state was changed, has expired, or belongs to another caller; the caller must start a new
-    /// session. Returns −32603 if the state has another type.
+    /// Returns code 4000 (invalid arguments) if the state was changed, has expired, or belongs to another caller; the
+    /// caller must start a new session. Returns −32603 if the state has another type.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, RpcError> {
         let (Some(states), Some(state)) = (&self.states, self.cx.member::<SessionState>()?) else {
             return Ok(None);
@@ -118,7 +119,8 @@ impl CallerState {
     /// stores no state.
     ///
     /// # Errors
-    /// Returns 3001 if the sealed state is longer than 64 KiB, −32603 if it cannot be written as JSON.
+    /// Returns code 3001 (resource exhausted) if the sealed state is longer than 64 KiB, −32603 if the state cannot be
+    /// written as JSON.
     pub fn store<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), RpcError> {
         let Some(states) = self.states.as_ref().filter(|_| self.is_kept()) else { return Ok(()) };
         let bytes = serde_json::to_vec(value).map_err(|error| {

@@ -79,19 +79,19 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let bounded = ServiceBuilder::new()
         // Outside of the time limit, so that it can add a retry hint if a read-only tool exceeds the limit.
         .layer(RetryHintLayer(tools.clone()))
-        // Inside of the limit of running calls, so that the wait for a free slot does not count as time of the call.
+        // Inside of the limit of running calls, so that the wait for this limit does not count as time of the call.
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
     if let Some(calls) = untimed_calls {
         // A gateway sets no time limit on tool calls, because its clients set one, and only the servers behind it know
         // the tools.
         let leaf = GatewayLeaf { tools: tools.clone(), calls, others: bounded };
-        // The limit of running calls is inside the gates, so that a refused call takes no slot.
+        // The limit of running calls is inside the gates, so that a refused call does not count as running.
         let gated = gated(gates, limit.layer(leaf));
         start(&gated);
         return outer.around(gated);
     }
-    // As for a gateway, the limit of running calls is inside the gates.
+    // As in the stack of a gateway, the limit of running calls is inside the gates.
     let inner = limit.layer(bounded);
     // Without gates, avoid the box that [`gated`] puts around the inner services.
     if gates.is_empty() {
@@ -152,7 +152,7 @@ impl OuterLayers {
             // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
             // Returns refusals of the layers inside immediately. A call that they admit can become a task, and keeps
-            // the guards of those layers, e.g. its slot among the running calls, until it ends.
+            // the guards of those layers, e.g. its permit to run, until it ends.
             .layer(self.tasks)
             // Adds the context that gates and handlers need to send log messages and ask the caller. Inside of `tasks`,
             // so that the questions of a task belong to the task.

@@ -1,7 +1,7 @@
 //! The table of all clients that receive change notifications: legacy sessions and modern streams; its size is bounded.
 //!
 //! Changes are collected for a short time, and a separate task per listener sends them. Many changes within this time
-//! thus become one message, and a listener that does not read does not block the others.
+//! thus become one message, and a listener that does not read does not block other listeners.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -75,9 +75,9 @@ struct Listener {
     /// legacy session.
     stream: Option<(CallKey, Meta)>,
     lists: ListSet,
-    /// If set, the client negotiated notifications of the server's lifecycle state.
+    /// `true` if the client negotiated notifications of the server's lifecycle state.
     wants_state: bool,
-    /// If set, the client negotiated notifications of changes of the manifest.
+    /// `true` if the client negotiated notifications of changes of the manifest.
     wants_manifest: bool,
     runtime: Handle,
     state: Mutex<ListenerState>,
@@ -187,8 +187,8 @@ impl Changes {
 }
 
 impl Subscribers {
-    /// Sets the lists for which the handshake announces change notifications, i.e. of whose changes clients are
-    /// notified.
+    /// Sets the lists for which the handshake announces change notifications. Clients are notified of changes of these
+    /// lists only.
     pub(crate) fn announce(&self, lists: ListSet) {
         self.0.announced.store(lists.0, Ordering::Relaxed);
     }
@@ -225,8 +225,8 @@ impl Subscribers {
         let name = canonical(uri);
         self.updated_for(&name, |_| true);
         if name != uri {
-            // Subscriptions through the author's [`ResourceSubscriber`](crate::ResourceSubscriber) have the name of the
-            // resource unchanged, so look it up in this form too.
+            // Subscriptions through the author's [`ResourceSubscriber`](crate::ResourceSubscriber) are stored under the
+            // name that the author gave, so look the URI up unchanged too.
             self.updated_for(uri, |_| true);
         }
     }
@@ -471,7 +471,7 @@ impl Listener {
         }
     }
 
-    /// Takes the recorded changes; returns `None` if there are none, after which the sending task must end.
+    /// Removes and returns the recorded changes; returns `None` if there are none, and the sending task must then end.
     fn take(&self) -> Option<Changes> {
         let mut state = self.state.lock();
         let changes = std::mem::take(&mut state.changes);

@@ -1,4 +1,4 @@
-//! The layers for the idempotency keys and transactions of a server (proposal 5), and the calls that undo steps.
+//! The layers for the idempotency keys and transactions of a server, and the calls that undo the steps of transactions.
 
 use std::sync::Arc;
 
@@ -31,8 +31,9 @@ impl StepLayers {
         lacks_keys.then_some(BuildError::TransactionsWithoutKeys)
     }
 
-    /// Puts the layers for keys and transactions between the limits and the author's layers; innermost first. The layer
-    /// for transactions is around the one for keys, so that it recognises a repeated step by its key.
+    /// Puts the layers for keys and transactions between the limits and the author's layers, and returns all of them,
+    /// innermost first. The layer for transactions is around the layer for keys, so that it recognises a repeated step
+    /// by its key.
     pub(crate) fn gates(
         &self,
         tools: &Tools,
@@ -46,7 +47,8 @@ impl StepLayers {
                     call.tool().is_some_and(|tool| known.is_repeatable(tool.name))
                 })
                 .recheck(move |call| {
-                    // A replay does not reach the tools, which would refuse the call.
+                    // A replayed call gets its stored result and does not reach the tools, which would check the call;
+                    // so check it here.
                     if let Some(tool) = call.tool().filter(|tool| checked.has(tool.name)) {
                         checked.check_callable(tool.name, call.cx())?;
                     }
@@ -59,8 +61,8 @@ impl StepLayers {
         limits.chain(keys).chain(transactions).chain(authors).collect()
     }
 
-    /// Returns a layer that adds to each tool call the check of its key and transaction. Layers that ask a person about
-    /// the call run it first.
+    /// Returns a layer that stores in each tool call a check of its key and transaction. Layers that ask a person about
+    /// the call run this check before they ask.
     pub(crate) fn check(&self) -> Option<Gate> {
         let (keys, transactions) = (self.keys.clone()?, self.transactions.clone());
         let check = Arc::new(AskCheck::new(move |call| {
@@ -81,7 +83,8 @@ pub(crate) struct OwnTools {
     pub(crate) tools: WeakTools,
     /// The author's layers and all services inside them.
     pub(crate) gates: WeakStack,
-    /// A server that stops undoes no further steps, and waits for the call that undoes one.
+    /// The drain of the server. While it runs, the server undoes no further steps, but waits for a call that is already
+    /// undoing one.
     pub(crate) drain: Drain,
 }
 
@@ -112,7 +115,7 @@ impl TransactionTools for OwnTools {
             let gates = gates.ok_or_else(|| RpcError::internal("the server stops"))?;
             let tool = call.tool.clone();
             let (call, scope) = call.into_call()?;
-            // The tool may need a permission since the step was made.
+            // Check this again: the tool may have been changed after the step, so that it needs a permission now.
             refuse_permissions(&tools?, &tool, call.cx())?;
             let answer = gates.send(call).await;
             scope.end();
@@ -126,7 +129,8 @@ impl TransactionTools for OwnTools {
     }
 
     fn report(&self, _tenant: &str, _transaction: &TransactionRecord) {
-        // The coordinator has logged a warning, and the author's program reads `Transactions::list`.
+        // Do nothing else: the coordinator has logged a warning, and the author's program can find the transaction with
+        // `Transactions::list`.
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Returns the canonical spelling of a URI. Spellings that differ only in which characters are escaped have the same
-/// canonical spelling. But an escaped `/`, `?`, `#` or `%` stays different from a literal one.
+/// Returns the canonical spelling of a URI, which is the same for all spellings that differ only in their escapes. An
+/// escaped `/`, `?`, `#` or `%` stays different from a literal one.
 pub(crate) fn canonical(uri: &str) -> String {
     let mut text = String::with_capacity(uri.len());
     let mut left = uri.as_bytes();
@@ -24,7 +24,7 @@ pub(crate) fn push_escaped(uri: &mut String, value: &str, is_literal: impl Fn(u8
     }
 }
 
-/// Returns the byte that the first two characters of a text write as hexadecimal digits; `None` for other characters.
+/// Returns the byte whose two hexadecimal digits begin a text; `None` if the text begins with other characters.
 fn escaped_byte(text: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()

@@ -38,7 +38,7 @@ impl CollectLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`CollectLayer`].
+    /// The service that [`CollectLayer`] creates.
     pub Collect for CollectLayer
 }
 
@@ -118,7 +118,8 @@ fn paced_stream(call: &Call) -> Option<(Arc<ChunkReceiver>, u32)> {
     Some((receiver, params.max_chunks_per_second))
 }
 
-/// A sink that counts the chunks which the caller takes, and resumes a paused stream when few are left.
+/// A sink (receiver of partial results) that counts the chunks that the caller takes, and resumes a paused stream when
+/// few chunks are left.
 struct TakenChunks {
     inner: Arc<dyn Sink>,
     receiver: Arc<ChunkReceiver>,
@@ -149,8 +150,8 @@ impl Sink for TakenChunks {
         })
     }
 
-    /// Returns `true` for chunks, even if the caller does not want them any more: the chunks that wait in the queue
-    /// pass through this sink in any case, and must be counted when they are taken.
+    /// Returns `true` for chunks, even if the caller does not want them any more. The chunks in the queue pass through
+    /// this sink in any case, and must be counted.
     fn wants(&self, kind: OutletItemKind) -> bool {
         kind == OutletItemKind::Chunk || self.inner.wants(kind)
     }
@@ -226,7 +227,7 @@ pub(crate) fn set_result_extension(body: &mut Body, mgp: &ResultExtension) -> Re
     Ok(())
 }
 
-/// Returns the member `_mgp` of a result; an empty one if it is absent or cannot be decoded.
+/// Returns the member `_mgp` of a result; an empty value if the member is absent or cannot be decoded.
 pub(crate) fn result_extension(body: &Body) -> ResultExtension {
     body.get("_mgp").and_then(|mgp| mgp.get().ok()).unwrap_or_default()
 }

@@ -31,9 +31,9 @@ use crate::recipient::Recipient;
 
 /// Layer that gives each request an [`Outlet`], which sends partial results to the caller.
 ///
-/// The chunks of a call are numbered from 0. The last one has `done:true`; if the call does not mark its last chunk, an
-/// empty one is added. A call that fails ends without such a chunk. A call whose chunks exceed its [`StreamLimit`] is
-/// ended and answered with 3001.
+/// The chunks of a call are numbered from 0. The last chunk has `done:true`; if the call does not mark its last chunk,
+/// the layer adds an empty chunk with this mark. A call that fails ends without such a chunk. The layer ends a call
+/// whose chunks exceed its [`StreamLimit`], and answers it with code 3001 (resource exhausted).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EmitLayer {
@@ -60,7 +60,7 @@ impl Default for EmitLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`EmitLayer`].
+    /// The service that [`EmitLayer`] creates.
     pub Emit for EmitLayer
 }
 
@@ -109,11 +109,10 @@ struct LastStep {
     sent: Option<(f64, Option<f64>)>,
 }
 
-/// The amount by which the sent value increases if the tool reports a value that is not larger than the last one.
+/// The amount by which the sent value increases if the tool reports a value that is not larger than the previous value.
 const MIN_STEP: f64 = 1.0 / 1024.0;
 
-/// The value that MGP adds to the `_meta` of MCP's progress notification: the remaining time, for which MCP has no
-/// member.
+/// The value that MGP adds to the `_meta` of MCP's progress notification: the remaining time. MCP has no member for it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct EstimateMeta {
     pub(crate) estimated_remaining_ms: u64,
@@ -185,7 +184,7 @@ impl CallerSink {
 }
 
 impl LastStep {
-    /// Stores a reported step as the last one. Returns the step to send, its share of the whole, and whether the same
+    /// Stores a reported step as the last step. Returns the step to send, its share of the whole, and whether the same
     /// step was already sent in MCP's form.
     ///
     /// If the total is unknown, a value below 1 counts as the share. Any other value shows nothing about the share, so
@@ -210,7 +209,7 @@ impl LastStep {
     }
 
     /// Returns the value and the total with which a step is sent in MCP's form. MCP requires that the value increases.
-    /// Therefore a step whose value is not larger than the last one is sent with a slightly larger value; such steps
+    /// Therefore, if the value of a step is not larger than the last value, a slightly larger value is sent; such steps
     /// occur e.g. if a tool runs again.
     fn increase(&self, step: &Step) -> (f64, Option<f64>) {
         match self.sent {

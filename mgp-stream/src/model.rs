@@ -20,8 +20,8 @@ const CHECKER: Checker = Checker {
     wait: shuttle::thread::yield_now,
 };
 
-/// Runs a model in a number of random orders, and in as many orders with few preemptions. The environment variable
-/// `MODEL_ROUNDS` multiplies the number, and `MODEL_SEED` selects other orders.
+/// Runs a model in a number of random orders, and then in the same number of orders with few preemptions. The
+/// environment variable `MODEL_ROUNDS` multiplies the number, and `MODEL_SEED` selects other orders.
 pub(crate) fn explore(orders: usize, model: fn()) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     // Never drop the runtime. If a model fails, dropping the runtime would wake threads of that model.
@@ -53,7 +53,7 @@ pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<
     None
 }
 
-/// Runs the setup of a model as one step, during which no other thread runs.
+/// Runs the setup of a model as one step; no other thread runs during it.
 pub(crate) fn at_once<R>(setup: impl FnOnce() -> R) -> R {
     with_checker(None, setup)
 }

@@ -26,11 +26,11 @@ use crate::emit::EstimateMeta;
 /// Layer that delivers each chunk and each step of progress to the consumer of the call to which it belongs. It passes
 /// on everything else.
 ///
-/// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
+/// Chunks are delivered in the order of their numbers. Missing chunks are requested from the callee. If they are lost,
 /// the caller gets no further chunks, and finds the remaining content in the result.
 ///
 /// If many chunks wait for their caller, the callee is asked to pause, and to continue when the caller has taken most
-/// of them. Chunks that are on their way still arrive; those without room are dropped and counted.
+/// of them. Chunks that are on their way still arrive; if they have no room, they are dropped and counted.
 ///
 /// The layer belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl RouteLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`RouteLayer`].
+    /// The service that [`RouteLayer`] creates.
     pub Route for RouteLayer
 }
 
@@ -168,7 +168,7 @@ fn route_loss(call: &Call) -> Result<(), RpcError> {
 
 // === Progress ===
 
-/// The protocol in whose form a step of progress arrived.
+/// The protocol (MCP or MGP) that determines the form of an arrived step of progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProgressSource {
     Mgp,

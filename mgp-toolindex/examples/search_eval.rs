@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
-    // A sentence encoder computes vectors in the background; wait until all tools have theirs.
+    // Wait until all tools have vectors, because a sentence encoder computes them in the background.
     tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
     if let Some(path) = options.of("history") {
@@ -68,7 +68,7 @@ fn main() -> Result<(), Failure> {
     }
     let first = began.elapsed();
     let first_kb = rss().zip(memory).map(|(after, before)| after.saturating_sub(before));
-    // The first queries run with cold caches and are not measured.
+    // Do not measure the first queries, because they run with cold caches.
     for query in queries.iter().take(50) {
         ask(text(query, "query"))?;
     }
@@ -102,7 +102,7 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which count as
-/// called after the query. The caller is the `subject` of the line, or the local user if there is none.
+/// called after the query. The caller is the `subject` of the line, or the local user if the line has no subject.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
     // Within a runtime, the index learns in the background, as in a server. Without one, each recorded call would wait
     // until the index has learned from it.
@@ -253,8 +253,8 @@ struct Catalogue {
 impl Catalogue {
     fn add(&mut self, line: &Value) -> Result<(), Failure> {
         let (id, name) = (text(line, "id"), text(line, "name"));
-        // If a server of the file has two tools with the same name, the second one is put into a copy of the server
-        // with another id and the same description, because names are unique within a server.
+        // The names of tools are unique within a server. If a server of the file has two tools with the same name, the
+        // second tool is put into a copy of the server with another id and the same description.
         let server_id = text(line, "server_id");
         let mut server = server_id.to_owned();
         let mut number = 1;
@@ -315,7 +315,7 @@ fn at<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-/// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
+/// Returns the resident memory of this process in kilobytes; `None` if the system has no `/proc`.
 fn rss() -> Option<u64> {
     Some(mgp_testkit::process_memory(std::process::id(), "VmRSS")? >> 10)
 }

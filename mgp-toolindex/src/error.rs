@@ -27,7 +27,7 @@ pub enum IndexError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// The parts of the budget add up to more than `max_tokens`.
+    /// The reserves and the cache limit of the budget add up to more than `max_tokens`.
     #[error(
         "`pinned_reserve`, `discovery_reserve` and `cache_limit` add up to {parts} tokens, `max_tokens` is {most}; lower one of them or raise it"
     )]
@@ -86,7 +86,7 @@ pub enum RequestError {
         /// The actual count.
         count: usize,
     },
-    /// A word in a request is not one of the values that are allowed there.
+    /// A word in a request is not one of the permitted values.
     #[error("unknown {what} `{word}`; known: {known}")]
     UnknownWord {
         /// The kind of the value, e.g. `order` or `risk level`.

@@ -51,9 +51,9 @@
 //! # }
 //! ```
 //!
-//! Features: `static-table` (default), search by meaning with a built-in table; `tokens` (default), exact token counts;
-//! `lexicon` (default), queries and tools in twelve languages besides English;
-//! `sqlite`, index and history in a database; `fastembed` and `hub`, a sentence encoder.
+//! Features: `static-table` (default), search by meaning with a built-in word table; `tokens` (default), exact token
+//! counts; `lexicon` (default), queries and tools in twelve languages besides English; `sqlite`, index and history in a
+//! database; `fastembed` and `hub`, a sentence encoder.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,7 +1,7 @@
-//! Tests with libraries that cannot run the sentence encoder, followed by one that can (MGP §16.4).
+//! A test with libraries that cannot run the sentence encoder, followed by a library that can (MGP §16.4).
 //!
 //! A process can load only one library, so this is a single test in its own process. `MGP_MODEL` names the model's
-//! folder; docs/sentence-encoder.md describes how to make one.
+//! folder; docs/sentence-encoder.md describes how to create the folder.
 #![expect(clippy::print_stderr, reason = "a skipped test reports it")]
 
 use mgp_toolindex::{Embedder as _, ModelError, Sentences, SentencesConfig};
@@ -37,10 +37,10 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     refused("text.so", Some(b"this is not a library"), "");
     refused("cut.so", Some(&library[..100_000]), "truncated");
     refused("nearly.so", Some(&library[..library.len() - library.len() / 10]), "truncated");
-    // A program is not a library.
+    // A program cannot be loaded as a library.
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     refused("program.so", Some(&program), "");
-    // Patch the version number in the library to an older one that is not supported.
+    // Change the version number in the library to an older version, which is not supported.
     let version = format!("\0{}\0", runtime("version"));
     let mut old = library;
     let places: Vec<_> = old.windows(version.len()).enumerate().collect();
@@ -55,6 +55,6 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     let name = encoder.model().to_owned();
     let encoder = Sentences::open_or(&folder, &SentencesConfig::default(), Arc::new(encoder));
     assert_eq!(encoder.model(), name);
-    // From now on every encoder uses the loaded library, whatever file is named.
+    // From now on, every encoder uses the loaded library, whichever file is named.
     assert!(open(&scratch.path().join("missing.so")).is_ok());
 }

@@ -1,6 +1,6 @@
 //! Tests of the sentence encoder with a real model and library (MGP §16.4).
 //!
-//! `MGP_MODEL` names the model's folder; docs/sentence-encoder.md describes how to make one.
+//! `MGP_MODEL` names the model's folder; docs/sentence-encoder.md describes how to create the folder.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a skipped test reports it")]
 
@@ -58,7 +58,7 @@ impl Copy {
 #[test]
 fn texts_of_one_meaning_are_near() {
     let Some(folder) = folder() else { return };
-    // `open` also compares the vectors of the encoder with known ones.
+    // `open` also compares the vectors of the encoder with known vectors.
     let encoder = Sentences::open(&folder).unwrap();
     assert_eq!((encoder.dimensions(), encoder.cost()), (384, Cost::Large));
     assert!(encoder.model().starts_with("all-MiniLM-L6-v2 int8 256 "), "{}", encoder.model());
@@ -179,7 +179,8 @@ fn a_file_that_is_not_the_model_is_refused() {
     copy.replace("model.onnx", b"not a model");
     assert!(matches!(open(), ModelError::Refused { .. }));
 
-    // A model with other weights runs, but computes wrong vectors. The weights at the beginning are those of words.
+    // A model with other weights runs, but computes wrong vectors. The weights at the beginning of the file belong to
+    // words.
     let mut other = model.clone();
     for byte in &mut other[1 << 20..9 << 20] {
         *byte = byte.rotate_left(3);

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// The number of bytes for which a read gets room: the capacity of a Linux pipe.
+/// The usual room for one read, in bytes: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
 
 /// The number of bytes that are stored from each end of an overlong line. The id of the message is expected in one of
@@ -34,7 +34,7 @@ pub(crate) struct LineBuffer {
     tail: Vec<u8>,
     /// The capacity for the next long line, whose size is probably similar to that of the last long line.
     next_capacity: usize,
-    /// `true` until the first line was read, before which a byte order mark is skipped.
+    /// `true` until the first line was read. Before this line, a byte order mark is skipped.
     is_first: bool,
 }
 
@@ -187,7 +187,7 @@ impl LineBuffer {
         self.tail.drain(..excess);
     }
 
-    /// Discards the content of the buffer, and the memory of a large one.
+    /// Discards the content of the buffer, and frees its memory if the buffer is large.
     fn discard(&mut self) {
         if self.buffer.capacity() > 4 * READ_SIZE {
             self.buffer = Vec::new();

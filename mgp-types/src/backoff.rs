@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Delays for retries: each is twice as long as the one before, up to a maximum.
+/// Delays for retries: each delay is twice as long as the previous delay, up to a maximum.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ impl Backoff {
         delay
     }
 
-    /// Resets the counter of attempts, e.g. after a success, so that the next delay is again the shortest one.
+    /// Resets the counter of attempts, e.g. after a success, so that the next delay is again the shortest delay.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

@@ -26,7 +26,8 @@ const MAX_DEPTH: usize = 128;
 /// ```
 ///
 /// # Errors
-/// Returns −32700 if the text is not JSON or nested deeper than 128 levels; −32600 if an object repeats a member.
+/// Returns −32700 (parse error) if the text is not JSON or nested deeper than 128 levels; −32600 (invalid request) if a
+/// member name occurs twice in an object.
 pub fn canonical(json: &str) -> Result<String, RpcError> {
     let raw: &RawValue = serde_json::from_str(json).map_err(RpcError::parse)?;
     let mut writer = Writer::new(raw.get())?;
@@ -52,7 +53,7 @@ pub fn is_canonical(json: &str) -> bool {
     scan(json.as_bytes()).is_some()
 }
 
-/// A level of nesting during the scan: an array, or an object with the name of the member before the current one.
+/// A level of nesting during the scan: an array, or an object with the name of its previous member.
 #[derive(Clone, Copy)]
 enum Level<'a> {
     Array,
@@ -60,7 +61,7 @@ enum Level<'a> {
 }
 
 fn scan(bytes: &[u8]) -> Option<()> {
-    // The levels begin with one that counts as an array and contains the outermost value of the text.
+    // The first level is not in the text: it counts as an array that contains the outermost value of the text.
     let mut levels = [Level::Array; MAX_SCAN_DEPTH];
     let (mut depth, mut at, mut in_name) = (0, 0, false);
     while let Some(&byte) = bytes.get(at) {
@@ -104,8 +105,8 @@ fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
         at += quote_or_escape(bytes.get(at..)?)?;
         match (bytes[at], is_name) {
             (b'"', false) => return Some(at),
-            // RFC 8785 orders names by their UTF-16 code units. For ASCII names, the order of bytes is the same; for
-            // other names it may differ.
+            // RFC 8785 orders names by their UTF-16 code units. For ASCII names, this is also the order of their bytes;
+            // for other names, the two orders may differ.
             (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
             (_, true) => return None,
             (_, false) => match bytes.get(at + 1)? {
@@ -122,8 +123,8 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    // Sets the highest bit of each byte of the word that is zero. Bits above the first zero byte may be wrong, which
-    // has no effect, because only the lowest set bit is used.
+    // For each zero byte of the word, sets the highest bit of that byte in the result. Bits above the first zero byte
+    // may be wrong, which has no effect, because only the lowest set bit is used.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -328,8 +329,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the position after the value at a position. The end of an object or array is looked up in the index of
-    /// containers.
+    /// Returns the position after the end of the value that begins at `place`. For an object or array, the index of
+    /// containers has this position.
     fn behind(&self, place: Place) -> Place {
         let bytes = self.json.as_bytes();
         match bytes[place.at] {
@@ -384,8 +385,8 @@ mod tests {
         check(" [ 1 , true , null ] ", "[1,true,null]");
         check(r#"{"\u0061":1,"B":{},"c":[]}"#, r#"{"B":{},"a":1,"c":[]}"#);
         check(r#""\/\u00e9\n""#, "\"/é\\n\"");
-        // A character above U+FFFF is encoded as two surrogates, and a name is sorted by the first one. Here this is
-        // U+D83D, so the name comes before U+FB33.
+        // A character above U+FFFF is encoded as two surrogates, and a name is sorted by the first surrogate. Here this
+        // is U+D83D, so the name comes before U+FB33.
         check(r#"{"\ufb33":1,"\ud83d\ude02":2}"#, "{\"😂\":2,\"\u{fb33}\":1}");
     }
 
@@ -404,7 +405,8 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
-    /// Regression test: 4 MiB of arguments that are nested in 100 arrays took a hundred times as long as in one array.
+    /// Regression test: 4 MiB of arguments that are nested in 100 arrays took a hundred times as long as the same
+    /// arguments in one array.
     #[test]
     fn nesting_does_not_multiply_the_cost_of_canonical_text() {
         let items = vec!["[1]"; 1024 * 1024].join(",");
@@ -421,7 +423,7 @@ mod tests {
         assert!(deep < flat * 5, "{flat:?} flat, {deep:?} at depth 100");
     }
 
-    /// An earlier implementation of `canonical`, which is recursive; a test compares the results of both.
+    /// A recursive, earlier implementation of `canonical`; a test compares the results of both.
     fn by_levels(json: &str) -> Option<String> {
         fn write(value: &serde_json::Value) -> String {
             match value {

@@ -39,7 +39,7 @@ pub enum FrontmatterError {
 /// ```
 ///
 /// # Errors
-/// The reason why the file has no valid frontmatter.
+/// Returns the reason why the file has no valid frontmatter.
 pub fn frontmatter(markdown: &str) -> Result<Map<String, Value>, FrontmatterError> {
     let yaml = yaml_of(markdown).ok_or(FrontmatterError::Missing)?;
     if yaml.len() > MAX_BYTES {
@@ -158,8 +158,8 @@ fn plain(text: &str) -> Value {
     if let Ok(whole) = text.parse::<i64>() {
         return whole.into();
     }
-    // Texts such as `1e5` are numbers in YAML. Rust would also parse `inf` and `nan`, which have returned above because
-    // they do not begin with a digit.
+    // Texts such as `1e5` are numbers in YAML. Rust would also parse `inf` and `nan`, but texts that begin with a
+    // letter have returned above.
     let float = text.parse::<f64>().ok().and_then(Number::from_f64);
     float.map_or_else(|| text.into(), Value::Number)
 }

@@ -1,6 +1,7 @@
 //! Escapes of invisible characters in texts that a peer wrote.
 
-/// Escapes invisible characters: control characters, and those that change the direction of text or have no glyph.
+/// Escapes invisible characters: control characters, characters without a glyph, and characters that change the
+/// direction of text.
 ///
 /// ```
 /// use mgp_types::escape_hidden;

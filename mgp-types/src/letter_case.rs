@@ -1,11 +1,11 @@
-//! The comparison of the names of members without the case of their letters.
+//! Comparison of member names that ignores the case of letters.
 
 use std::cmp::Ordering;
 
-/// Returns whether a name differs from a known one only in the case of letters.
+/// Returns whether a name differs from a known name only in the case of its letters.
 ///
-/// Peers that ignore the case of names, as many in Go and C# do, use such a member in place of the known one, although
-/// other peers on the way have checked only the member with the known name.
+/// Many peers in Go and C# ignore the case of names, so they would use such a member in place of the known member.
+/// Other peers between the sender and that peer have checked only the member with the known name.
 ///
 /// ```
 /// use mgp_types::differs_only_in_case;
@@ -17,8 +17,8 @@ use std::cmp::Ordering;
 #[inline]
 pub fn differs_only_in_case(name: &str, known: &str) -> bool {
     debug_assert!(known.is_ascii(), "the names of the protocols are ASCII");
-    // Each member of each call is compared with several names, so most comparisons must end with the lengths. No letter
-    // folds to more ASCII letters than it has bytes.
+    // Each member of each call is compared with several names, so the comparison of lengths must decide most
+    // comparisons. A shorter name cannot match: no letter folds to more ASCII letters than it has bytes.
     let is_folded = || !name.is_ascii() && folded(name).eq(folded(known));
     let is_same = match name.len().cmp(&known.len()) {
         Ordering::Less => false,
@@ -28,7 +28,8 @@ pub fn differs_only_in_case(name: &str, known: &str) -> bool {
     is_same && name != known
 }
 
-/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
+/// Returns the letters of a name in lower case. They are first converted to upper case, because this turns `ſ` into
+/// `S`.
 fn folded(name: &str) -> impl Iterator<Item = char> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

@@ -1,6 +1,6 @@
 //! Macros for the code that most layers need.
 
-/// Implements `Debug` so that it prints only the name of the type and, if given, the named fields.
+/// Implements `Debug` for a type: prints only the name of the type and, if given, the named fields.
 ///
 /// Meant for types whose other fields contain closures, services or secrets.
 ///
@@ -94,8 +94,8 @@ macro_rules! layer_service {
     };
 }
 
-/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready. `always_ready!(innermost)`
-/// is for a service without an inner service: it returns `Ready` at once.
+/// Implements `Service::poll_ready` by calling `poll_ready` of `self.inner`, for services that are always ready.
+/// `always_ready!(innermost)` is for a service without an inner service: it returns `Ready` immediately.
 #[macro_export]
 macro_rules! always_ready {
     (innermost) => {

@@ -1,6 +1,7 @@
 //! Percent-encoding of URIs (RFC 3986 §2.1).
 
-/// Decodes the escapes `%XX` of a text; returns `None` if one is incomplete, or if the bytes are not UTF-8.
+/// Decodes the escapes `%XX` of a text; returns `None` if an escape is incomplete, or if the decoded bytes are not
+/// UTF-8.
 ///
 /// ```
 /// assert_eq!(mgp_types::percent_decode("a%20b").as_deref(), Some("a b"));

@@ -137,10 +137,11 @@ impl PrivateFile {
         Ok(Some(text))
     }
 
-    /// Waits until no other process holds the exclusive lock, and takes it.
+    /// Waits until no other process or handle holds the exclusive lock, then acquires it.
     ///
     /// # Errors
-    /// Returns [`PrivateFileError::Busy`] after `timeout`; otherwise the errors of [`try_lock`](Self::try_lock).
+    /// Returns [`PrivateFileError::Busy`] if the lock is not free within `timeout`, or else the errors of
+    /// [`try_lock`](Self::try_lock).
     pub fn lock(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
@@ -155,9 +156,9 @@ impl PrivateFile {
         }
     }
 
-    /// Takes the exclusive lock and returns it, or returns `None` if another process or handle holds it.
+    /// Acquires the exclusive lock and returns it; returns `None` if another process or handle holds the lock.
     ///
-    /// Locks with different names are independent; [`lock`](Self::lock) waits for the one with the empty name.
+    /// Locks with different names are independent; [`lock`](Self::lock) waits for the lock with the empty name.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::NotPlain`] or [`PrivateFileError::Io`] if the lock file cannot be used.
@@ -182,7 +183,7 @@ impl PrivateFile {
     }
 
     /// Replaces the content atomically, like [`replace`](Self::replace), but keeps the owner, the group and the
-    /// permissions of an existing file. If this process is not allowed to keep the group, the new group gets no
+    /// permissions of an existing file. If this process is not allowed to keep the group, the new group has no
     /// permissions.
     ///
     /// # Errors
@@ -203,8 +204,8 @@ impl PrivateFile {
         })
     }
 
-    /// Replaces the content atomically: writes a new file, calls `prepare` for it, and gives it the name of the old
-    /// one.
+    /// Replaces the content atomically: writes a new file, calls `prepare` for it, and renames it to the path of the
+    /// old file.
     fn replace_after(
         &self,
         text: &[u8],
@@ -214,8 +215,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // A temporary file exists only if a process died while it wrote that file. The lock, which this process
-            // holds, ensures that no other process is writing it now.
+            // A temporary file exists only if a process died while it wrote that file: this process holds the lock, so
+            // no other process is writing the file now.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -228,8 +229,8 @@ impl PrivateFile {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
         }
-        // Sync the folder, so that the new name of the file also survives a crash. Systems that cannot sync a folder
-        // need no such step.
+        // Sync the folder, so that the new name of the file also survives a crash. On systems that cannot sync a
+        // folder, this step is not needed.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
@@ -276,8 +277,8 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Gives `file` the owner, the group and the permissions of the file that it replaces, as far as this process is
-/// allowed to.
+/// Gives `file` the owner, the group and the permissions of the file that it replaces, as far as the operating system
+/// permits this process to do so.
 #[cfg(unix)]
 fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
@@ -290,7 +291,7 @@ fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(old.permissions().mode() & kept))
 }
 
-/// Does nothing: on systems other than Unix, a file gets the access list of its folder.
+/// Does nothing: on systems other than Unix, a file receives the access list of its folder.
 #[cfg(not(unix))]
 fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
     Ok(())
@@ -318,7 +319,8 @@ pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
     }
 }
 
-/// Refuses a path that names a pipe, a folder or the like. A missing file is accepted.
+/// Refuses a path that names anything but a regular file, e.g. a pipe or a folder. A missing file is accepted. The file
+/// is not opened.
 fn refuse_special(path: &Path) -> Result<(), PrivateFileError> {
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => {

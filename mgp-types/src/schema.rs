@@ -25,8 +25,8 @@ static OBJECTS: [Shape; 10] = [
     Shape::of::<mgp::ContextBudgetConfig>(""),
 ];
 
-/// Returns a JSON Schema document with the types of all MGP messages under `$defs`, by the names that they have in
-/// [`methods_markdown`], and the MGP objects inside MCP messages and configuration files.
+/// Returns a JSON Schema document with the types of all MGP messages, and of the MGP objects inside MCP messages and
+/// configuration files, under `$defs`. The names of the types are those in [`methods_markdown`].
 #[must_use]
 pub fn message_schemas() -> Value {
     let messages = methods().filter(|info| info.is_mgp()).filter_map(shapes);

@@ -36,7 +36,7 @@ pub struct Sealer(Arc<XChaCha20Poly1305>);
 /// The error for a sealed text that cannot be opened: it was changed, has expired, or was sealed with another key, for
 /// another purpose or for other names.
 ///
-/// It does not contain the reason, so that an attacker cannot learn from failed attempts.
+/// The error does not contain the reason, so that an attacker cannot learn from failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sealed state is not valid")]
 pub struct UnsealError;
@@ -51,7 +51,7 @@ impl Sealer {
     /// Creates a sealer with a random key, whose sealed texts only this process can open.
     ///
     /// # Errors
-    /// Returns −32603 if the operating system provides no randomness.
+    /// Returns −32603 (internal error) if the operating system provides no randomness.
     pub fn random() -> Result<Self, RpcError> {
         random::<32>().map(Self::with_key)
     }
@@ -65,7 +65,7 @@ impl Sealer {
     /// Seals bytes for a purpose and for names; the sealed text expires after `ttl`.
     ///
     /// # Errors
-    /// Returns −32603 if the operating system provides no randomness.
+    /// Returns −32603 (internal error) if the operating system provides no randomness.
     pub fn seal(
         &self,
         purpose: &str,
@@ -140,7 +140,7 @@ fn random<const N: usize>() -> Result<[u8; N], RpcError> {
 /// Returns an unguessable name: 128 random bits, in hexadecimal.
 ///
 /// # Errors
-/// Returns −32603 if the operating system provides no randomness.
+/// Returns −32603 (internal error) if the operating system provides no randomness.
 pub fn random_name() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }

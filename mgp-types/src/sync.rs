@@ -1,4 +1,4 @@
-//! Locks that remain usable after a thread panicked while it held one of them.
+//! Locks that remain usable after a thread panicked while it held a lock.
 //!
 //! The data behind these locks must be consistent between any two statements. Lock poisoning, which refuses access
 //! after a panic, would therefore not add safety.

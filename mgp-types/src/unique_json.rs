@@ -6,8 +6,9 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A JSON value in which no object repeats a member; decoding refuses any other value. If a member is repeated, parsers
-/// differ in which of the values they use, so a check of one of them proves nothing about the other.
+/// A JSON value in which no object has a member twice; decoding refuses any other value. If a member occurs twice,
+/// parsers differ in which of the two values they use. So a check of one value proves nothing about a program that uses
+/// the other.
 ///
 /// ```
 /// use mgp_types::UniqueJson;

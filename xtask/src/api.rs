@@ -1,7 +1,6 @@
 //! The command `api`: lists the public items of each published crate, one per line, in `docs/api`.
 //!
-//! The list is made from the source text, by following `pub mod` and `pub use`; `cfg` attributes of features are
-//! ignored.
+//! The command reads the source text, and follows `pub mod` and `pub use`. It ignores `cfg` attributes of features.
 
 use crate::{
     flags::Flags,
@@ -105,8 +104,8 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds to the lines what a `pub use` exports: all items of a module for `*`, a module with its items, one item, or
-    /// the path of an item of another crate.
+    /// Adds to `lines` the items that a `pub use` exports: all items of a module for `*`, a module with its items, one
+    /// item, or the path of an item of another crate.
     fn export(
         &self,
         module: &str,

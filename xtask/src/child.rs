@@ -1,4 +1,4 @@
-//! Runs a program with a time limit, and then kills its process group, so that no process that it started remains.
+//! Runs a program with a time limit. Afterwards, kills its process group, so that no process remains that it started.
 
 use crate::{
     run::{Context, Failure, Outcome, now, target},
@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn one_that_does_not_end_goes_with_its_children() {
-        // The background process keeps the pipe open, so reading ends only if that process is killed too.
+        // The background process of this program keeps the pipe open, so reading ends only if that process is killed,
+        // too.
         let start = now();
         let failure =
             shell("sleep 60 & echo on; wait", "", Duration::from_millis(300)).unwrap_err();

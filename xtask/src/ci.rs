@@ -36,7 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", needs: None, run: official },
 ];
 
-/// The step that runs at the same time as those after it: it keeps one core busy, and has a build folder of its own.
+/// The step that runs at the same time as the steps after it. It keeps one core busy, and has its own build folder.
 const BESIDE: &str = "features";
 
 /// The name of a step, its outcome, and the time that it took.
@@ -122,8 +122,9 @@ fn doctest() -> Outcome {
 
 /// The feature sets with which each package must build.
 ///
-/// The tests enable all features, and the step `package` builds those of `mgp`, e.g. `auth`, `tls` and `javascript`. A
-/// feature of `mgp-types` that the sets of another package enable, e.g. `sqlite`, needs no set of its own.
+/// Sets that other steps build are not listed here: the tests enable all features, and the step `package` builds those
+/// of `mgp`, e.g. `auth`, `tls` and `javascript`. A feature of `mgp-types` that the sets of another package enable,
+/// e.g. `sqlite`, needs no set of its own.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service,schema"]),
     ("mgp-transport", &["", "http"]),
@@ -137,7 +138,8 @@ const FEATURES: &[(&str, &[&str])] = &[
 
 /// Checks that packages build with each of their feature sets.
 fn features() -> Outcome {
-    // Cargo locks its build folder, and other steps use the usual one at the same time.
+    // Use another folder than the usual one: Cargo locks its build folder, and other steps use the usual folder at the
+    // same time.
     let folder = target()?.join("features");
     for (package, sets) in FEATURES {
         for set in *sets {

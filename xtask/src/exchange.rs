@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
                 return body;
             }
             if events && !answered && last_reply(&body).is_some() {
-                // Reads an open stream only a little longer, because the reply has arrived.
+                // The reply has arrived, so read an open stream only a little longer.
                 answered = true;
                 self.end = self.end.min(now() + LINGER_TIMEOUT);
             }
@@ -288,7 +288,8 @@ fn read_head(head: &str) -> Option<Answer> {
     Some(Answer { status: Status::Of(status), headers: headers.collect(), body: Vec::new() })
 }
 
-/// Returns the content of a chunked body as far as it was read, and the length of the encoded body once it is complete.
+/// Returns the content of a chunked body as far as it was read. Also returns the length of the encoded body, if all of
+/// it was read.
 fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     let (mut body, all) = (Vec::new(), bytes.len());
     while let Some(line) = find(bytes, b"\r\n") {

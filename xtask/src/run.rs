@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The result of a command or of a step of it.
+/// The result of a command, or of one of its steps.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// The message of a failure, in one or more lines.
@@ -53,7 +53,7 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// The treatment of checks that cannot run, e.g. because a program is missing.
+/// The way to treat checks that cannot run, e.g. because a program is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rigour {
     /// A check that cannot run is a failure.

@@ -27,8 +27,8 @@ pub(crate) fn free_port() -> Outcome<u16> {
 }
 
 impl Served {
-    /// Starts the command that `command` returns for a free port, and waits until the server listens. The server's
-    /// output is written to `log`.
+    /// Starts a server: passes a free port to `command`, starts the command that it returns, and waits until the server
+    /// listens. The server's output is written to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,
@@ -59,7 +59,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Starts a command given as words, in which `PORT` is replaced by the port.
+    /// Starts a server by a command given as words, in which `PORT` is replaced by the port.
     pub(crate) fn words(words: &[OsString], log: &Path) -> Outcome<Self> {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let command = |port: u16| {
@@ -93,7 +93,8 @@ impl Drop for Served {
     }
 }
 
-/// Returns an amount of memory from `/proc/PID/status`, in bytes; `line` is the name of its line, e.g. `VmRSS`.
+/// Returns an amount of memory of a process from `/proc/PID/status`, in bytes; `line` is the name of a line there, e.g.
+/// `VmRSS`.
 pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;

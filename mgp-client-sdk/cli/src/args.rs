@@ -25,7 +25,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Removes the state folder of an empty `$MGP_STATE`, which counts as not set.
+    /// Ignores an empty `$MGP_STATE`: the option `--state` then counts as not given.
     pub(crate) fn without_empty_state(mut self) -> Self {
         self.state = self.state.filter(|folder| !folder.as_os_str().is_empty());
         self

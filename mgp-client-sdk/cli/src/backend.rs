@@ -51,8 +51,8 @@ pub(crate) struct Approved {
 }
 
 impl Backend {
-    /// Returns `result`, the result of a request that a command repeats. If the kernel has stopped in the meantime, the
-    /// failure reports this, as [`control::followed`] describes.
+    /// Returns the result of a request that a command repeats for as long as the kernel runs. If the request failed
+    /// because the kernel has stopped, the error reports this, as [`control::followed`] describes.
     pub(crate) async fn followed<T>(&self, result: CliResult<T>) -> CliResult<T> {
         match self {
             Self::Kernel(client) => control::followed(client, result).await,
@@ -132,7 +132,7 @@ impl Backend {
         }
     }
 
-    /// Asks the running kernel, if any, to reload its configuration at once.
+    /// Asks the running kernel, if any, to reload its configuration immediately.
     pub(crate) async fn reload(&self) {
         if let Self::Kernel(client) = self {
             control::reload_over(client).await;
@@ -323,8 +323,8 @@ async fn apply_config(governance: &Governance) {
     }
 }
 
-/// Returns the inbox of approvals in the state folder. The audit log records each answer through this inbox as given in
-/// a terminal.
+/// Returns the inbox of approvals in the state folder. For each answer through this inbox, the audit log records that
+/// it was given in a terminal.
 fn inbox(governance: &Governance) -> CliResult<Inbox> {
     let inbox = governance.inbox();
     let missing = || Failure::failed("the state folder has no inbox of approvals");
@@ -346,7 +346,8 @@ async fn decide_in(
         if params.permissions.is_empty() {
             return Ok(count);
         }
-        // Remove unused approvals of these permissions first, so that no call uses one to get a permission again.
+        // First remove unused approvals of these permissions, so that no call can use one of them to get a permission
+        // back.
         count += inbox.forget_approvals(&by, &server, &params.permissions).await?.len();
     }
     let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
@@ -382,7 +383,7 @@ pub(crate) enum PermissionDecision {
 }
 
 impl PermissionDecision {
-    /// Returns whether the operator takes back earlier decisions, among them approvals of later calls.
+    /// Returns whether this decision takes back earlier ones, e.g. approvals of later calls.
     pub(crate) fn takes_back(self) -> bool {
         matches!(self, Self::Revoke | Self::Reset)
     }

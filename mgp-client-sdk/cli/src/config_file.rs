@@ -62,8 +62,8 @@ impl ConfigFile {
         entry.is_none() && of_kernel.is_none()
     }
 
-    /// Sets the `interactive` setting of an agent (whether a person can answer its questions) if `interactive` is
-    /// given, and sets `portable_names = true` if the agent needs it. Returns whether that changed the file.
+    /// Sets whether a person can answer the questions of an agent (`interactive`), if that is given, and
+    /// `portable_names = true` if the agent needs it. Returns whether that changed the file.
     pub(crate) fn set_agent(
         &self,
         agent: &str,
@@ -125,8 +125,8 @@ impl ConfigFile {
         })
     }
 
-    /// Refuses a server that the file does not have, and names the file of a project that has it, or the server that
-    /// the user probably meant.
+    /// Refuses a server that the file does not have. The error names another configuration file that has the server, or
+    /// else the server that the user probably meant.
     pub(crate) fn check_server(&self, id: &str) -> CliResult {
         let ids = self.server_ids()?;
         if ids.iter().any(|own| own == id) {
@@ -200,7 +200,7 @@ impl ConfigFile {
         })
     }
 
-    /// Removes a server and the pins of its tools; returns these pins.
+    /// Removes a server and the pins of its tools; returns the removed pins.
     pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
         // A tool belongs to the server with the longest matching id: `a.b.c` may be the tool `c` of the server `a.b`.
@@ -294,7 +294,7 @@ impl ConfigFile {
 
 /// Returns the comments above a table that are not about this table: those up to the last blank line.
 ///
-/// A file's first comments are above its first table.
+/// The comments at the beginning of a file also count as above its first table.
 fn comments_above(table: &Table) -> Option<String> {
     let prefix = table.decor().prefix()?.as_str()?;
     let (above, _) = prefix.rsplit_once("\n\n").or_else(|| prefix.rsplit_once("\n\r\n"))?;
@@ -361,7 +361,7 @@ fn replace_value(old: &mut Value, new: impl Into<Value>) {
     *old.decor_mut() = decor;
 }
 
-/// Replaces texts anywhere in a TOML value: each text that is a key of `replacements` by the text of that key.
+/// Replaces texts anywhere in a TOML value: each text that is a key of `replacements` becomes the value of that key.
 fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
     let replace = |text: &mut Value| {
         if let Some(to) = text.as_str().and_then(|text| replacements.get(text)) {
@@ -459,7 +459,7 @@ fn check_name(name: &str, kind: &str) -> CliResult {
 
 /// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
 ///
-/// The ten newest back-ups are kept.
+/// Keeps the ten newest back-ups of the file, and removes older ones.
 pub(crate) fn replace_with_backup(
     file: &Path,
     before: Option<&str>,
@@ -479,7 +479,7 @@ pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
     // Creating a new file fails on a symbolic link, which another program may have planted at this path.
     create_private(&path)?.write_all(text.as_bytes())?;
-    // If an old back-up cannot be removed, it does no harm.
+    // Ignore an error: an old back-up that stays does no harm.
     for old in old {
         let _ = fs::remove_file(old);
     }

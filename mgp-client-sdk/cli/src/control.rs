@@ -60,7 +60,7 @@ pub(crate) async fn admit_change(global: &Global) -> CliResult {
     Ok(())
 }
 
-/// Checks the same as [`admit_change`]; returns the connection to the running kernel, or `None` if no kernel runs.
+/// Makes the same check as [`admit_change`]; returns the connection to the running kernel, or `None` if no kernel runs.
 pub(crate) async fn admit_and_connect(global: &Global) -> CliResult<Option<Client>> {
     match connect_to_change(global).await {
         Ok(client) => Ok(Some(client)),
@@ -129,8 +129,8 @@ pub(crate) async fn reload_over(client: &Client) {
     }
 }
 
-/// Returns `result`, the result of a request that a command repeats for as long as the kernel runs. If the kernel has
-/// stopped, returns the failure that no kernel is running instead.
+/// Returns `result`, the result of a request that a command repeats for as long as the kernel runs. If the request
+/// failed because the kernel has stopped, returns the failure "no kernel is running" instead.
 pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliResult<T> {
     match result {
         Ok(done) => Ok(done),
@@ -141,8 +141,8 @@ pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliRes
     }
 }
 
-/// Returns the failure of a request. A kernel that is draining, i.e. finishes its running calls before it stops,
-/// refuses requests; it counts as a kernel that does not run.
+/// Converts the error of a request into a failure of the command. A kernel that is draining, i.e. finishes its running
+/// calls before it stops, refuses requests; it counts as a kernel that does not run.
 pub(crate) fn request_failure(error: Error) -> Failure {
     match error.code() {
         ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel is stopping"),

@@ -11,8 +11,9 @@ use crate::lock::{Lock, is_other_file};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Waits until the lock of this kernel is no longer the one in the state folder. Then another kernel can start there,
-/// and what this one records is lost. Until then, notes in the kernel whether it lost its database.
+/// Waits until the lock file in the state folder is no longer the one that this kernel has locked. Another kernel can
+/// then start there, and records of this kernel are lost. While waiting, notes in the kernel whether its database was
+/// removed or replaced.
 pub(crate) async fn folder_lost(kernel: &Kernel, lock: &Lock, folder: &Path) {
     let database = folder.join("state.db");
     let own = fs::metadata(&database);

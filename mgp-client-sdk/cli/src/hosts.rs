@@ -106,8 +106,8 @@ impl KnownHost {
         Self::ALL.into_iter().find(|host| host.name() == name)
     }
 
-    /// Returns whether the host is known to rewrite names of tools that the APIs of model providers refuse. Others,
-    /// e.g. Claude Desktop, Cursor and Copilot CLI, report such names as errors or lose all tools.
+    /// Returns whether the host is known to rewrite names of tools that the APIs of model providers refuse. Other
+    /// hosts, e.g. Claude Desktop, Cursor and Copilot CLI, report such names as errors or lose all tools.
     pub(crate) fn rewrites_names(self) -> bool {
         use Host::{ClaudeCode, Codex, GeminiCli, OpenCode, QwenCode, VsCode};
         matches!(self.format(), ClaudeCode | Codex | GeminiCli | OpenCode | QwenCode | VsCode)
@@ -116,7 +116,7 @@ impl KnownHost {
     /// Returns what a person has to know about this host once its file has this text, which starts mgp.
     pub(crate) fn note(self, text: &str) -> Option<&'static str> {
         match self.format() {
-            // The user has already decided who asks.
+            // The file already has settings for this tool, so the user has decided whether Codex or mgp asks.
             Host::Codex if text.contains("mgp_tools_call") => None,
             // https://developers.openai.com/codex/config-reference
             Host::Codex => Some(
@@ -278,7 +278,7 @@ pub(crate) const MAX_BESIDE: usize = 200;
 /// The maximum number of files or servers that a warning names.
 const MAX_NAMES: usize = 8;
 
-/// Joins names with commas; counts those after the first [`MAX_NAMES`].
+/// Joins names with commas; names only the first [`MAX_NAMES`], and counts the rest.
 pub(crate) fn first_names(names: &[String]) -> String {
     let first = names[..names.len().min(MAX_NAMES)].join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
@@ -317,7 +317,8 @@ const MANAGED_BY_CLAUDE: &str = if cfg!(target_os = "macos") {
 };
 
 /// Returns the settings files of Claude Code that apply to the servers in one of its files: the administrator's, the
-/// user's, and those of the project of a `.mcp.json`. They can reject servers and deny tools.
+/// user's, and the settings of the project to which a `.mcp.json` belongs. These settings can reject servers and deny
+/// tools.
 pub(crate) fn claude_settings(file: &Path) -> CliResult<Vec<PathBuf>> {
     let own = match folder_in(CLAUDE_FOLDER) {
         Some(folder) => folder,
@@ -349,8 +350,8 @@ fn admin_folder_of_gemini() -> PathBuf {
     admin_folder("gemini-cli", "GeminiCli")
 }
 
-/// Returns the other settings files of a host whose rules also apply to the servers in one of its files: those of the
-/// user, and those of an administrator.
+/// Returns further settings files of a host: those of the user, and those of an administrator. Their rules also apply
+/// to the servers in `file`.
 pub(crate) fn other_settings(host: Host, file: &Path) -> CliResult<Vec<PathBuf>> {
     let managed = match host {
         Host::ClaudeCode => return claude_settings(file),
@@ -407,7 +408,7 @@ fn distinct_end(path: &'static str) -> &'static Path {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {
-        // Other programs also have such a file in a folder of this name.
+        // Return the whole path, because other programs also have such a file in a folder `config`.
         Some(_) if path.parent().is_some_and(|own| own.ends_with("config")) => path,
         Some(above) => path.strip_prefix(above).unwrap_or(path),
         None => Path::new(name),
@@ -422,7 +423,7 @@ const SETTINGS_OF_CONTINUE: &str = ".continue/config.yaml";
 /// The path of the file that versions of Antigravity before 2.0 have, below the user's home folder.
 const EARLIER_FILE_OF_ANTIGRAVITY: &str = ".gemini/antigravity/mcp_config.json";
 
-/// The path of the file of Cline's command line, which does not read that of the editor, below the user's home folder.
+/// The path, below the user's home folder, of the file that Cline's command line reads instead of the editor's file.
 const COMMAND_LINE_OF_CLINE: &str = ".cline/data/settings/cline_mcp_settings.json";
 
 impl ValueEnum for KnownHost {

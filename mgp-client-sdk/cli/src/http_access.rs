@@ -108,7 +108,7 @@ fn limit_to_files(config: &HttpAccessConfig, files: Option<u64>, limits: &mut Co
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         (limits.per_address, limits.per_loopback) = (max, max);
     } else {
-        // Half at most, so that one other machine cannot take up all connections.
+        // Permit one address at most half of the connections, so that one other machine cannot take up all of them.
         limits.per_address = limits.per_address.min(limits.connections / 2);
         limits.per_loopback = limits.per_loopback.min(limits.connections);
     }

@@ -73,8 +73,8 @@ pub(crate) enum LaunchOutcome {
     StateInUse,
 }
 
-/// Returns the path of this program. Linux appends ` (deleted)` if an upgrade replaced the running file; then the
-/// new file has the path without it.
+/// Returns the path of this program. If an upgrade has replaced the running file, Linux appends ` (deleted)` to its
+/// path; without that suffix, the path names the new file.
 fn current_program() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let replaced = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
@@ -93,8 +93,8 @@ pub(crate) fn start_detached(
         Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
     })?;
     let mut command = Command::new(current_program()?);
-    // Otherwise the kernel would end when the host's console is closed. On Unix, the kernel itself begins a new
-    // session.
+    // Separate the kernel from the host's console; otherwise it would end when that console is closed. On Unix, the
+    // kernel itself begins a new session.
     #[cfg(windows)]
     {
         std::os::windows::process::CommandExt::creation_flags(&mut command, HIDDEN_GROUP);
@@ -131,12 +131,14 @@ pub(crate) fn start_detached(
             "the kernel takes more than {START_TIMEOUT:?} to start; see `{log}`"
         ))),
     };
-    // Otherwise a kernel that ends before this process would stay in the list of processes.
+    // Wait for the kernel's process in a thread; otherwise a kernel that ends before this process would stay in the
+    // list of processes.
     thread::spawn(move || child.wait());
     outcome
 }
 
-/// Reads the report of a kernel; `None` if the kernel ends without a report. Fails if the time limit passes before.
+/// Reads the report of a kernel; `None` if the kernel ends without a report. Fails if the time limit passes before the
+/// kernel reports or ends.
 fn read_report(
     output: ChildStdout,
     timeout: Duration,

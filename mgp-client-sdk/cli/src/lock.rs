@@ -27,8 +27,8 @@ pub(crate) enum LockAttempt {
 }
 
 impl Lock {
-    /// Returns whether this lock of a kernel is no longer the one in the state folder, because the folder or the file
-    /// was removed or replaced.
+    /// Returns whether the file of this lock is no longer in the state folder, because the file or the folder was
+    /// removed or replaced.
     pub(crate) fn is_replaced(&self, folder: &Path) -> bool {
         self.0.metadata().is_ok_and(|own| is_other_file(&own, &kernel_file(folder)))
     }
@@ -38,19 +38,20 @@ impl Lock {
 pub(crate) fn is_other_file(own: &Metadata, path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => !is_same_file(own, &found),
-        // Another error can pass, e.g. that of a network drive.
+        // Ignore any other error, because it may be temporary, e.g. an error of a network drive.
         Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
-/// Returns whether two files are the same one, as long as a process has opened it.
+/// Returns whether two metadata are of the same file. A process must keep the file open, because the system can reuse
+/// the number of a removed file.
 #[cfg(unix)]
 pub(crate) fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Returns `true`, because the standard library has no identity of files for other systems.
+/// Returns `true`, because on other systems the standard library cannot compare the identity of two files.
 #[cfg(not(unix))]
 pub(crate) fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
     true
@@ -83,7 +84,7 @@ pub(crate) fn check_files(folder: &Path) -> CliResult {
 /// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
 pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
     let file = kernel_file(folder);
-    // Opening a pipe would wait for another process.
+    // Refuse a pipe, because opening it would wait for another process.
     refuse_special(&file).ok()?;
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -110,7 +111,7 @@ pub(crate) fn record_files<'a>(folder: &Path, files: impl Iterator<Item = &'a Pa
     }
 }
 
-/// Returns the configuration files that the kernel of a state folder has recorded; `None` if it has not.
+/// Returns the configuration files that the kernel of a state folder has recorded; `None` if it has recorded none.
 pub(crate) fn followed_files(folder: &Path) -> Option<Vec<PathBuf>> {
     let text = pipe::read_to_string(&folder.join(FOLLOWED)).ok()?;
     let record: FollowedFiles = serde_json::from_str(&text).ok()?;

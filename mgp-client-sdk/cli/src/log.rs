@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::output::escape_lines;
 use crate::{pipe, state_option};
 
-/// The maximum size of a log. A larger one is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new one is started.
+/// The maximum size of a log. A larger log is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new log is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The target of the events about lines that a server writes to standard error.
@@ -96,7 +96,8 @@ struct NonBlockingStderr {
 
 impl Write for NonBlockingStderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // One lock for the check and the write: two threads that both saw room for a line could together exceed it.
+        // Hold one lock for both the check and the write: two threads that both saw room for a line could together
+        // exceed the room.
         let mut stderr = io::stderr().lock();
         if !is_writable(&stderr) {
             return Ok(text.len());
@@ -123,7 +124,8 @@ fn line(text: &[u8], is_of_server: bool) -> Cow<'_, str> {
     }
 }
 
-/// Cuts a line that a pipe would not accept at once; the next line still begins on a line of its own.
+/// Cuts a line that is too long for one write to a pipe, and keeps its line break, so that the next line begins on a
+/// line of its own.
 fn cut(line: &str) -> Cow<'_, str> {
     if line.len() <= MAX_PIPE_WRITE {
         return line.into();
@@ -161,7 +163,7 @@ struct SharedLog {
 
 struct RotatingFile {
     path: PathBuf,
-    /// `true` if the standard error of this process is written to the same file.
+    /// `true` if the standard error of this process is redirected to this log file.
     #[cfg_attr(not(unix), expect(dead_code, reason = "only on Unix is it written to the file"))]
     takes_stderr: bool,
     open: Option<File>,
@@ -209,7 +211,8 @@ impl RotatingFile {
         if self.open.is_none() {
             let file = open_private(&self.path)?;
             self.written = file.metadata()?.len();
-            // Output that does not pass through this logger, e.g. the message of a panic, is written to the same file.
+            // Redirect standard error to the log file, because some output does not pass through this logger, e.g. the
+            // message of a panic.
             #[cfg(unix)]
             if self.takes_stderr {
                 let _ = rustix::stdio::dup2_stderr(&file);

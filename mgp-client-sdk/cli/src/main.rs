@@ -78,8 +78,8 @@ fn main() -> ExitCode {
     // Let keepers have huge pages again: the servers that they start inherit the setting, which the kernel turns off
     // for itself below.
     allow_huge_pages(true);
-    // This comes before anything else is set up, because a keeper runs for each server process and must use little
-    // memory.
+    // Check for a keeper before anything else is set up, because a keeper runs for each server process and must use
+    // little memory.
     if let Some(exit_code) = Keeper::run(KEEPER) {
         return exit_code;
     }
@@ -94,8 +94,8 @@ fn main() -> ExitCode {
     exit::finish(&global, start(&global, command))
 }
 
-/// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them at the
-/// start, because a kernel with huge pages takes 20 MiB more.
+/// Allows or forbids transparent huge pages in this process and the processes that it starts. The allocator forbids
+/// them at the start, because a kernel with huge pages takes 20 MiB more.
 fn allow_huge_pages(is_allowed: bool) {
     // Ignore a failure: it costs only a little more memory or time.
     #[cfg(target_os = "linux")]
@@ -222,5 +222,9 @@ fn run_async(work: impl Future<Output = CliResult>) -> CliResult {
     let result = runtime.block_on(work);
     // Do not wait for threads with blocking work, because a command in the configuration may hang.
     runtime.shutdown_background();
+    // Close the databases only now, after the end of all tasks: dropped tasks may have stored their last changes.
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        runtime.block_on(state::close_databases());
+    }
     result
 }

@@ -15,7 +15,8 @@ use crate::exit::CliResult;
 use crate::lock::{self, Lock, LockAttempt};
 use crate::state;
 
-/// The maximum time that a command waits until the other process has written its events.
+/// The maximum time that a command waits until the process that holds the state folder has written the command's
+/// events.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The audit log of a command, for the events of its changes.

@@ -151,8 +151,8 @@ impl Render for ActionReport {
     }
 }
 
-/// Prints a line to standard error unless `--json` is given. Commands of `mgp` in it get the option `--state` of this
-/// process.
+/// Prints a line to standard error unless `--json` is given. Adds the option `--state` of this process, if it has one,
+/// to each `mgp` command in the line.
 pub(crate) fn print_note(global: &Global, text: &str) {
     if !global.json {
         print_stderr(&state_option::add_to(text));
@@ -382,7 +382,8 @@ pub(crate) fn escape_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Prints a row of a table that grows: its cells as one line, or with `--json` the value as one line of JSON.
+/// Prints a row of a table whose rows are printed as they arrive: the cells as one line, or with `--json` the value as
+/// one line of JSON.
 pub(crate) fn print_row<const N: usize>(
     global: &Global,
     value: &impl Serialize,

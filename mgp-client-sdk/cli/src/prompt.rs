@@ -32,7 +32,7 @@ pub(crate) fn refuse_passphrases() {
     NO_PASSPHRASES.store(true, Ordering::Relaxed);
 }
 
-/// Asks a yes-or-no question whose default is no; returns `None` if there is no terminal.
+/// Asks a yes-or-no question whose default is no; returns `None` without a terminal.
 ///
 /// Also returns `None` with `--json`, because a JSON run does not show what the question is about.
 pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {

@@ -16,7 +16,8 @@ const MAX_BYTES: u64 = 256 << 10;
 /// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// The tables of variables and headers, here and in the files of hosts; all of their values are masked.
+/// The tables of variables and headers, in mgp's configuration and in the files of hosts; all of their values are
+/// masked.
 const VALUE_TABLES: [&str; 5] = ["env", "envs", "environment", "headers", "http_headers"];
 
 /// The tables with URLs whose paths are often secrets.
@@ -46,7 +47,7 @@ impl Secrets {
         self.texts.dedup();
     }
 
-    /// Adds a URL whose path can be a secret, as it is configured and as errors show it.
+    /// Adds a URL whose path can be a secret, both in its configured form and in the form that errors show.
     pub(crate) fn add_url(&mut self, url: &str) {
         let host = shown_origin(url);
         for shown in [url.to_owned(), shown_url(url)] {
@@ -91,8 +92,8 @@ fn mask_table(table: &mut toml_edit::Table, path: &str, is_secret: bool) {
     mask(table, path, is_secret);
 }
 
-/// Masks all values in a table of variables or headers, and elsewhere the values that are secrets by their key or text.
-/// Removes all comments.
+/// Masks all values in a table of variables or headers, and elsewhere the values whose key or text marks them as
+/// secrets. Removes all comments.
 fn mask(table: &mut dyn toml_edit::TableLike, path: &str, is_secret: bool) {
     for (mut key, item) in table.iter_mut() {
         key.leaf_decor_mut().clear();
@@ -135,7 +136,7 @@ fn mask_value(value: &mut toml_edit::Value, place: Place<'_>) {
 }
 
 /// Masks the entry of a server in the file of a host: all values of variables and headers, and elsewhere the values
-/// that are secrets by their key or text.
+/// whose key or text marks them as secrets.
 pub(crate) fn mask_entry(entry: &mut Json) {
     mask_json(entry, Place { path: "", name: "", is_secret: false });
 }

@@ -84,7 +84,7 @@ struct ConsoleOptions {
 }
 
 enum HttpAccess {
-    /// Each caller must send an API key.
+    /// Each caller must send an API key, or an access token if the configuration accepts these.
     Keys,
     /// Callers need no key, and all act as this agent.
     Anonymous(String),
@@ -191,7 +191,8 @@ async fn serve(options: Options) -> CliResult {
     let no_starts = if replaces_hosts_kernel {
         tokio::select! {
             no_starts = take_over(&folder, &sources, options.mode.http()) => no_starts,
-            // The other kernel can take a minute to stop; this one has started nothing yet.
+            // Exit immediately at a signal: the other kernel can take a minute to stop, and this one has started
+            // nothing yet.
             _ = signals.next() => return Ok(()),
         }
     } else {
@@ -217,6 +218,9 @@ async fn serve(options: Options) -> CliResult {
     let cause = running.wait(&mut signals, &lock, &folder).await;
     let is_lost = matches!(cause, StopCause::FolderLost);
     let stopped = running.stop(cause, signals).await;
+    // Close the databases while this process still holds the lock, because `mgp stop` waits for the release of the
+    // lock.
+    state::close_databases().await;
     if is_lost {
         return Err(Failure::failed(lost_text(&folder)));
     }
@@ -262,7 +266,7 @@ fn is_reachable(folder: &Path) -> bool {
 }
 
 async fn start(options: Options) -> CliResult<Running> {
-    // Once the files are recorded, commands can find out what this kernel uses even if it does not answer.
+    // Record the files first: from them, commands can learn which files this kernel uses even if it does not answer.
     lock::record_files(&options.folder, options.sources.files());
     let socket = LocalSocket::open(&options.folder)?;
     // The kernel will reload the configuration files of `sources` by itself when they change.
@@ -516,6 +520,9 @@ impl Running {
             tracing::warn!("dropping connections whose peers do not read");
         }
         served.kernel.stop().await;
+        // Ignore a failure: changes of the index that cannot be stored are made again when the servers list their
+        // tools.
+        let _ = timeout(CLOSE_TIMEOUT, served.kernel.index().flush()).await;
         if let Some(log) = served.kernel.governance().log().cloned() {
             log.close().await.map_err(|error| {
                 Failure::failed(format!("the end of the audit log was not written: {error}"))

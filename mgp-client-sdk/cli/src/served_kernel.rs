@@ -46,7 +46,7 @@ impl ServedClient {
     }
 }
 
-/// A lock that orders two events: a client arrives, and a kernel without clients begins to end.
+/// A lock that orders two events: a client is added, and a kernel without clients begins to end.
 #[derive(Clone, Default)]
 pub(crate) struct Entrance(Arc<Mutex<()>>);
 
@@ -134,8 +134,8 @@ impl ServedKernel {
                 let notice = Method::from_static(LEAVING);
                 let notice = Call::notification(notice, Params::none(), cx);
                 let held = async { peer.send(notice).await.map(|_| holding.notified()) };
-                // Requests that arrive before the shim confirms that it keeps further ones are still read and answered,
-                // so that none is lost.
+                // Until the shim confirms that it keeps further requests, continue to read and answer its requests, so
+                // that none is lost.
                 let _ = timeout(HOLDING_TIMEOUT, async {
                     if let Ok(held) = held.await {
                         held.await;

@@ -1,6 +1,7 @@
 //! The shim, i.e. `mgp serve --stdio`: relays messages between one host and the kernel that all hosts share.
 //!
-//! It uses two threads and no async runtime. If the kernel exits, the shim continues the session with the next kernel.
+//! The shim uses two threads and no async runtime. If the kernel exits, the shim continues the session with the next
+//! kernel.
 
 mod events;
 mod lines;
@@ -50,7 +51,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     }
     let ready_file = Arc::new(Mutex::new(None));
     if serve.ready_file.is_some() {
-        // Write the file only once a signal removes it.
+        // First arrange that a signal removes the file; only then write it.
         remove_on_signal(Arc::clone(&ready_file))?;
         let written =
             connector.write_ready_file(serve, &reply).inspect_err(refused_host::answer)?;

@@ -1,4 +1,4 @@
-//! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process at once.
+//! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process immediately.
 
 use std::io;
 

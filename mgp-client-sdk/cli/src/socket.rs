@@ -37,11 +37,11 @@ use crate::peer::Peer;
 use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, HelloRole, MAX_LINE_BYTES};
 
-/// Maximum number of open connections; further ones are refused.
+/// Maximum number of open connections; further connections are refused.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Maximum number of open connections of agents. The others are for operators, so that an agent that leaves its
-/// connections open cannot lock them out.
+/// Maximum number of open connections of agents. The remaining connections are for operators, so that an agent that
+/// leaves its connections open cannot lock operators out.
 const MAX_AGENT_CONNECTIONS: usize = MAX_CONNECTIONS - 16;
 
 /// The reason of a refusal when the limit of connections is reached.
@@ -159,7 +159,8 @@ struct Greeted {
     rest: Vec<u8>,
 }
 
-/// Checks the user of a connection, and reads its first line. Fails if later connections displace this one first.
+/// Checks the user of a connection, and reads its first line. Fails if later connections displace this connection
+/// before the line arrives.
 async fn greet(
     mut stream: AsyncStream,
     user: &UserCheck,
@@ -167,13 +168,13 @@ async fn greet(
 ) -> io::Result<Greeted> {
     let reading = async {
         user.check(&mut stream).await?;
-        // Identify the peer at once, while the connecting process most likely still runs.
+        // Identify the peer immediately, while the connecting process most likely still runs.
         let peer = Peer::of(&stream);
         let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
         io::Result::Ok((peer, timeout(HELLO_TIMEOUT, line).await))
     };
     let read = tokio::select! {
-        // First look for the line: a client that has sent it keeps its connection.
+        // Check for the line first, so that a client that has sent it keeps its connection.
         biased;
         read = reading => Some(read?),
         () = place.displaced() => None,

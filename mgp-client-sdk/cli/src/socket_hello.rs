@@ -36,7 +36,7 @@ const PASSPHRASE: &str = "passphrase";
 /// The value of `started_by` in the reply of a kernel that hosts started.
 pub(crate) const HOSTS: &str = "hosts";
 
-/// The notification of a kernel to a shim that it is about to end.
+/// The notification by which a kernel informs a shim that the kernel is about to end.
 pub(crate) const LEAVING: &str = "shim/leaving";
 
 /// The notification of a shim to an ending kernel that all further requests wait for the next kernel.

@@ -4,10 +4,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_discovery::Trust;
 use mgp_security::FolderError;
 use mgp_types::store::{Db, DbConfig, Durability};
+use tokio::time::timeout;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -18,7 +20,11 @@ const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
 
 const DATABASE: &str = "state.db";
 
-/// Returns the path given by `--state`, or the default path in the user's folder for state.
+/// The time that databases get to close when this process ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Returns the path given by `--state`, or else the default path: below `$XDG_STATE_HOME`, or below the user's home
+/// folder.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
         // Make the path absolute, because a detached kernel changes its working folder.
@@ -78,6 +84,13 @@ pub(crate) fn create(folder: &Path) -> CliResult {
 pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
     let metadata = match fs::metadata(folder) {
         Ok(metadata) => metadata,
+        // E.g. the disk of a moved folder is not mounted; the state there must not count as empty.
+        Err(error) if error.kind() == ErrorKind::NotFound && folder.is_symlink() => {
+            let path = folder.display();
+            return Err(Failure::failed(format!(
+                "`{path}` is a link to a folder that does not exist; {OTHER_FOLDER}"
+            )));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(unusable(folder, &error)),
     };
@@ -135,6 +148,12 @@ pub(crate) async fn trust(global: &Global) -> CliResult<Trust> {
     Ok(Trust::new(Arc::new(db(global).await?)))
 }
 
+/// Closes all databases of this process. If the process ended without this, its last changes would only be in
+/// `state.db-wal`, and a copy of `state.db` would lack them.
+pub(crate) async fn close_databases() {
+    let _ = timeout(CLOSE_TIMEOUT, Db::close_all()).await;
+}
+
 /// Opens the database in the state folder; a running kernel notices changes made in it.
 pub(crate) async fn db(global: &Global) -> CliResult<Db> {
     open_db(global, Durability::Normal).await
@@ -144,7 +163,8 @@ pub(crate) async fn db(global: &Global) -> CliResult<Db> {
 pub(crate) async fn open_db(global: &Global, durability: Durability) -> CliResult<Db> {
     let folder = create_folder(global)?;
     let file = folder.join(DATABASE);
-    // The first audit log creates the key after the database, so a folder without the database has lost it.
+    // The first audit log creates `digest.key` after the database. So a folder that has this key but not the database
+    // has lost its database.
     if matches!(file.try_exists(), Ok(false)) && folder.join("digest.key").exists() {
         return Err(FolderError::StateMissing(file).into());
     }

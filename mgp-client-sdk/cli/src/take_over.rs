@@ -27,9 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Stops a kernel that hosts started, as `mgp stop` does, if one runs; its shims keep further requests for the next
 /// kernel.
 ///
-/// While the returned lock exists, no host starts a kernel. If the kernel cannot be stopped, or the new one could not
-/// serve with these `sources` at the address in `http`, the kernel keeps the folder: otherwise a service that cannot
-/// serve would stop a kernel at each of its restarts. The flag in `http` is `true` if callers need no key.
+/// While the returned lock exists, no host starts a kernel. The running kernel continues if it cannot be stopped, or if
+/// the new kernel could not serve with these `sources` at the address in `http`; otherwise a service that cannot serve
+/// would stop a kernel at each of its restarts. The flag in `http` is `true` if callers need no key.
 ///
 /// # Cancel safety
 /// Dropping the future releases the lock; a kernel that was asked to stop stops all the same.
@@ -59,7 +59,7 @@ async fn lock_starts(folder: &Path) -> Option<Lock> {
         match lock::try_start(folder) {
             Ok(LockAttempt::Acquired(lock)) => return Some(lock),
             Ok(LockAttempt::Held(_)) => {}
-            // The lock of the kernel fails for the same reason, and reports it.
+            // Ignore the error: the attempt to take the kernel's lock will fail for the same reason, and report it.
             Err(_) => return None,
         }
         sleep(POLL_INTERVAL).await;

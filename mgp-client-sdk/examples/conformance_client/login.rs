@@ -92,7 +92,7 @@ fn oauth(scenario: &Scenario, fetcher: &SharedFetch) -> Result<OAuth, Box<dyn Er
     Ok(person().preregistered(id, secret))
 }
 
-/// A browser whose user agrees to everything: the authorization server redirects at once.
+/// A browser whose user agrees to everything: the authorization server redirects immediately.
 struct Redirected(SharedFetch);
 
 #[async_trait::async_trait]

@@ -12,12 +12,12 @@ use mgp_types::service::Principal;
 use mgp_types::sync::RwLock;
 use tokio::sync::watch;
 
-/// The active configuration, with everything that is needed to replace it.
+/// The active configuration, with everything that a change of the configuration needs.
 pub(super) struct ActiveConfig {
     pub(super) shared: SharedConfig,
     pub(super) interactive: InteractiveAgents,
     pub(super) origin: Option<ConfigOrigin>,
-    /// The findings from the last reading of the configuration files.
+    /// The finding from the last reading of the lock file (`mgp.lock`).
     findings: RwLock<Vec<KernelFinding>>,
     /// The finding from the last reading of the lock file.
     lock_finding: RwLock<Option<KernelFinding>>,
@@ -26,9 +26,9 @@ pub(super) struct ActiveConfig {
     started: Arc<Config>,
     /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
-    /// A sender that is dropped together with the kernel; the task that watches the configuration files then ends.
+    /// A sender whose drop, together with the kernel, ends the task that watches the configuration files.
     lifetime: watch::Sender<()>,
-    /// A lock held while a configuration is applied, so that only one is applied at a time.
+    /// A lock that a task holds while it applies a configuration, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mgp_discovery::{AuditSinkConfig, Expander, path_in};
 use mgp_security::{Delivery, Forwarder, Forwarding, Governance};
 use mgp_transport::http::Proxy;
@@ -30,6 +31,9 @@ use super::url_sink::UrlSink;
 /// The time within which a receiver must accept one event.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time for all sinks to take the last events when the kernel stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The maximum size of a datagram; a longer event is sent without its details.
 const MAX_DATAGRAM: usize = 60_000;
 
@@ -46,12 +50,12 @@ struct RunningSink {
     error: LastError,
 }
 
-/// The error of the last attempt to write an event; `None` if the attempt succeeded.
+/// The error of the last attempt to write an event; `None` if that attempt succeeded.
 type LastError = Arc<mgp_types::sync::Mutex<Option<String>>>;
 
 mgp_types::opaque_debug!(AuditSinks);
 
-/// The file, URL or syslog receiver that a sink writes events to.
+/// The file, URL or syslog receiver to which a sink writes events.
 enum Target {
     File {
         path: PathBuf,
@@ -67,8 +71,8 @@ enum Target {
     Socket(PathBuf),
 }
 
-/// An attempt to append a line to a file. It continues after its caller stops waiting, because a blocked thread
-/// cannot be interrupted.
+/// A running attempt to append a line to a file. The attempt continues even after its caller has stopped waiting,
+/// because a blocked thread cannot be interrupted.
 struct Append {
     line: String,
     thread: JoinHandle<io::Result<()>>,
@@ -106,7 +110,7 @@ impl AuditSinks {
                     written
                 }
             });
-            // This always succeeds, because every name was added to the forwarder above.
+            // This always succeeds, because each name was added to `forwarder` above.
             if let Ok(forwarding) = forwarder.forward(&name, stack) {
                 running.push(RunningSink { name, forwarding, error });
             }
@@ -114,12 +118,20 @@ impl AuditSinks {
         Ok(Self(running))
     }
 
-    /// Returns the name of each sink, with the sequence number of the last event that was delivered to it.
+    /// Stops the sinks after their positions are saved, so that the next kernel sends no event again.
+    pub(super) async fn stop(&self) {
+        let stopping = self.0.iter().map(|sink| sink.forwarding.stop());
+        if timeout(STOP_TIMEOUT, join_all(stopping)).await.is_err() {
+            tracing::warn!("a sink of audit events does not take its last event");
+        }
+    }
+
+    /// Returns the name of each sink, with the sequence number of the last event that its receiver accepted.
     pub(super) fn delivered(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|sink| (sink.name.as_str(), sink.forwarding.delivered()))
     }
 
-    /// Returns a warning for each sink that did not take its last event, with the reason.
+    /// Returns a warning for each sink whose receiver did not accept the last event, with the reason.
     pub(super) fn findings(&self) -> impl Iterator<Item = KernelFinding> {
         self.0.iter().filter_map(|RunningSink { name, error, .. }| {
             let why = error.lock().clone()?;
@@ -161,7 +173,7 @@ fn target(
     }
 }
 
-/// Takes the event out of a call, and writes it to the target.
+/// Removes the event from a call, and writes it to the target.
 async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
     let mut event = Vec::new();
     call.params().write(&mut event, call.hop());
@@ -202,8 +214,8 @@ impl Target {
 
 /// Appends a line to a file on a thread for blocking work.
 ///
-/// If an earlier attempt has not ended, e.g. because no process reads from a pipe, waits for it first, so that at most
-/// one thread is blocked. If it appended the same line, the line is not appended again.
+/// First waits for an earlier attempt that has not ended, e.g. because no process reads from a pipe; so at most one
+/// thread is blocked. If the earlier attempt has appended the same line, does not append it again.
 async fn append_once(path: &Path, line: String, running: &mut Option<Append>) -> io::Result<()> {
     if let Some(earlier) = running {
         let appended = matches!((&mut earlier.thread).await, Ok(Ok(())));
@@ -226,8 +238,8 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     append_with(path, line, File::write_all)
 }
 
-/// Appends a line to a file with a function that writes bytes. If it fails, e.g. because the disk is full, the part
-/// that it wrote is removed, so that the next attempt appends a whole line.
+/// Appends a line to a file with the given function, which writes bytes. If the function fails, e.g. because the disk
+/// is full, removes the bytes that it has written, so that the next attempt appends a whole line.
 fn append_with(
     path: &Path,
     line: &str,
@@ -245,7 +257,7 @@ fn append_with(
     let begin = if is_torn { "\n" } else { "" };
     let written = write(&mut file, format!("{begin}{line}").as_bytes());
     if let (Err(_), Some(length)) = (&written, length) {
-        // Ignore an error: even if the torn line stays, the next one begins on a line of its own.
+        // Ignore an error: even if a part of the line remains, the next line begins on a line of its own.
         let _ = file.set_len(length);
     }
     written
@@ -306,8 +318,8 @@ fn datagram(event: &str) -> String {
     syslog(&short.to_string())
 }
 
-/// Returns a syslog message (RFC 5424) without a host name, which the receiver adds. The time is that of the event,
-/// because an event can be sent much later, e.g. after its receiver was away.
+/// Returns a syslog message (RFC 5424) without a host name, because the receiver adds it. The message has the time of
+/// the event, which can be much earlier than the time of sending, e.g. if the receiver was not reachable.
 fn syslog(event: &str) -> String {
     #[derive(Deserialize)]
     struct Timed {

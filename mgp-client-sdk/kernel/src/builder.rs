@@ -50,7 +50,7 @@ use super::script_judge::StrictJudge;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
 
-/// The folder of registered scripts, relative to the state folder.
+/// The folder for the scripts of servers that agents register, relative to the state folder.
 const SCRIPTS_FOLDER: &str = "scripts";
 
 /// A builder of a [`Kernel`].
@@ -64,10 +64,10 @@ pub struct KernelBuilder {
     judge: Arc<dyn CodeJudge>,
     registration: RegistrationConfig,
     logins: Logins,
-    /// A handle of the active configuration. It is filled when the kernel is built.
+    /// A handle of the active configuration, which the kernel fills when it is built.
     shared: SharedConfig,
     lock: Option<LockFile>,
-    /// The path of the lock file, which is read again when it changes.
+    /// The path of the lock file; the kernel reads the file again when it changes.
     lock_path: Option<PathBuf>,
     live_keys: Option<LiveKeys>,
 }
@@ -145,23 +145,23 @@ impl KernelBuilder {
         self
     }
 
-    /// Starts configured servers only as a lock file describes them, and refuses tools whose definitions differ from
-    /// those in the lock file.
+    /// Sets the lock file. Configured servers start only if they match it, and the kernel refuses tools whose
+    /// definitions differ from it.
     pub fn locked(mut self, lock: LockFile) -> Self {
         self.lock = Some(lock);
         self
     }
 
     /// Sets the file that contains the [lock file](Self::locked). The running kernel reads the file again when it
-    /// changes, and restarts the servers whose entries changed; if the operator must prove their presence, this waits
-    /// for [`Kernel::reload`].
+    /// changes, and restarts the servers whose entries changed. If the configuration requires operators to prove their
+    /// presence, it does so only at [`Kernel::reload`].
     pub fn lock_path(mut self, file: impl Into<PathBuf>) -> Self {
         self.lock_path = Some(file.into());
         self
     }
 
-    /// Sets the function that returns whether the API key with an id is valid now. The kernel calls it before it rolls
-    /// back a transaction that a caller with a key began; without this function, such a rollback waits for an operator.
+    /// Sets a function that returns whether the API key with this id is valid now. The kernel calls it before it rolls
+    /// back a transaction that a caller with a key began. Without this function, such a rollback waits for an operator.
     pub fn live_keys(
         mut self,
         is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
@@ -170,13 +170,14 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the limits for the registration of servers at run time.
+    /// Sets the limits for servers that agents register at run time.
     pub fn registration(mut self, config: RegistrationConfig) -> Self {
         self.registration = config;
         self
     }
 
-    /// Adds a server that runs in this process under the same rules as any other; `make` creates it for each start.
+    /// Adds a server that runs in this process under the same rules as any other server. `make` creates it for each
+    /// start.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -365,7 +366,8 @@ impl KernelBuilder {
     }
 }
 
-/// Returns the ids of entries in the configuration files whose servers do not run; no other server can use these ids.
+/// Returns the ids of the servers that the configuration files name but that do not run, because their entries are
+/// invalid or switched off. No other server can use these ids.
 fn reserved_ids(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
     loaded.broken.iter().chain(&loaded.disabled).cloned()
 }
@@ -405,7 +407,7 @@ fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSin
     sink.map(Some).map_err(KernelError::Telemetry)
 }
 
-/// If there is a lock file, refuses tools whose definitions differ from it. Returns the lock file.
+/// If there is a lock file, makes the kernel refuse tools whose definitions differ from it, and returns it.
 fn restrict_definitions(
     governance: &Governance,
     lock: Option<LockFile>,
@@ -418,8 +420,8 @@ fn restrict_definitions(
     Some(lock)
 }
 
-/// Opens the stored sessions that limit callers to scopes. The current configuration decides which scopes an agent can
-/// obtain.
+/// Opens the stored sessions that limit callers to scopes. The current configuration determines which scopes an agent
+/// can obtain.
 async fn open_scopes(
     governance: &Governance,
     config: &SharedConfig,

@@ -1,4 +1,4 @@
-//! The state of idempotency keys and transactions (proposal 5), and their layers around the calls to a server.
+//! The state of idempotency keys and transactions, and the layers that apply them to the calls to a server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,9 +26,10 @@ pub(crate) type LiveKeys = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
-    /// `true` after the kernel began to stop: a rollback then pauses until the next kernel.
+    /// `true` once the kernel has begun to stop. A rollback then pauses until the next start of the kernel.
     pub(crate) is_stopping: Arc<AtomicBool>,
-    /// The check of a call before a person is asked about it; `None` if there are neither keys nor transactions.
+    /// The check of a call's idempotency key and transaction that runs before a person is asked about the call; `None`
+    /// if the configuration offers neither.
     ask_check: Option<Arc<AskCheck>>,
 }
 
@@ -50,7 +51,8 @@ impl CallProposals {
                 None => transactions,
             });
         }
-        // Transactions need the keys too, because the calls that undo their steps carry idempotency keys.
+        // Transactions need the idempotency keys too, because the calls that undo steps of a transaction carry such
+        // keys.
         if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {
             let keys = Idempotency::open(Arc::clone(store)).await?;
             opened.keys = Some(keys.clone());
@@ -59,8 +61,8 @@ impl CallProposals {
         Ok(opened)
     }
 
-    /// Adds the check of keys and transactions to a tool call of a caller that negotiated a proposal. The layers that
-    /// ask a person about the call run the check first.
+    /// If the caller of a tool call negotiated an extension, adds the check of idempotency keys and transactions to the
+    /// call. The layers that ask a person about the call run the check first.
     pub(crate) fn add_check(&self, call: &mut Call) {
         if call.is::<ToolsCall>()
             && let Some(check) = &self.ask_check
@@ -69,8 +71,8 @@ impl CallProposals {
         }
     }
 
-    /// Adds the layers to the stack of calls to a server. Call this before the security layers are added: layers that
-    /// are added later are outer ones, so a call passes the security checks first.
+    /// Adds the layers to the stack that sends calls to a server. Call this before the security layers are added:
+    /// layers that are added later are outer ones, so a call passes the security checks first.
     pub(crate) fn layers(
         &self,
         builder: ClientBuilder,
@@ -82,13 +84,15 @@ impl CallProposals {
                 .may_repeat(may_repeat(governance, server))
                 .recheck(governance.layer(server.clone()).recheck())
         });
-        // Put the layer for transactions around the one for keys, which can thus recognize a repeated step by its key.
+        // Put the layer for transactions around the layer for idempotency keys, which recognizes a repeated step of a
+        // transaction by its key.
         let transactions = self.transactions.clone().map(TransactionLayer::new);
         if keys.is_none() && transactions.is_none() {
             return builder;
         }
         builder.layer(layer_fn(move |inner: Stack| {
-            // A call ends with its task, so the layers get the result of the task and not its id.
+            // If a call runs as a task, it ends when the task ends. So give these layers the result of the task instead
+            // of its id.
             let mut extended = gateway::await_tasks(inner.clone());
             if let Some(keys) = &keys {
                 extended = Stack::new(keys.layer(extended));
@@ -101,10 +105,11 @@ impl CallProposals {
     }
 }
 
-/// Returns the check that refuses a call whose key or transaction does not allow it to run.
+/// Returns the check that refuses a call if its idempotency key or its transaction does not allow it to run.
 fn ask_check(keys: Idempotency, transactions: Option<Transactions>) -> AskCheck {
     AskCheck::new(move |call| {
-        // The layers for keys and transactions skip calls without members of proposals, so this check also skips them.
+        // The layers for keys and transactions ignore calls without members of extensions, so this check also ignores
+        // them.
         if call.cx().extensions.get::<CallMembers>().is_none() {
             return Ok(());
         }
@@ -113,8 +118,8 @@ fn ask_check(keys: Idempotency, transactions: Option<Transactions>) -> AskCheck 
     })
 }
 
-/// Returns the function that decides whether a call is allowed to run again if the kernel does not know how its first
-/// run ended.
+/// Returns a function that decides whether a call may run again, if the kernel does not know how the first run of the
+/// call ended.
 fn may_repeat(
     governance: &Governance,
     server: &ServerId,
@@ -132,13 +137,14 @@ fn may_repeat(
             return false;
         };
         let risk = definitions.assessment(Some(&server), tool.name).effective_risk.clone();
-        // Ignore the claims of an untrusted server about its tools.
+        // For an untrusted server, ignore what its definitions claim about repeated calls.
         policies.get(Some(&server)).trust.rank() > 0
             && ToolRetryInfo::of(&definition, risk).repeat == RepeatPolicy::Always
     }
 }
 
-/// A service that uses the layers for idempotency keys and transactions only if the caller negotiated a proposal.
+/// A service that passes a call through the layers for idempotency keys and transactions only if the caller negotiated
+/// an extension.
 #[derive(Clone)]
 struct ForNegotiated {
     inner: Stack,

@@ -36,7 +36,7 @@ impl CallerView {
         self.governance.access().may_see_a_tool(cx, server)
     }
 
-    /// Returns whether a caller sees a tool; `tool` is the server's own name for it.
+    /// Returns whether a caller sees a tool. `tool` is the name that the server itself uses.
     pub(crate) fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
         self.governance.shows(cx, server, tool)
     }
@@ -51,7 +51,8 @@ impl CallerView {
         self.governance.access().may_call(cx, &tool.server_id().into(), tool.name()).is_ok()
     }
 
-    /// Returns whether a caller would see a tool if its definition did not wait for an operator.
+    /// Returns whether only the state of a tool's definition hides the tool from a caller: the definition waits for an
+    /// operator, was rejected or is refused.
     pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         !self.governance.definitions().state(Some(server), tool).is_callable()
             && self.may_use(cx, server, tool)
@@ -66,7 +67,7 @@ pub(crate) fn page_of(tool: &IndexedTool) -> Option<UiToolMeta> {
     UiToolMeta::of(&tool.tool().ok()?)
 }
 
-/// Returns whether only pages use a tool, so that no model receives it.
+/// Returns whether only pages (MCP Apps) use a tool. No model receives such a tool.
 pub(crate) fn is_for_pages_only(tool: &IndexedTool) -> bool {
     page_of(tool).is_some_and(|page| !page.is_for_models())
 }

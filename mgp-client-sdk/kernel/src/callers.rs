@@ -1,5 +1,5 @@
-//! The connected clients. Over the context of each, the kernel sends what belongs to none of the client's calls:
-//! notifications, log messages and questions of servers.
+//! The connected clients. Through the context of a client, the kernel sends the messages that belong to none of its
+//! calls: notifications, log messages and questions of servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use mgp_types::sync::Mutex;
 
 use super::clients::{ClientGuard, ClientTransport, Clients};
 
-/// The maximum number of listed callers. Callers beyond it are served, but receive only messages that belong to
-/// their calls.
+/// The maximum number of callers in the table. The kernel serves further callers too, but sends them only messages that
+/// belong to their calls.
 const MAX_CALLERS: usize = 65_536;
 
 /// The sessions of legacy clients, and the connections of modern clients. A modern connection is added at its first
@@ -32,12 +32,12 @@ mgp_types::opaque_debug!(Callers);
 struct Caller {
     cx: Context,
     since: Timestamp,
-    /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
-    /// each call instead.
+    /// `true` if the kernel sends the caller messages that belong to no call. Modern clients instead request such
+    /// messages with each call.
     is_notified: bool,
-    /// The guard that keeps a session over HTTP in the list of connected clients; `None` for connections.
+    /// The guard that keeps an HTTP session in the list of connected clients; `None` for a connection.
     _present: Option<ClientGuard>,
-    /// The lowest log level that the caller requested.
+    /// The lowest log level for which the caller requested messages.
     level: Option<LogLevel>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum CallerChange {
     None,
     /// A client has connected.
     Connected,
-    /// A client requested another log level.
+    /// A client requested a different log level.
     LogLevel,
 }
 
@@ -88,7 +88,8 @@ impl Callers {
         own.wire_id = None;
         own.extensions = Extensions::default();
         // Keep the caller's credentials, because they limit what the caller sees. Ignore the expiry of the token that
-        // opened a session: the client renews it, and the server checks the token of each stream of the session.
+        // opened an HTTP session: the client renews the token, and the server checks the current one for each stream of
+        // the session.
         if let Some(grant) = cx.extensions.get::<CredentialGrant>() {
             let is_renewed = cx.scope.kind() == ScopeKind::Session && grant.key().is_none();
             own.extensions.insert(if is_renewed {
@@ -122,7 +123,8 @@ impl Callers {
         let by_scope = Arc::downgrade(&self.by_scope);
         let remove = move || {
             if let Some(by_scope) = by_scope.upgrade() {
-                // Drop the entry after the lock is released, because it may be the last handle of a connection.
+                // Drop the entry only after the lock is released, because the entry may hold the last handle of a
+                // connection.
                 let removed = by_scope.lock().remove(&id);
                 drop(removed);
             }
@@ -131,7 +133,7 @@ impl Callers {
         true
     }
 
-    /// Returns the callers that pass a filter and receive messages that belong to no call.
+    /// Returns the contexts of the callers that pass a filter and receive messages that belong to no call.
     pub(super) fn all(&self, filter: impl Fn(&Context) -> bool) -> Vec<Context> {
         let table = self.by_scope.lock();
         let notified = table.values().filter(|caller| caller.is_notified);
@@ -148,7 +150,7 @@ impl Callers {
         all
     }
 
-    /// Returns whether a client that is not an operator is connected or has called recently.
+    /// Returns whether any client that is not an operator is connected or has called recently.
     pub(super) fn has_agent(&self) -> bool {
         let is_agent = |principal: &Principal| principal.authority() != Authority::Operator;
         self.by_scope.lock().values().any(|caller| is_agent(&caller.cx.principal))
@@ -159,7 +161,7 @@ impl Callers {
         &self.clients
     }
 
-    /// Returns the lowest log level that any caller that passes a filter has requested.
+    /// Returns the lowest log level that any of the callers that pass a filter has requested.
     pub(super) fn level(&self, filter: impl Fn(&Context) -> bool) -> Option<LogLevel> {
         let table = self.by_scope.lock();
         table.values().filter(|caller| filter(&caller.cx)).filter_map(|caller| caller.level).min()

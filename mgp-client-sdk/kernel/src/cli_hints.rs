@@ -1,8 +1,8 @@
 //! Replaces the method that a refusal names as its remedy by the equivalent command of the program `mgp` (MGP §14.5).
 //!
-//! The layers that refuse calls do not know the program around them, so this outer layer adds the command, but only for
-//! operators, the log and `mgp why`. A model does not get the command, because an agent with a shell could run it in
-//! place of a person. Refusals by the servers behind the kernel are passed on unchanged.
+//! The layers that refuse calls do not know which program runs them. So this outer layer adds the command, but only for
+//! operators, the log and `mgp why`. A model does not receive the command, because an agent with a shell could run it
+//! in place of a person. The kernel passes refusals by its servers on unchanged.
 //!
 //! Applies to: inbound.
 
@@ -28,7 +28,7 @@ use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-/// The command of `mgp` that is equivalent to each method.
+/// Each method with the equivalent command of `mgp`.
 const COMMANDS: [(&str, &str); 37] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
@@ -69,10 +69,11 @@ const COMMANDS: [(&str, &str); 37] = [
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
-/// The remedy in the error of a store that cannot be used.
+/// The remedy in the error about a store that cannot be used, without a command.
 const CHECK_STORE: &str = "the operator must check it";
 
-/// Layer that writes the remedies in refusals as commands of `mgp` for operators, and in plain words for all others.
+/// Layer that replaces the remedies in refusals: by commands of `mgp` for operators, and by plain words for all other
+/// callers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CliHintLayer;
 
@@ -122,7 +123,7 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
             error.message().replace(CHECK_STORE, "`mgp doctor` names the file and the reason");
         return error.with_message(message);
     }
-    // The commands and the console decide nothing about the agents of other tenants.
+    // The commands and the console of the local operator decide nothing about the agents of other tenants.
     let tenant = Some(by.tenant()).filter(|tenant| *tenant != Principal::local().tenant());
     with_command(error, by, |refusal, details, command| {
         if tenant.is_none() {
@@ -143,7 +144,7 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
     })
 }
 
-/// Returns the text of a refusal for an operator, with the command that permits the agent's call.
+/// Returns the text of a refusal for an operator. It contains the command that permits the agent's call.
 pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     let error = RpcError::from(refusal.clone());
     let remedy =
@@ -210,7 +211,7 @@ fn text(details: &Object, name: &str) -> Option<String> {
     details.decode(name).ok().flatten()
 }
 
-/// Returns the remedy as a command; `None` if the remedy needs no change.
+/// Returns the remedy as a command; `None` if the remedy stays as it is.
 fn command_remedy(
     refusal: &Refusal,
     remedy: &str,
@@ -225,7 +226,7 @@ fn command_remedy(
             Some(format!("an operator can allow it with `mgp access grant {agent} {}`", server?))
         }
         Refusal::AccessDenied(_) => {
-            // The access entry may belong to a group or to everyone, not only to the caller.
+            // The owner of the access entry can be a group or everyone, not only the caller.
             let entry = remedy.strip_suffix(&format!("` with `{}`", AccessRevoke::METHOD))?;
             let (kind, whose) = entry.split_once(" for `")?;
             let (whose, server) = (shell_word(whose)?, server?);
@@ -262,7 +263,7 @@ fn command_remedy(
     }
 }
 
-/// Returns the remedy for a call that was not confirmed.
+/// Returns the remedy for a call that no person has confirmed.
 fn unconfirmed_remedy(why: Unconfirmed, details: &Object, by: &Principal) -> Option<String> {
     let approval = text(details, "approval_id").and_then(|id| shell_word(&id));
     match (why, approval) {
@@ -280,7 +281,7 @@ fn unconfirmed_remedy(why: Unconfirmed, details: &Object, by: &Principal) -> Opt
     }
 }
 
-/// Returns the remedy for a call that a validator blocks: the configuration key that switches off the validator.
+/// Returns the remedy for a call that a validator has blocked: the configuration key that switches the validator off.
 fn validator_remedy(details: &Object) -> Option<String> {
     let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
     let (server, tool) = (shell_word(&server)?, toml_key(&tool)?);
@@ -289,7 +290,7 @@ fn validator_remedy(details: &Object) -> Option<String> {
     ))
 }
 
-/// Quotes a text as one word of a shell command, if necessary; `None` if it is not safe to paste.
+/// Quotes a text as one word of a shell command, if necessary; `None` if the word is not safe to paste into a shell.
 pub(super) fn shell_word(text: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
     let is_odd = |c: char| c.is_control() || c == '`';
@@ -302,7 +303,7 @@ pub(super) fn shell_word(text: &str) -> Option<String> {
     Some(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// Writes a name as a key of TOML; `None` if it is not safe to paste.
+/// Writes a name as a key of TOML; `None` if the key is not safe to paste into a shell.
 fn toml_key(name: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if !name.is_empty() && name.chars().all(is_plain) {

@@ -10,16 +10,17 @@ use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time that a caller without a connection or session stays listed after its last call.
+/// The time for which a caller without a connection or session stays in the list after its last call.
 const RECENT_TTL: Duration = Duration::from_mins(5);
 
-/// The maximum number of recent callers that are listed. Callers beyond it are served, but not listed.
+/// The maximum number of recent callers in the list. The kernel serves further callers too, but does not list them.
 const MAX_RECENT: usize = 1024;
 
 /// The clients of a kernel. This handle is cheap to clone.
 ///
-/// A program that accepts connections adds them here. The kernel adds HTTP clients itself: sessions while they
-/// last, and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
+/// A program that accepts connections adds its clients here. The kernel itself adds HTTP clients: sessions while they
+/// last, and callers without a session for five minutes after their last call. HTTP clients appear in
+/// [`list`](Self::list), but not in [`count`](Self::count).
 ///
 /// ```
 /// use mgp_kernel::{ClientTransport, Clients};
@@ -55,7 +56,7 @@ struct RecentCaller {
     last_call: Instant,
 }
 
-/// A connection, a session, or a recent caller without either.
+/// A connection, a session, or a caller without either that has called recently.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectedClient {
@@ -124,7 +125,7 @@ impl Clients {
         }
     }
 
-    /// Returns the connected clients, the oldest first, followed by the recent callers.
+    /// Returns the connected clients, the oldest first, and then the recent callers.
     #[must_use]
     pub fn list(&self) -> Vec<ConnectedClient> {
         let mut all: Vec<_> = self.0.table.lock().connected.values().cloned().collect();

@@ -1,4 +1,4 @@
-//! Merges repeated requests for the same work, so that it runs no more often than necessary.
+//! Merges repeated requests for the same work, so that the work does not run more often than necessary.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -9,15 +9,15 @@ const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const RUNNING_AND_REQUESTED: u8 = 2;
 
-/// The state of one kind of work, identified by the type `K`. The work runs in at most one task at a time. A request
-/// that comes while the work runs makes this task repeat the work.
+/// The state of one kind of work, which the type `K` identifies. At most one task at a time does the work; a request
+/// during this time makes the task repeat the work afterwards.
 ///
-/// This state is stored in the scope of the caller that requests the work.
+/// The scope of the caller that requests the work contains this state.
 #[derive(Debug, Default)]
 pub(super) struct Coalesced<K>(AtomicU8, PhantomData<K>);
 
 impl<K: Send + Sync + 'static> Coalesced<K> {
-    /// Starts the work or, if it is running, makes the running task repeat it once more.
+    /// Starts the work. If the work is running, makes the running task repeat it once more.
     pub(super) fn request<F: Future<Output = ()> + Send>(
         self: Arc<Self>,
         work: impl Fn() -> F + Send + Sync + 'static,

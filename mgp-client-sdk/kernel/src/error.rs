@@ -18,7 +18,7 @@ pub enum KernelError {
     /// The tool index cannot be opened.
     #[error("the tool index cannot be opened: {0}")]
     Index(#[from] IndexError),
-    /// A server cannot be set up.
+    /// The server that cannot be set up.
     #[error("the server `{server}` cannot be set up: {why}")]
     Server {
         /// The id of the server.
@@ -37,7 +37,7 @@ pub enum KernelError {
     /// The telemetry collector in the configuration cannot be used, for this reason.
     #[error("`kernel.telemetry` cannot be used: {0}")]
     Telemetry(String),
-    /// The kernel cannot listen on the address that the configuration sets for references.
+    /// The kernel cannot listen on the address that the configuration sets for data references.
     #[error("`kernel.references.listen`: {0}; use a free port of this machine")]
     References(#[source] std::io::Error),
     /// The configuration cannot be used.
@@ -46,7 +46,7 @@ pub enum KernelError {
     /// The kernel was not built with configuration files, so it has none to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,
-    /// The policies or groups of a new configuration could not be applied.
+    /// The kernel could not apply the policies or groups of a new configuration.
     #[error("the configuration could not be applied: {}", .0.message())]
     Governed(RpcError),
     /// Too many kernels have started each other, most likely in a circle.

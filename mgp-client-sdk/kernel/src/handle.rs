@@ -1,4 +1,4 @@
-//! The handle of a running kernel: its parts, starts and stops of its servers, and facts about its process.
+//! The handle of a running kernel: its parts, the starts and stops of its servers, and information about its process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,7 @@ pub(super) struct KernelParts {
     pub(super) dispatcher: Dispatcher,
     pub(super) process: ProcessInfo,
     pub(super) config: ActiveConfig,
-    /// The audit log, whose records about security become events.
+    /// The audit log, whose records about security the kernel publishes as events.
     pub(super) audit: Option<Arc<dyn EventSource>>,
     pub(super) sinks: AuditSinks,
 }
@@ -61,7 +61,7 @@ impl Kernel {
         &self.0.fleet.context().index
     }
 
-    /// Returns the servers that were registered at run time, and those that wait for an operator.
+    /// Returns the servers that agents registered at run time, including those that wait for an operator.
     #[must_use]
     pub fn registrations(&self) -> &Registrations {
         &self.0.dispatcher.parts().registrations
@@ -83,7 +83,7 @@ impl Kernel {
 
     /// Starts a server unless it runs, waits until it is connected or has failed, and returns its state.
     ///
-    /// Returns `None` if there is no such server.
+    /// Returns `None` if the kernel does not have the server.
     ///
     /// # Cancel safety
     /// If the future is dropped, the start continues.
@@ -91,10 +91,10 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_start(None).await)
     }
 
-    /// Drains a server and stops it with its process tree, and returns its state.
+    /// Drains a server, stops it with its process tree, and returns its state.
     ///
     /// No call starts the server until it is [started](Self::start_server) again.
-    /// Returns `None` if there is no such server.
+    /// Returns `None` if the kernel does not have the server.
     ///
     /// # Cancel safety
     /// If the future is dropped, the stop continues.
@@ -102,9 +102,9 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_stop(None).await)
     }
 
-    /// Drains a server and starts it again; its earlier failures no longer count. Returns its state.
+    /// Drains a server and starts it again. Its earlier failures do not count any more. Returns its state.
     ///
-    /// Returns `None` if there is no such server.
+    /// Returns `None` if the kernel does not have the server.
     ///
     /// # Cancel safety
     /// If the future is dropped, the restart continues.
@@ -112,15 +112,16 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_restart(None).await)
     }
 
-    /// Returns the last lines that a server wrote to its standard error, the oldest first: at most 500, and 64 KiB.
+    /// Returns the last lines that a server wrote to its standard error, the oldest first: at most 500 lines and 64
+    /// KiB.
     ///
-    /// Returns `None` if there is no such server.
+    /// Returns `None` if the kernel does not have the server.
     #[must_use]
     pub fn server_log(&self, id: &ServerId) -> Option<Vec<KernelLogLine>> {
         Some(self.0.fleet.get(id.as_str())?.log().last_lines(usize::MAX))
     }
 
-    /// Drains all servers and stops them with their process trees.
+    /// Drains all servers, stops them with their process trees, and ends the forwarding of audit events.
     ///
     /// # Cancel safety
     /// If the future is dropped, the servers continue to stop.
@@ -128,15 +129,16 @@ impl Kernel {
         self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
         self.0.dispatcher.store_saved_context().await;
         self.0.fleet.stop().await;
-        // Export the last calls too: all calls have ended now.
+        // All calls have ended now, so this also exports the last ones.
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
             exporter.flush().await;
         }
+        self.0.sinks.stop().await;
     }
 
     // === The program that runs the kernel ===
 
-    /// Returns how operators authenticate at the local socket, from the configuration.
+    /// Returns the method by which operators authenticate at the local socket, from the configuration.
     #[must_use]
     pub fn operator_proof(&self) -> OperatorProof {
         self.0.config.config().kernel.operator_proof
@@ -186,7 +188,7 @@ impl Kernel {
         deliveries.set_endpoints(endpoints.console.clone(), endpoints.command_option.clone());
     }
 
-    /// Asks the program that runs the kernel to stop it, within `timeout` if given. Only the first request has an
+    /// Asks the program that runs the kernel to stop it, within `timeout` if it is given. Only the first request has an
     /// effect.
     ///
     /// ```

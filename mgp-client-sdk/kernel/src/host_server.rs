@@ -1,4 +1,4 @@
-//! The server that hosts and agents connect to: the kernel as one server of MCP and MGP.
+//! The server that hosts and agents connect to: it makes the kernel one server that speaks MCP and MGP.
 //!
 //! Applies to: inbound.
 
@@ -41,16 +41,16 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Discovery)
     .with(Extension::ToolDiscovery);
 
-/// The instructions that the kernel gives to models. They fit each `surface`: the list of a caller need not contain the
-/// tools that find others.
+/// The instructions that the kernel gives to models. They fit every value of `surface`: the tool list of a caller need
+/// not contain the tools that find other tools.
 const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
     Call a listed tool by its name. If mgp_tools_discover is listed, it finds more tools: \
     call these by their names too, or with mgp_tools_call.";
 
 impl Kernel {
-    /// Returns a server that dispatches calls to the servers of the kernel.
+    /// Returns a server that passes calls on to the servers of the kernel.
     ///
-    /// Serve it on stdio, at a URL, or over any pair of streams.
+    /// The caller can serve it on stdio, at a URL, or over any pair of streams.
     pub fn server(&self) -> Server {
         let dispatcher = &self.0.dispatcher;
         let visible = dispatcher.visible_fleet();
@@ -76,8 +76,8 @@ impl Kernel {
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
                     mgp.extensions = offered;
-                    // Do not promise that all questions come in answers to calls, because that depends on the servers
-                    // of the kernel.
+                    // Do not promise that all questions come in answers to calls, because the servers of the kernel may
+                    // ask in other ways.
                     mgp.asks_in_rounds = false;
                 }
                 let mut list_changed = ListChanged::new();
@@ -94,17 +94,17 @@ impl Kernel {
                 extensions.insert(key::SKILLS_EXTENSION, dispatch::skills_capability());
             })
             .logging()
-            // The time limits of tool calls apply later, when the call is sent to its server, so that they do not
-            // include the time that the call waits for a person.
+            // The time limits of tool calls apply later, when the call is sent to its server. So the time in which the
+            // call waits for a person does not count.
             .timeouts(call_timeouts())
             .limit(call_limits())
             .rounds(policy::round_limits(form_timeout))
             .task_support(move |tool| dispatch::task_support(&for_tasks, tool))
             .typed_tools(move |tool| for_schemas.may_be_typed(tool))
             .layer((
-                // First of all, refuse calls that run in a circle.
+                // Before everything else, refuse calls that run in a circle of kernels.
                 AdmissionLayer { dispatcher: dispatcher.clone() },
-                // On the way out, turns the remedies of refusals into commands of the program `mgp`.
+                // In answers, replace the remedies of refusals by commands of the program `mgp`.
                 CliHintLayer,
             ))
             .health(|health| health_of_all(health, visible, clients))
@@ -112,8 +112,8 @@ impl Kernel {
     }
 }
 
-/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls. The limit of
-/// a search also covers its wait for the first lists of servers.
+/// Returns the time limits of requests to the kernel: the default ones, but none for tool calls. The limit of a search
+/// includes the wait for the first lists of servers.
 fn call_timeouts() -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.tool = Duration::MAX;
@@ -121,15 +121,16 @@ fn call_timeouts() -> Timeouts {
     timeouts
 }
 
-/// Returns the limits of running and waiting calls: none, so that no caller can take the places of the others. The
-/// calls of each connection are limited, and `running` in `[limits]` limits those of an agent.
+/// Returns the limits of calls in all connections together. The number of running calls is not limited, because one
+/// caller could use up such a limit. Other limits apply to the calls of each connection and, with `running` in
+/// `[limits]`, to those of an agent.
 fn call_limits() -> LimitConfig {
     let mut limits = LimitConfig::default();
     limits.max_running = usize::MAX / 2;
     limits
 }
 
-/// Reports the health of each server by id, and the numbers of tools and clients.
+/// Adds to the health of the kernel the health of each server, by id, and the numbers of tools and clients.
 fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
     let (all, usable) = (Arc::clone(&fleet), Arc::clone(&fleet));
     health
@@ -139,8 +140,8 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
         .open_connections(move || clients.list().len() as u64)
 }
 
-/// Returns the router of the outer layers' methods, for calling them as tools. The shutdown needs an operator, because
-/// a model must not end the kernel for the host that started it.
+/// Returns the router for calling the methods of the outer layers as tools. The shutdown is for operators only, because
+/// a model must not end the kernel that a host has started.
 fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
     let guarded = Stack::from_fn(move |call: Call| {
@@ -154,7 +155,7 @@ fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     system.route(LifecycleShutdown::METHOD, guarded)
 }
 
-/// Layer that refuses calls that run in a circle, and records the callers of all other calls.
+/// Layer that refuses calls that run in a circle of kernels, and records the callers of all other calls.
 #[derive(Clone)]
 struct AdmissionLayer {
     dispatcher: Dispatcher,
@@ -165,7 +166,7 @@ mgp_types::opaque_debug!(AdmissionLayer);
 #[derive(Clone)]
 struct Admission<S> {
     inner: S,
-    /// The service `inner` inside the layers of the proposals.
+    /// The service `inner` with the layers of the extensions beyond MGP around it.
     with_proposals: Stack,
     dispatcher: Dispatcher,
 }
@@ -191,7 +192,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
             return Either::Right { future: Box::pin(ready(Err(refused))) };
         }
         dispatch::unwrap_kernel_tool(&mut call);
-        // Record the client from its first call on, even if an inner layer refuses that call.
+        // Record the client from its first call on, even if an inner layer will refuse this call.
         note_caller(&self.dispatcher, &call);
         let context = self.dispatcher.parts().fleet.context();
         if proposals::apply_to(&call, &context.scopes) {
@@ -202,12 +203,11 @@ impl<S: MgpService> Service<Call> for Admission<S> {
     }
 }
 
-/// Records the caller of a call, and passes changes of its log level or roots on to the servers.
+/// Records the caller of a call, and forwards changes of its log level or its roots to the servers.
 fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
-        // Notify the servers, so that they ask again: a server might have asked for roots before any client was
-        // connected.
+        // Notify the servers, so that they ask again: a server may have asked for roots while no client was connected.
         CallerChange::Connected if call.cx().caller.accepts.roots => {
             dispatcher.announce_roots(call.cx());
         }
@@ -215,7 +215,7 @@ fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     }
 }
 
-/// Requests from all servers the log levels that clients want now. Only one task per caller does so at a time.
+/// Requests the log levels that clients want now from all servers. At most one task per caller does so at a time.
 fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
     #[derive(Default)]
     struct LogLevels;

@@ -1,9 +1,8 @@
-//! Limits for kernels behind kernels: calls that run in a circle are refused, and kernels do not start each
-//! other endlessly.
+//! Limits for kernels that are servers of other kernels: the kernel refuses calls that run in a circle, and kernels do
+//! not start each other endlessly.
 //!
-//! In requests to other kernels, each kernel writes into `_meta` how many kernels the call has passed. An
-//! environment variable of each program that a kernel starts holds the number of kernels that have started each
-//! other.
+//! In requests to another kernel, each kernel writes into `_meta` how many kernels the call has passed. For the
+//! programs that a kernel starts, an environment variable contains how many kernels have started each other.
 
 use super::error::KernelError;
 use mgp_types::mcp::{Meta, Tool};
@@ -11,10 +10,10 @@ use mgp_types::service::{Call, Context, Kind, MetaKey, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
-/// The maximum number of kernels that a call can pass, and of kernels that can start each other in a chain.
+/// The maximum number of kernels that a call can pass, and of kernels that can start each other one after the other.
 const MAX_HOPS: u32 = 8;
 
-/// The maximum number of kernels that a listed tool can be behind.
+/// The maximum number of further kernels between this kernel and the server of a listed tool.
 const MAX_LEVELS: u32 = 3;
 
 /// The member of `_meta` that contains the number of kernels that a call has passed.
@@ -30,13 +29,13 @@ pub(super) const KERNEL_NAME: &str = "mgp";
 #[derive(Clone, Copy, Debug)]
 struct Hops(u32);
 
-/// Returns the number of kernels that started each other before this one; 0 if the variable is not set.
+/// Returns the number of kernels before this one that started each other; 0 if the variable is not set.
 pub(super) fn depth() -> u32 {
     let depth = std::env::var(VARIABLE).ok().and_then(|depth| depth.parse().ok());
     depth.unwrap_or(0)
 }
 
-/// Refuses to start if too many kernels have started each other.
+/// Returns an error, so that this kernel does not start, if too many kernels have started each other.
 ///
 /// # Errors
 /// [`KernelError::TooDeep`] with the number of these kernels.
@@ -45,10 +44,10 @@ pub(super) fn check_depth() -> Result<(), KernelError> {
     if depth >= MAX_HOPS { Err(KernelError::TooDeep(depth)) } else { Ok(()) }
 }
 
-/// Reads how many kernels a call has passed, and keeps the number in the call for later layers.
+/// Reads how many kernels a call has passed, and stores the number in the call's context for later layers.
 ///
 /// # Errors
-/// −32602 if the call has passed too many kernels, or states something that is not a number of kernels.
+/// −32602 (invalid params) if the call has passed too many kernels, or if the member is not a number of kernels.
 pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     if call.kind() == Kind::Request
         && let Some(passed) = passed(call)?
@@ -61,7 +60,7 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the number of kernels that a call has passed, as the call states it; `None` if it states none.
+/// Returns the number of kernels that a call has passed, according to the call; `None` if the call does not contain it.
 fn passed(call: &Call) -> Result<Option<u32>, RpcError> {
     let hops = call.params().meta_member(MetaKey::Hops).map(str::parse::<u32>).transpose();
     hops.map_err(|_| {
@@ -79,7 +78,7 @@ fn too_many_hops() -> RpcError {
     ))
 }
 
-/// Adds to a request to another kernel the number of kernels that the call has passed, including this one.
+/// In a request to another kernel, writes the number of kernels that the call has passed, including this kernel.
 pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     if call.kind() == Kind::Request && is_kernel(callee) {
         let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
@@ -88,15 +87,15 @@ pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     }
 }
 
-/// Returns whether the caller is a kernel. A kernel has its own tool index, so it receives all tools.
+/// Returns whether the caller is itself a kernel. Such a caller has a tool index of its own, so it receives all tools.
 pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// If the server is itself a kernel, increments each tool's count of kernels in front of it, and drops tools behind too
-/// many kernels.
+/// If the server is itself a kernel, increments the number of kernels in front of each tool, and drops the tools behind
+/// too many kernels.
 ///
-/// Without this limit the lists of two kernels that list each other would grow without end.
+/// Without this limit, the lists of two kernels that are servers of each other would grow without end.
 pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
     if !is_kernel(callee) {
         return tools;
@@ -108,7 +107,7 @@ pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
     tools.into_iter().filter_map(nested).collect()
 }
 
-/// Increments the count of kernels in the `_meta` of an entry; returns `None` if it becomes too large.
+/// Increments the number of kernels in the `_meta` of an entry; returns `None` if the number becomes too large.
 pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
     let mut meta = meta.unwrap_or_default();
     let levels = meta.get(MEMBER).and_then(|levels| levels.get::<u32>().ok()).unwrap_or(0);
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
     use crate::Kernel;
 
-    /// Runs itself again in a process that the last permitted kernel seems to have started.
+    /// The test runs this program again, with the environment of a process that the last permitted kernel has started.
     #[tokio::test]
     async fn a_kernel_at_the_end_of_a_chain_of_too_many_kernels_is_not_built() {
         if depth() < MAX_HOPS {

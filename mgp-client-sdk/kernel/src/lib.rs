@@ -1,4 +1,5 @@
-//! The kernel, which offers many servers as one server of MCP and MGP, and checks each call (MGP §8, §15, §16).
+//! The kernel, which offers many servers as one server that speaks MCP and MGP, and checks each call (MGP §8, §15,
+//! §16).
 //!
 //! ```text
 //! hosts, agents ─▶ host-facing server ─▶ dispatcher ─▶ one governed, supervised client for each server

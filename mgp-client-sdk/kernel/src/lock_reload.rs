@@ -1,4 +1,4 @@
-//! Applies a changed lock file while the kernel runs; only servers whose entries changed are affected.
+//! Applies a changed lock file while the kernel runs. Only servers whose entries changed are affected.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::lock::ActiveLock;
 /// The interval at which the lock file is checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the lock file again, and restarts the servers whose entries changed. Returns the changes; a problem is a
-/// finding of the kernel.
+/// Reads the lock file again, and restarts the servers whose entries changed. Returns the changes. Reports a problem as
+/// a finding of the kernel.
 pub(super) async fn reload(kernel: &Kernel) -> Vec<KernelChange> {
     let Some(lock) = kernel.0.fleet.context().lock.clone() else { return Vec::new() };
     apply_detached(kernel, lock).await
@@ -42,8 +42,8 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
         }
         let polled = lock.clone();
         let Ok(stamp) = spawn_blocking(move || polled.stamp()).await else { continue };
-        // Read the lock file only after two checks in a row found the same length and modification time, because it may
-        // be half-written.
+        // Read the lock file only when two checks in a row find the same length and modification time, because a
+        // program may still be writing it.
         let is_settled = last.replace(stamp) == Some(stamp);
         if !is_settled || read == Some(stamp) {
             continue;
@@ -61,8 +61,8 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
     }
 }
 
-/// Reads the lock file, and returns its content if that differs from the active lock file. Returns `None` if the file
-/// cannot be used; the active lock file is then kept.
+/// Reads the lock file, and returns its content if it differs from the active one. Returns `None` if the file cannot be
+/// used; the active lock file then stays active.
 async fn changed(kernel: &Kernel, lock: &ActiveLock) -> Option<LockFile> {
     let own = lock.clone();
     let read = spawn_blocking(move || own.read_file()).await.ok()??;
@@ -95,7 +95,8 @@ async fn apply_detached(kernel: &Kernel, lock: ActiveLock) -> Vec<KernelChange> 
 async fn apply(kernel: &Kernel, lock: &ActiveLock) -> Vec<KernelChange> {
     let parts = &*kernel.0;
     let _applying = parts.config.applying.lock().await;
-    // Read the lock file only now, so that an earlier content never replaces a later one.
+    // Read the lock file only now, after earlier changes were applied. So an earlier content never replaces a later
+    // one.
     let Some(new) = changed(kernel, lock).await else { return Vec::new() };
     let changed = lock.replace(new);
     let config = parts.config.config();
@@ -106,7 +107,7 @@ async fn apply(kernel: &Kernel, lock: &ActiveLock) -> Vec<KernelChange> {
     changes
 }
 
-/// Stops a server and adds it again, so that its program and its tools are compared with the active lock file.
+/// Stops a server and adds it again, so that the kernel compares its program and its tools with the active lock file.
 async fn restart(parts: &KernelParts, server: ServerConfig) -> KernelChange {
     let mut change = KernelChange::new("server", "changed");
     change.id = Some(server.id.as_str().to_owned());

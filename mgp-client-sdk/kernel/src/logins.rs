@@ -1,4 +1,4 @@
-//! Logins at servers at a URL: the files of their tokens, and the credentials of connections (MCP authorization).
+//! Logins at servers at URLs: the files with their tokens, and the credentials of connections (MCP authorization).
 
 use std::fmt::Write as _;
 use std::io;
@@ -21,13 +21,13 @@ use mgp_types::{ErrorCode, RpcError, Sha256Hash};
 
 use super::cli_hints::shell_word;
 
-/// The folder below the state folder that contains the files of tokens.
+/// The subfolder of the state folder that contains the files with tokens.
 const FOLDER: &str = "logins";
 
 /// The number of hash digits in the name of a file with an agent's tokens.
 const HASH_DIGITS: usize = 32;
 
-/// The logins at servers at a URL.
+/// The logins at servers at URLs.
 ///
 /// Each login has its own file in the state folder, so that two agents never share a token.
 #[derive(Clone, Debug, Default)]
@@ -43,11 +43,11 @@ pub struct LoginServer {
     pub id: ServerId,
     /// The URL of the server, with its variables expanded.
     pub url: String,
-    /// The configured kind of authorization of `mgp` at the server.
+    /// The configured way in which `mgp` authorizes itself at the server.
     pub auth: AuthConfig<Expanded>,
 }
 
-/// A function that reports that credentials are missing, or available again.
+/// A function that receives the text about missing credentials, or `None` when they are available again.
 pub(crate) type ReportLogin = dyn Fn(Option<&str>) + Send + Sync;
 
 impl Logins {
@@ -57,7 +57,7 @@ impl Logins {
         Self { folder: Some(state.join(FOLDER)), proxy: Proxy::from_env() }
     }
 
-    /// Sets the proxy of all connections. Default: that of the environment.
+    /// Sets the proxy of all connections. Default: the proxy of the environment.
     #[must_use]
     pub fn with_proxy(self, proxy: Proxy) -> Self {
         Self { proxy, ..self }
@@ -70,7 +70,7 @@ impl Logins {
     }
 
     /// Returns the file with the tokens of an agent's login, or of the login that all agents share if `owner` is
-    /// `None`; `None` if there is no state folder.
+    /// `None`. Returns `None` without a state folder.
     #[must_use]
     pub fn file(&self, server: &ServerId, owner: Option<&Principal>) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
@@ -78,16 +78,16 @@ impl Logins {
         let text = format!("{:?}", (owner.tenant().as_str(), owner.name()));
         let hash = Sha256Hash::digest(text.as_bytes()).to_string();
         let digits: String = hash.chars().rev().take(HASH_DIGITS).collect();
-        // Put `~` into the name, which server ids never contain, so that this is not the file of another server.
+        // Put `~` into the name. Ids of servers never contain it, so the name cannot be that of another server's file.
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
-    /// Binds a client that was registered by hand to the issuer that first gave it tokens: its secret is not sent to
-    /// another issuer, even if the server names one, until the configuration names that issuer. The OAuth client does
-    /// not store its tokens.
+    /// Binds an OAuth client that was registered by hand to the issuer (authorization server) that first gave it
+    /// tokens. The client then sends its secret to another issuer only if the configuration names that issuer, not if
+    /// only the server names it. The OAuth client does not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // The file names never collide: the name of a file with an agent's tokens has a hash in place of `issuer`.
+        // The name differs from those of files with agents' tokens, which have a hash in place of `issuer`.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
@@ -116,8 +116,8 @@ impl Logins {
         Ok(files)
     }
 
-    /// Removes the record of the issuer that a client was [bound](Self::bind_issuer) to, unless there is still a login
-    /// at the server.
+    /// Removes the record of the issuer to which a client was [bound](Self::bind_issuer), unless a login at the server
+    /// still exists.
     ///
     /// # Errors
     /// The error of reading the folder or of removing the file.
@@ -132,9 +132,10 @@ impl Logins {
         }
     }
 
-    /// Returns the credentials for connections to a server, or `None` if the server must not receive any.
+    /// Returns the credentials for connections to a server, or `None` if the kernel must not send the server any.
     ///
-    /// Without a login, the credentials cause an error about the missing login once the server requests one.
+    /// Without a login, these credentials lead to an error about the missing login as soon as the server requests a
+    /// login.
     pub fn credentials(
         &self,
         server: LoginServer,
@@ -143,8 +144,8 @@ impl Logins {
         self.reporting(server, owner, Arc::new(|_| ()))
     }
 
-    /// Returns the credentials as [`credentials`](Self::credentials) does; they call `report` when a login is missing,
-    /// and again when it is available.
+    /// Returns the credentials as [`credentials`](Self::credentials) does. They call `report` when the login is
+    /// missing, and again when it is available.
     pub(crate) fn reporting(
         &self,
         server: LoginServer,
@@ -165,7 +166,7 @@ impl Logins {
 }
 
 impl LoginServer {
-    /// Returns the OAuth client for the server. Its tokens are kept only in memory unless a store is set.
+    /// Returns the OAuth client for the server. It keeps its tokens only in memory, unless the caller gives it a store.
     ///
     /// # Errors
     /// Returns the reason why the setting `auth` cannot be used.
@@ -202,7 +203,7 @@ impl LoginServer {
     }
 
     /// Returns the downloader for a login. The hosts of `url` and `issuer` in the configuration may have any address,
-    /// also in a private network; the other hosts that a server names must be public.
+    /// even in a private network. All other hosts, which the server names, must have public addresses.
     fn fetch(&self, proxy: &Proxy) -> Result<GuardedFetch, HttpClientError> {
         let mut fetch = GuardedFetch::for_server(&self.url)?.proxy(proxy.clone())?;
         let issuer = self.auth.issuer.as_ref().map(Expanded::as_str);
@@ -228,7 +229,7 @@ pub fn proxy(config: &KernelConfig) -> Proxy {
     proxy.except(config.no_proxy.iter().map(String::as_str))
 }
 
-/// Reads a private key in PEM of any supported kind.
+/// Reads a private key of any supported kind in the format PEM.
 fn signing_key(pem: &str) -> Result<SigningKey, String> {
     let kinds = [SigningAlgorithm::Es256, SigningAlgorithm::EdDsa, SigningAlgorithm::Rs256];
     let mut keys = kinds.into_iter().map(|kind| SigningKey::from_pem(kind, pem.as_bytes()));
@@ -238,19 +239,19 @@ fn signing_key(pem: &str) -> Result<SigningKey, String> {
     })
 }
 
-/// The credentials for the connections to one server: a stored login, or the kernel's own credentials.
+/// The credentials for the connections to one server: a stored login, or credentials of the kernel itself.
 struct ServerLogin {
     server: LoginServer,
     owner: Option<Principal>,
     file: Option<PathBuf>,
     logins: Logins,
-    /// The OAuth client with the credentials for the server; unset until there is a login.
+    /// The OAuth client with the credentials for the server. It is not set until there is a login.
     oauth: OnceLock<OAuth>,
     report: Arc<ReportLogin>,
 }
 
 impl ServerLogin {
-    /// Returns the OAuth client, if there is a login or none is needed.
+    /// Returns the OAuth client, if there is a login or the credentials need none.
     fn oauth(&self) -> Option<&OAuth> {
         if let Some(oauth) = self.oauth.get() {
             return Some(oauth);
@@ -295,7 +296,7 @@ impl ServerLogin {
                 "the credentials of `{id}` are refused; check its `auth` in the configuration"
             ),
             Some(AuthError::MissingScopes { scopes }) => {
-                // Do not report this as the server's error, because the server is usable for other calls.
+                // Do not report this as an error of the server, because other calls can still use the server.
                 return AuthorizationFailed::new(self.scopes_remedy(scopes)).into_error(code);
             }
             _ if self.oauth.get().is_some() => {
@@ -307,9 +308,9 @@ impl ServerLogin {
         AuthorizationFailed::new(reason).into_error(code)
     }
 
-    /// Returns the reason and the remedy if the login does not include these scopes.
+    /// Returns the reason and the remedy if the login does not include the given scopes.
     fn scopes_remedy(&self, missing: &Scopes) -> String {
-        // Name the granted scopes too, because a new login requests only the scopes that the command names.
+        // Also name the granted scopes, because a new login requests only the scopes in the command.
         let scopes = self.granted().union(missing).to_string();
         let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
         let (id, command) = (&self.server.id, self.command());
@@ -373,8 +374,8 @@ impl Credentials for ServerLogin {
     }
 }
 
-/// The store of the issuer of a client that was registered by hand. The tokens are left out, because they are stored
-/// elsewhere, or not at all if the client acts on its own behalf.
+/// The store that remembers the issuer of a client that was registered by hand. It does not contain the tokens: they
+/// are stored elsewhere, or not at all if the client acts on its own behalf.
 struct IssuerStore(FileTokens);
 
 #[async_trait]
@@ -392,7 +393,7 @@ impl TokenStore for IssuerStore {
     }
 
     async fn save(&self, mut entry: TokenEntry) -> Result<(), TokenStoreError> {
-        // Do not bind the client to an issuer that gave it no tokens, because it may be the wrong one.
+        // Do not bind the client to an issuer that has given it no tokens, because this issuer may be the wrong one.
         if entry.tokens.take().is_none() {
             return Ok(());
         }
@@ -404,8 +405,8 @@ impl TokenStore for IssuerStore {
     }
 }
 
-/// Returns the reason and the remedy for a fault of metadata, which neither a login nor other credentials resolve.
-/// Texts of the metadata are left out, because the reason is trusted; the log has them.
+/// Returns the reason and the remedy for a fault in metadata that neither a login nor other credentials can resolve.
+/// The texts of the metadata appear only in the log, because readers trust the reason.
 fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
     Some(match error {
         AuthError::NoMetadata { .. } => format!(
@@ -424,7 +425,7 @@ fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
     })
 }
 
-/// Returns the error of the OAuth client that caused an error.
+/// Returns the error of the OAuth client that caused another error.
 fn cause(error: &RpcError) -> Option<&AuthError> {
     std::error::Error::source(error)?.downcast_ref::<Arc<AuthError>>().map(|cause| &**cause)
 }
@@ -444,7 +445,7 @@ mod tests {
     const SERVER: &str = "https://server.example/mcp";
     const ISSUERS: [&str; 2] = ["https://one.example", "https://two.example"];
 
-    /// A server that names this issuer, and the issuer itself.
+    /// A simulation of a server that names this issuer, and of the issuer.
     struct Names(&'static str);
 
     #[async_trait]
@@ -462,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Returns the client `id` as a new process creates it, while the server names this issuer.
+    /// Returns the OAuth client with this id, as in a new process, for a server that names this issuer.
     fn machine(logins: &Logins, id: &str, issuer: &'static str) -> OAuth {
         let credentials = ClientCredentials::secret(id, "s3cret");
         let oauth = OAuth::client_credentials(SERVER, Arc::new(Names(issuer)), credentials);
@@ -572,7 +573,7 @@ mod tests {
         LoginServer { id: expanded.id, url: url.as_str().to_owned(), auth: *auth }
     }
 
-    /// Checks whether the login at a server may reach a URL, at which nothing listens.
+    /// Checks whether a login at the server may connect to a URL, at which no program listens.
     async fn check(server: &LoginServer, url: &str, expected: bool) {
         let fetch = server.fetch(&Proxy::none()).unwrap();
         let fetch = fetch.with_limits(Duration::from_secs(5), 1024);
@@ -582,7 +583,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_configured_hosts_may_be_in_a_private_network() {
-        // Neither address is public, and nothing listens at port 1.
+        // Neither address is public, and no program listens at port 1.
         let (private, local) = ("https://0.0.0.0:1", "https://127.0.0.1:1");
         let public = "https://server.example/mcp";
         check(&server(&format!("{private}/mcp"), public), private, true).await;

@@ -1,6 +1,6 @@
 //! Metrics of the kernel in the text format of Prometheus.
 //!
-//! Calls are counted only if an operator can read the metrics; denials are always logged.
+//! The kernel counts calls only if an operator can read the metrics. It always logs denials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,11 +26,11 @@ pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 6
 /// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
 const DENIALS: std::ops::Range<i32> = 1000..1100;
 
-/// The maximum number of outcomes that are counted separately for a server, because a server can invent error codes.
-/// Results and denials are always counted separately.
+/// The maximum number of different outcomes that are counted separately for a server, because a server can invent error
+/// codes. Results and denials are always counted separately.
 const MAX_OUTCOMES: usize = 64;
 
-/// The key of the common count of all outcomes beyond [`MAX_OUTCOMES`].
+/// The key of the count that all outcomes beyond [`MAX_OUTCOMES`] share.
 const OTHER: i32 = i32::MIN;
 
 /// The key of calls that their callers cancelled.
@@ -43,7 +43,7 @@ pub(crate) struct CallMetrics(Arc<MetricsState>);
 #[derive(Default)]
 struct MetricsState {
     is_read: AtomicBool,
-    /// The sender of the spans of calls; set only if calls are exported to a collector.
+    /// The sender of the spans of calls; set only if the kernel exports calls to a collector.
     spans: OnceLock<SpanSender>,
     by_server: Mutex<BTreeMap<ServerId, ServerCalls>>,
 }
@@ -60,23 +60,23 @@ pub(super) struct ServerCalls {
     pub(super) time: Duration,
 }
 
-/// The measurement of a call. A call that is dropped before its end, because its caller cancelled it or disconnected,
-/// is counted as cancelled. A call that is dropped because it asks its caller a question is not counted yet, because it
-/// continues when the caller repeats it with the answer.
+/// The measurement of a running call. If it is dropped before the end of the call, because the caller cancelled the
+/// call or disconnected, the call counts as cancelled. If it is dropped because the call asks its caller a question,
+/// the call does not count yet: it continues when the caller repeats it with the answer.
 pub(crate) struct MeasuredCall<'a> {
     metrics: &'a CallMetrics,
     cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
     begun: Instant,
-    /// The duration of the earlier requests (rounds) of the call; after each, its caller repeated it with answers.
+    /// The duration of the earlier requests (rounds) of the call; zero if the caller has not repeated it with answers.
     earlier: Duration,
     is_ended: bool,
 }
 
 impl ServerCalls {
-    /// Counts a call by its outcome. Once [`MAX_OUTCOMES`] are in use, a new code of an error that is not a denial
-    /// counts as [`OTHER`].
+    /// Counts a call by its outcome. If [`MAX_OUTCOMES`] outcomes are in use, counts any further error code as
+    /// [`OTHER`], except those of denials.
     fn count(&mut self, code: i32) {
         let is_separate = matches!(code, 0 | CANCELLED)
             || DENIALS.contains(&code)
@@ -99,18 +99,19 @@ pub(super) fn error_text(code: i32) -> String {
     }
 }
 
-/// Returns the id of the span of a call. If the caller repeats the call with answers to questions, all of its requests
-/// (rounds) share a span, which is exported at the end of the last one.
+/// Returns the id of the span of a call. If the caller repeats the call with answers to questions, all these requests
+/// (rounds) share a span, which is exported at the end of the last request.
 fn span_of(cx: &Context) -> TraceSpan {
     let Some(logical) = &cx.logical else { return TraceSpan::of(cx.key) };
-    // Hash the logical id, which has a random part, so that the hash differs from those of other calls.
+    // Hash the logical id of the call. It has a random part, so the hash differs from those of other calls.
     let mut hasher = DefaultHasher::new();
     logical.hash(&mut hasher);
     TraceSpan(hasher.finish().max(1))
 }
 
 impl CallMetrics {
-    /// Gives a call the id of its span, if calls are exported; the server receives it as the parent of its own span.
+    /// If calls are exported, gives a call the id of its span. The server receives this id as the parent of its own
+    /// span.
     pub(crate) fn identify(&self, call: &mut Call) {
         if self.0.spans.get().is_some() {
             let cx = call.cx_mut();
@@ -120,8 +121,8 @@ impl CallMetrics {
         }
     }
 
-    /// Begins to measure a call; `earlier` is the duration of its earlier requests, if its caller has repeated it with
-    /// answers (rounds). Returns `None` if calls are not counted.
+    /// Begins to measure a call. `earlier` is the duration of its earlier requests (rounds), if its caller has repeated
+    /// it with answers. Returns `None` if calls are not counted.
     pub(crate) fn begin<'a>(
         &'a self,
         cx: &'a Context,
@@ -141,7 +142,7 @@ impl CallMetrics {
         })
     }
 
-    /// Sets the sender that exports the spans of calls from now on.
+    /// Sets the sender that exports the spans of calls, beginning with the next call.
     pub(super) fn export_to(&self, spans: SpanSender) {
         if self.0.spans.set(spans).is_ok() {
             self.0.is_read.store(true, Ordering::Relaxed);
@@ -222,14 +223,15 @@ impl Drop for MeasuredCall<'_> {
 }
 
 impl Kernel {
-    /// Returns whether the kernel can serve calls, i.e. no list request has to wait for the first lists of a server.
+    /// Returns whether the kernel can serve calls without delay, i.e. list requests do not wait for the first lists of
+    /// any server.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.0.fleet.all().values().any(|server| server.delays_lists())
     }
 
-    /// Returns the metrics of the kernel in the text format of Prometheus. Calls are counted from the first call of
-    /// this method on.
+    /// Returns the metrics of the kernel in the text format of Prometheus. The first call of this method begins the
+    /// counting of calls.
     #[must_use]
     pub fn metrics(&self) -> String {
         let metrics = &self.0.dispatcher.parts().metrics;
@@ -273,7 +275,7 @@ impl Kernel {
     }
 }
 
-/// Writes one series of metrics with their labels.
+/// Writes a metric: one line for each combination of labels.
 fn series(
     out: &mut String,
     name: &str,

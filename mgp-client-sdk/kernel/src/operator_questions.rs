@@ -1,6 +1,6 @@
-//! Questions of servers whose callers cannot be asked: they wait for an operator (MGP §13.4).
+//! Questions of servers that wait for an operator, because the callers cannot be asked (MGP §13.4).
 //!
-//! A question belongs to a running call, so it is kept in memory and ends with the call.
+//! A question belongs to a running call. So it is kept in memory, and ends with the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ const MAX_OF_SERVER: usize = 16;
 const MAX_OF_CALLER: usize = 64;
 /// The maximum number of open questions of all servers to operators.
 const MAX_OPEN: usize = 256;
-/// The time limit of a question that states none. Questions to callers have the same limit.
+/// The time limit of a question that sets none. Questions to callers have the same limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time limit that a server can set for its question to operators.
+/// The maximum time limit that a server can set for a question to operators.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// The questions of servers that wait for an operator.
@@ -38,7 +38,7 @@ struct OpenQuestion {
     answer: oneshot::Sender<CallbackAnswer>,
 }
 
-/// A guard that removes a question when its call no longer waits for the answer.
+/// A guard whose drop removes a question, because its call does not wait for the answer any more.
 struct OpenGuard(ServerQuestions, String);
 
 impl Drop for OpenGuard {
@@ -48,17 +48,18 @@ impl Drop for OpenGuard {
 }
 
 impl ServerQuestions {
-    /// Asks the operator, and waits for the answer.
+    /// Asks an operator, and waits for the answer.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the question.
+    /// The question is withdrawn when the future is dropped.
     pub(crate) async fn ask(
         self,
         cx: Context,
         question: CallbackRequestParams,
     ) -> Result<CallbackAnswer, RpcError> {
         match question.kind {
-            // Ask nothing: an operator cannot be asked to write a model's answer, and a notification needs no answer.
+            // Do not ask an operator for these: a person cannot write the answer of a model, and a notification needs
+            // no answer.
             CallbackType::Notification | CallbackType::LlmCompletion => {
                 return Ok(CallbackAnswer::Dismissed);
             }
@@ -92,7 +93,7 @@ impl ServerQuestions {
         Ok((OpenGuard(self.clone(), id), answer))
     }
 
-    /// Returns the open questions about calls of an operator's tenant, oldest first.
+    /// Returns the open questions of calls in the operator's tenant, the oldest first.
     pub(crate) fn list(&self, by: &Principal) -> Vec<KernelCallback> {
         let open = self.0.lock();
         let visible = open.values().filter(|one| one.principal.tenant() == by.tenant());
@@ -101,7 +102,7 @@ impl ServerQuestions {
         all
     }
 
-    /// Returns an open question, and the answer that an operator's response to it contains.
+    /// Returns an open question, and the answer to it that an operator's response contains.
     pub(crate) fn read(
         &self,
         by: &Principal,
@@ -124,14 +125,14 @@ impl ServerQuestions {
         Ok((one.listed.clone(), CallbackAnswer::read(&one.question, &response)?))
     }
 
-    /// Passes an operator's answer to the waiting call. Only the first answer to a question counts.
+    /// Passes an operator's answer to the waiting call. Only the first answer to each question counts.
     pub(crate) fn answer(&self, id: &str, answer: CallbackAnswer) -> Result<(), RpcError> {
         let one = self.0.lock().remove(id).ok_or_else(|| unknown(id))?;
         one.answer.send(answer).map_err(|_| unknown(id))
     }
 }
 
-/// Returns a function that writes an audit event for each question that was not answered in time.
+/// Returns a function that writes an audit event about each question that was not answered in time.
 pub(crate) fn record_unanswered(
     audit: &Arc<dyn AuditSink>,
 ) -> impl Fn(&Context, &CallbackRequestParams) + Send + Sync + 'static {

@@ -51,8 +51,8 @@ pub(super) fn registered_policy(
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
-/// Returns how long a connection waits for permission decisions, and what happens if a permission is still
-/// missing then.
+/// Returns the time for which a connection waits for decisions about permissions, and what happens if a permission is
+/// still missing after it.
 pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPolicy) {
     let mgp = server.mgp.clone().unwrap_or_default();
     let ungranted = match mgp.on_ungranted {
@@ -62,12 +62,12 @@ pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPoli
     (mgp.permission_timeout, ungranted)
 }
 
-/// Returns whether a server is reached at a URL, so that the kernel does not start it as a process.
+/// Returns whether a server is reached at a URL, i.e. is not a process that the kernel starts.
 pub(super) fn is_remote(server: &ServerConfig) -> bool {
     matches!(server.target, TargetConfig::Url { .. })
 }
 
-/// Returns the limits for retrying calls of a server, if retries are configured.
+/// Returns the limits for repeating calls of a server, if the configuration allows it.
 pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
     let retry = server.mgp.as_ref()?.retry.as_ref()?;
     let mut config = RetryConfig::default();
@@ -86,7 +86,7 @@ pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
     Some(config)
 }
 
-/// Returns the intervals and limits of a server's health checks, if these are configured.
+/// Returns the intervals and limits of a server's health checks, if they are configured.
 pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
     let mut config = MonitorConfig::default();
     config.interval = server.health_interval?;
@@ -94,13 +94,13 @@ pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
     Some(config)
 }
 
-/// The maximum size in bytes of the state that a call has while its caller answers questions. The state contains the
-/// questions, the state of the server, and all answers to a legacy server, so it can be larger than what a tool may
-/// keep.
+/// The maximum size, in bytes, of the state of a call while its caller answers questions. The state contains the
+/// questions, the state of the server and, for a legacy server, all answers. So it can be larger than the state that a
+/// tool may keep.
 const MAX_ROUND_STATE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Returns the limits of calls that are repeated with answers to questions. A modern host can answer a form for as long
-/// as the form waits.
+/// Returns the limits of calls that callers repeat with answers to questions. A modern host has the same time to answer
+/// a form as the form waits.
 pub(super) fn round_limits(form_timeout: Duration) -> RoundsConfig {
     let mut limits = RoundsConfig::default();
     limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));
@@ -119,7 +119,7 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     config.backoff_base = backoff_base;
     config.backoff_max = backoff_max;
     config.start_timeout = server.start_timeout();
-    // A server at a URL runs elsewhere and can return at any time, so never give up trying to connect to it.
+    // Never stop trying to connect to a server at a URL, because it runs elsewhere and can return at any time.
     config.gives_up = !is_remote(server);
     config
 }

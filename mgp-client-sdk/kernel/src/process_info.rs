@@ -1,4 +1,4 @@
-//! The process of the kernel as operators see it: addresses, start time, and requests to stop.
+//! The process of the kernel as operators see it: its addresses, its start time, and requests to stop it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub struct KernelEndpoints {
     pub socket: Option<PathBuf>,
     /// The URL of the kernel's HTTP endpoint.
     pub http: Option<String>,
-    /// The URL of the operators' web console of this process; links in messages to people begin with it if no other
-    /// address of the console is configured.
+    /// The URL of the operators' web console that this process serves. It begins the links in messages to people,
+    /// unless the configuration contains an address of the console.
     pub console: Option<String>,
-    /// The option that commands of the program need to reach this kernel, e.g. `--state /srv/mgp`, if any; commands in
-    /// messages to people have it.
+    /// The option, e.g. `--state /srv/mgp`, that commands of the program need to reach this kernel, if any. The
+    /// commands in messages to people contain it.
     pub command_option: Option<String>,
     /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,
@@ -57,7 +57,7 @@ impl ProcessInfo {
         });
     }
 
-    /// Waits for a request to stop, and returns its time limit, if it has one.
+    /// Waits for a request to stop the kernel, and returns the time limit of the request, if it has one.
     pub(super) async fn stop_requested(&self) -> Option<Duration> {
         // `self` owns the sender, so the channel cannot be closed here.
         let mut stop = self.stop.subscribe();

@@ -1,7 +1,7 @@
-//! The proposals that the kernel serves: extensions beyond MGP that callers and servers negotiate.
+//! The extensions beyond MGP (proposals) that callers and servers can negotiate with the kernel.
 //!
-//! Calls of a caller that has negotiated no proposal and is not limited to scopes do not pass the layers of this
-//! module.
+//! A call does not pass the layers of this module if its caller has negotiated no such extension and is not limited to
+//! scopes.
 
 pub(crate) mod manifest;
 pub(crate) mod media;
@@ -23,7 +23,7 @@ use self::meta_tools::MetaToolsLayer;
 use self::recommend::Recommender;
 use self::session_state::SessionStates;
 
-/// The proposals that the kernel can serve; the configuration can switch some of them off.
+/// The extensions beyond MGP that the kernel can serve. The configuration can switch some of them off.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::IntentHints)
     .with(Extension::Idempotency)
@@ -40,7 +40,7 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Checkpoint)
     .with(Extension::DataReferences);
 
-/// The proposals whose members the kernel exchanges with servers.
+/// The extensions whose members the kernel exchanges with servers.
 pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::IntentHints)
     .with(Extension::Idempotency)
@@ -53,20 +53,21 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Checkpoint)
     .with(Extension::DataReferences);
 
-/// The proposals that let servers declare additional members in the definitions of their tools.
+/// The extensions with which servers can declare additional members in the definitions of their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
     .with(Extension::HumanInTheLoop);
 
-/// The state that the kernel keeps for some of the proposals. This handle is cheap to clone.
+/// The state of those extensions for which the kernel keeps state. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ProposalState {
-    /// The session states that servers returned for their callers.
+    /// The session states that servers returned for the kernel's callers.
     pub(crate) session_states: SessionStates,
     /// The recommender of servers from the registry file.
     pub(crate) recommender: Recommender,
-    /// The proposals that the kernel serves until its next start, because it opened its state for exactly these.
+    /// The extensions that the kernel serves until its next start. They do not change before, because the kernel has
+    /// opened its state for exactly these.
     pub(crate) served: ExtensionSet,
 }
 
@@ -77,7 +78,7 @@ impl ProposalState {
         Self { session_states: SessionStates::default(), recommender, served: served(config) }
     }
 
-    /// Returns the proposals whose members the kernel exchanges with servers.
+    /// Returns the extensions whose members the kernel exchanges with servers.
     pub(crate) fn with_servers(&self) -> ExtensionSet {
         self.served & WITH_SERVERS
     }
@@ -91,22 +92,24 @@ pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
     }
 }
 
-/// Puts the layers of the proposals around a service. They are added from the outermost to the innermost one.
+/// Puts the layers of the extensions around a service. The outermost layer is added first.
 pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
         // Put this layer first, because all others use the members of the call.
         .layer(ProposalLayer::new())
-        // Add the scopes of the session, which the decision about a call needs.
+        // Add the scopes of the session, because the decision about a call needs them.
         .layer(scopes.layer())
-        // Answer an unconfirmed call with a question, before the inner layers check and decide about the call.
+        // Put this layer here, so that it answers an unconfirmed call with a question before the inner layers decide
+        // about the call.
         .layer(CallerConfirmLayer)
-        // Answer the calls of the meta-tools before tools are looked up by name.
+        // Put this layer here, so that it answers calls of the meta tools before tools are looked up by name.
         .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)
 }
 
-/// Returns whether the layers of proposals apply to a call: its caller negotiated a proposal, or is limited to scopes.
+/// Returns whether the layers of the extensions apply to a call: its caller has negotiated such an extension, or is
+/// limited to scopes.
 pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
     let cx = call.cx();
     cx.caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())

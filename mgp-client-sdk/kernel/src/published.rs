@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 const ANSWER_BYTES: usize = 8 << 20;
 /// The maximum time for an answer of a registry.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The maximum size of a bundle that a registry lists, in bytes.
+/// The maximum size of a bundle (a packaged server) that a registry lists, in bytes.
 const BUNDLE_BYTES: usize = 512 << 20;
 /// The maximum time for downloading a bundle.
 const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -25,7 +25,7 @@ const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// The maximum size of a file with the entries of a registry, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A registry of published servers: a URL of a server for the registry protocol v0.1, or a file with the same entries.
+/// A registry of published servers: a URL that speaks the registry protocol v0.1, or a file with the same entries.
 #[derive(Debug)]
 pub struct PublishedServers {
     place: PublishedPlace,
@@ -37,15 +37,16 @@ pub struct PublishedServers {
 pub enum PublishedPlace {
     /// A file with a list of entries, or with one entry per line.
     File(PathBuf),
-    /// The URL of the registry, without the version of the protocol.
+    /// The URL of the registry, without the part for the version of the protocol.
     Url(String),
 }
 
 impl PublishedServers {
-    /// Opens a registry: the given one, as a URL or the path of a file, or else the configured one.
+    /// Opens a registry: the one that `named` names, as a URL or as the path of a file; without it, the configured
+    /// registry.
     ///
     /// # Errors
-    /// Returns the reason why the place cannot be a registry.
+    /// Returns the reason why this URL or path cannot be a registry.
     pub fn open(config: &KernelConfig, named: Option<&str>) -> Result<Self, String> {
         let place = match (named, &config.registry) {
             (Some(url), _) if url.contains("://") => PublishedPlace::Url(url.to_owned()),
@@ -61,7 +62,7 @@ impl PublishedServers {
                 let Some(host) = uri.and_then(|uri| uri.host().map(str::to_owned)) else {
                     return Err(format!("`{}` is not the URL of a registry", clip(&base, 60)));
                 };
-                // Permit any address of this host, also in a private network, because the user chose the host.
+                // Permit any address of this host, even in a private network, because the user chose the host.
                 fetch = fetch.allow_host(host).map_err(|error| error.to_string())?;
                 PublishedPlace::Url(base)
             }
@@ -71,7 +72,7 @@ impl PublishedServers {
         Ok(Self { place, fetch: fetch.with_limits(ANSWER_TIMEOUT, ANSWER_BYTES) })
     }
 
-    /// Returns the place of the registry.
+    /// Returns the URL or the file of the registry.
     #[must_use]
     pub fn place(&self) -> &PublishedPlace {
         &self.place
@@ -93,7 +94,7 @@ impl PublishedServers {
                 self.get(&url).await?.map(PublishedServer::new).transpose()
             }
             PublishedPlace::File(file) => {
-                // Read the file on the blocking pool, because it can be long.
+                // Read the file on the blocking pool, because reading a large file takes long.
                 let file = file.clone();
                 let read = tokio::task::spawn_blocking(move || Self::read_file(&file)).await;
                 let entries = read.map_err(|error| error.to_string())??.into_iter();
@@ -106,10 +107,10 @@ impl PublishedServers {
         }
     }
 
-    /// Fetches a JSON document of the registry; `None` if there is no document at the URL.
+    /// Fetches a JSON document of the registry; `None` if the registry has no document at the URL.
     ///
     /// # Errors
-    /// Returns the reason why the registry did not answer, or why its answer is not a document.
+    /// Returns the reason why the registry did not answer, or why its answer is not a JSON document.
     pub async fn get(&self, url: &str) -> Result<Option<Value>, String> {
         let mut request = FetchRequest::get(url);
         request.headers.push(("accept".into(), "application/json".to_owned()));
@@ -123,7 +124,7 @@ impl PublishedServers {
         parsed.map(Some).map_err(|error| format!("{url} did not answer with JSON: {error}"))
     }
 
-    /// Downloads a bundle into a new file, and removes the file again unless the bytes have this SHA-256.
+    /// Downloads a bundle into a new file. Removes the file again if the bytes do not have this SHA-256.
     ///
     /// # Errors
     /// Returns the reason why the bundle was not downloaded. An existing file is never changed or replaced.

@@ -1,4 +1,4 @@
-//! Servers that are registered at run time: how the fleet runs, drains and removes them (MGP §15.4, §15.5).
+//! Runs, drains and removes servers that are registered at run time (MGP §15.4, §15.5).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,11 +19,11 @@ use super::handle::Kernel;
 use super::policy::registered_policy;
 use super::published::{PublishedPlace, PublishedServers};
 
-/// The id of the kernel itself; grants use it to name the kernel's own tools.
+/// The id of the kernel as a server. Grants for the kernel's own tools contain it.
 const KERNEL_ID: &str = "mgp";
 
-/// The [`ServerRunner`] that runs registered servers in the fleet. [`Registrations`] owns this value, so it must not
-/// contain a handle of [`Registrations`] in turn.
+/// The [`ServerRunner`] that runs registered servers in the fleet. Because [`Registrations`] owns this value, the value
+/// must not contain a handle of [`Registrations`].
 #[derive(Clone)]
 pub(super) struct RegisteredServers {
     fleet: Fleet,
@@ -45,7 +45,7 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant for all tools of the server `mgp`, i.e. of the kernel, does not allow registrations; only a grant
+        // A grant for all tools of the server `mgp`, i.e. of the kernel, does not allow registrations. Only a grant
         // that names the registration tool does.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
@@ -62,7 +62,8 @@ pub(super) fn registrations(
 }
 
 impl Kernel {
-    /// Deletes the operators' decisions about a server that no longer exists; returns `false` if the server exists.
+    /// Deletes the operators' decisions about a server that does not exist any more. Returns `false` if the server
+    /// exists.
     pub(super) async fn forget_server(&self, id: &ServerId) -> Result<bool, RpcError> {
         let (fleet, sessions) = (self.0.fleet.clone(), self.0.dispatcher.parts().sessions.clone());
         let servers = RegisteredServers::new(fleet, self.0.config.shared.clone(), sessions);
@@ -81,12 +82,12 @@ impl RegisteredServers {
         Self { fleet, config, sessions }
     }
 
-    /// Returns a server if it was registered at run time; otherwise `None`.
+    /// Returns a server of the fleet if it was registered at run time; otherwise `None`.
     fn get(&self, id: &ServerId) -> Option<Arc<ManagedServer>> {
         self.fleet.get(id.as_str()).filter(|server| server.approved().is_some())
     }
 
-    /// Adds a server to the fleet after setting its policy.
+    /// Sets the policy of a server, and adds the server to the fleet.
     fn insert(&self, approved: ApprovedRegistration) -> Result<Arc<ManagedServer>, RpcError> {
         let id = approved.id().clone();
         if self.fleet.get(id.as_str()).is_some() || self.is_configured(&id) {
@@ -105,7 +106,7 @@ impl RegisteredServers {
         }
         let (fleet, id) = (self.fleet.clone(), id.clone());
         let removed = tokio::spawn(async move { fleet.remove(&id).await });
-        // Ignore the error: the task fails only if the runtime ends.
+        // Ignore the error: the task fails only when the runtime ends.
         let _ = removed.await;
     }
 
@@ -117,7 +118,7 @@ impl RegisteredServers {
         context.events.forget_channels(id);
         self.fleet.forget(id).await.map_err(failed)?;
         context.governance.remove_server(id).await?;
-        // Compute the view of each session, which also removes the tools of the removed server from the session.
+        // Computing the view of each session also removes the tools of the removed server from the session.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
             self.sessions.view(&cx.principal, session.as_ref(), &context.index, &AllTools);
@@ -169,7 +170,7 @@ impl ServerRunner for RegisteredServers {
 
     fn start(&self, approved: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         let this = self.clone();
-        // Insert the server now and not when the future is polled, so that its id is taken immediately.
+        // Insert the server now and not when the future is polled, so that its id is reserved immediately.
         let inserted = match self.get(approved.id()) {
             None => Ok(self.insert(approved)),
             Some(_) => Err(approved),
@@ -199,7 +200,7 @@ impl ServerRunner for RegisteredServers {
         let (this, server) = (self.clone(), server.clone());
         Box::pin(async move {
             this.take_out(&server).await;
-            // Keep the data if a configured server has the same id, because the data belongs to that server.
+            // Keep the data if a configured server has the same id, because the data then belong to that server.
             if this.is_configured(&server) { Ok(()) } else { this.forget(&server).await }
         })
     }

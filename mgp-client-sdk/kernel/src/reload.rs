@@ -1,4 +1,4 @@
-//! Applies a new configuration while the kernel runs; only servers whose settings changed are affected (MGP §15.2).
+//! Applies a new configuration while the kernel runs. Only servers whose settings changed are affected (MGP §15.2).
 
 use std::sync::{Arc, Weak};
 
@@ -22,8 +22,8 @@ impl Kernel {
     /// Reads the files of its [sources](super::KernelBuilder::sources) and its
     /// [lock file](super::KernelBuilder::lock_path) again, and applies the new configuration.
     ///
-    /// New policies, agents and budgets apply from the next message on. Servers that were removed or changed are
-    /// drained before they are stopped; all others keep running. A kernel with sources reloads automatically
+    /// New policies, agents and budgets apply from the next message on. The kernel drains servers that were removed or
+    /// changed before it stops them; all other servers keep running. A kernel with sources reloads automatically
     /// whenever a file changes.
     ///
     /// # Errors
@@ -51,9 +51,9 @@ impl Kernel {
         Ok(result)
     }
 
-    /// Applies this configuration in the same way as [`reload`](Self::reload).
+    /// Applies the given configuration in the same way as [`reload`](Self::reload) applies files.
     ///
-    /// In-process servers are kept.
+    /// Servers in this process are kept.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -79,14 +79,15 @@ impl Kernel {
     }
 }
 
-/// The ids of the entries of configuration files whose servers do not run.
+/// The ids of entries in the configuration files whose servers do not run, because the entries are invalid or switched
+/// off.
 #[derive(Default)]
 struct IdleEntries {
     broken: Vec<String>,
     disabled: Vec<String>,
 }
 
-/// Keeps the previous entry of each server whose new entry is invalid, so that a typing error stops no server.
+/// Keeps the previous entry of each server whose new entry is invalid. So a mistake in a file stops no server.
 fn keep_broken_servers(kernel: &Kernel, loaded: &mut LoadedConfig) {
     let before = kernel.0.config.config();
     for id in &loaded.broken {
@@ -122,8 +123,8 @@ async fn apply_loaded(
     Ok(result)
 }
 
-/// Applies a configuration in a separate task. The task completes even if the caller drops its future, so each server
-/// that it stops for a replacement is also started again.
+/// Applies a configuration in a separate task. The task completes even if the caller drops its future. So each server
+/// that the task stops in order to replace it is also started again.
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,
@@ -148,7 +149,7 @@ async fn apply(
     let dispatch = parts.dispatcher.parts();
     let _applying = parts.config.applying.lock().await;
     let before = parts.config.config();
-    // Keep the in-process servers: they are in no file, so the comparison below would count them as removed.
+    // Keep the servers in this process: they are in no file, so the comparison below would treat them as removed.
     let local =
         before.servers.iter().filter(|server| matches!(server.target, TargetConfig::InProcess));
     config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
@@ -159,8 +160,8 @@ async fn apply(
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
-    // A configuration file can now define a server with the id of a registered one. Remove the registered server first;
-    // otherwise it would run with the policy that the file has for the other server.
+    // A configuration file can now define a server with the id of a registered server. Remove the registered server
+    // first; otherwise it would run under the policy of the new server.
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id))).await;
     apply_governance(kernel, &before, &config, by).await?;
@@ -178,7 +179,7 @@ async fn apply(
     }
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &config, &change);
-    // Store the configuration now, so that the next one is compared with it even if servers fail below.
+    // Store the configuration now, so that the next configuration is compared with it even if servers fail below.
     activate(parts, config, idle);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     for id in &change.removed {
@@ -187,7 +188,7 @@ async fn apply(
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
     }
-    // Update the registered servers, because the new configuration might use their ids, or no longer use them.
+    // Update the registered servers, because the new configuration may use their ids, or may have released such ids.
     if let Err(error) = dispatch.registrations.reconfigured().await {
         outcome = outcome.and(Err(error.into()));
     }
@@ -199,7 +200,7 @@ fn activate(parts: &KernelParts, config: Config, idle: IdleEntries) {
     parts.config.shared.set(config, idle.broken.into_iter().chain(idle.disabled));
 }
 
-/// Returns whether the change affects which tools are listed to agents, or their names.
+/// Returns whether the change affects which tools the lists of agents contain, or the names of these tools.
 fn lists_other_tools(before: &Config, after: &Config) -> bool {
     let of_kernel = |Config { kernel, .. }: &Config| {
         let budget = kernel.tool_context_budget;
@@ -214,7 +215,8 @@ fn lists_other_tools(before: &Config, after: &Config) -> bool {
         || names.any(|name| of_agent(before, name) != of_agent(after, name))
 }
 
-/// Applies new settings to servers that keep running, and returns the configured servers that have to be restarted.
+/// Applies new settings to the servers that keep running. Returns the configured servers that must be restarted
+/// instead.
 fn reconfigure_servers(
     kernel: &Kernel,
     before: &Config,
@@ -237,7 +239,7 @@ fn reconfigure_servers(
     replaced
 }
 
-/// Returns whether a setting of `[kernel]` changed that this server gets only when it starts.
+/// Returns whether a setting of `[kernel]` has changed that this server receives only when it starts.
 fn reads_changed(before: &KernelConfig, after: &KernelConfig, server: &ServerConfig) -> bool {
     match &server.target {
         TargetConfig::Program { .. } => before.pass_env != after.pass_env,
@@ -248,8 +250,8 @@ fn reads_changed(before: &KernelConfig, after: &KernelConfig, server: &ServerCon
     }
 }
 
-/// Removes, replaces and adds servers at the same time; only a server whose id changed waits until it has ended under
-/// its old id. Returns the first error.
+/// Removes, replaces and adds servers at the same time. Only a server whose id changed first waits until its program
+/// has ended under the old id. Returns the first error.
 async fn replace_servers(
     kernel: &Kernel,
     before: &Config,
@@ -327,7 +329,8 @@ async fn follow(
     loop {
         let reloaded = tokio::select! {
             reloaded = reload.next() => reloaded,
-            // Return promptly: `reload` keeps the state folder in use, and another kernel may need the folder.
+            // Return promptly: a running `reload` keeps the state folder in use, and another kernel may need the
+            // folder.
             _ = lifetime.changed() => return,
         };
         let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
@@ -353,7 +356,7 @@ async fn follow(
     }
 }
 
-/// Reports a change of the files that is not applied before an operator confirms it with `mgp reload`.
+/// Reports a change of the files that the kernel does not apply before an operator confirms it with `mgp reload`.
 fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
     let change = ConfigChange::between(&configured(kernel), &loaded.config);
     let mut findings = findings_of(loaded);
@@ -372,19 +375,19 @@ fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings);
 }
 
-/// Returns the active configuration without the in-process servers, which are in no file.
+/// Returns the active configuration without the servers in this process, which are in no file.
 fn configured(kernel: &Kernel) -> Config {
     let mut config = Config::clone(&kernel.0.config.config());
     config.servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
     config
 }
 
-/// Returns the principal that is recorded for changes of files: an operator, because the files belong to the user.
+/// Returns the principal in the records about changes of files: an operator, because the files belong to the user.
 fn file_owner() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
 }
 
-/// Logs the errors and warnings about configuration files.
+/// Logs the errors and warnings about the configuration files.
 pub(super) fn log_findings(loaded: &LoadedConfig) {
     for finding in &loaded.findings {
         tracing::warn!("{finding}");
@@ -394,7 +397,7 @@ pub(super) fn log_findings(loaded: &LoadedConfig) {
     }
 }
 
-/// Returns the errors and warnings about files that could be loaded.
+/// Returns the errors and warnings about the configuration files that could be loaded.
 fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
     let mut findings: Vec<_> = loaded.findings.iter().map(kernel_finding).collect();
     if let Some(unapproved) = &loaded.unapproved {
@@ -405,7 +408,7 @@ fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
     findings
 }
 
-/// Returns the reasons why files could not be loaded.
+/// Returns the reasons why the configuration files could not be loaded.
 fn findings_of_error(error: &mgp_discovery::DiscoveryError) -> Vec<KernelFinding> {
     match error {
         mgp_discovery::DiscoveryError::InvalidConfig(faults) => {

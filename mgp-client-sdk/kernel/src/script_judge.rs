@@ -1,4 +1,4 @@
-//! Judges the scripts of sandboxed servers with the validator of code at the level `strict` (MGP §7).
+//! Judges the scripts of sandboxed servers with the code validator at the level `strict` (MGP §7).
 
 use async_trait::async_trait;
 use mgp_discovery::{CodeJudge, CodeVerdict, JudgedScript};

@@ -1,18 +1,18 @@
-//! Checks of the answers of servers: a host receives only answers that it can read.
+//! Checks and repairs the answers of servers, so that a host receives only answers that it can read.
 
 use mgp_types::mcp::ContentBlock;
 use mgp_types::service::Reply;
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::de::IgnoredAny;
 
-/// The maximum depth of lists and objects in an answer, so that its message has at most 127 levels. Many readers of
-/// JSON refuse more levels, and a host may lose its connection then.
+/// The maximum depth of lists and objects in an answer. With it, the whole message has at most 127 levels: many JSON
+/// parsers refuse more, and a host may then lose its connection.
 const MAX_DEPTH: usize = 120;
 
-/// Refuses a result that is nested too deeply. An error that is nested too deeply loses its data.
+/// Refuses a result that is nested too deeply. Removes the data of an error that is nested too deeply.
 ///
 /// # Errors
-/// Returns the server's error if the answer is one, and 5000 if its result is nested too deeply.
+/// Returns the server's error if the answer is one, and 5000 (upstream error) if the result is nested too deeply.
 pub(crate) fn limit_depth(answer: Result<Reply, RpcError>) -> Result<Reply, RpcError> {
     match answer {
         Ok(reply) if reply.as_body().is_some_and(|body| is_too_deep(body.as_raw())) => {
@@ -32,11 +32,12 @@ pub(crate) fn is_too_deep(json: &Payload) -> bool {
     json.is_deeper_than(MAX_DEPTH)
 }
 
-/// Refuses the result of a method that is not an object with a list. The names in `path` lead to the list, through
-/// objects. Servers written in Go encode an empty list as `null`, which becomes an empty list.
+/// Refuses the result of a method that is not an object with a list. The names in `path` lead through objects to the
+/// list. If the list is `null`, replaces it by an empty list, because servers written in Go encode an empty list as
+/// `null`.
 ///
 /// # Errors
-/// Returns 5000 if the server did not answer with the result of the method.
+/// Returns 5000 (upstream error) if the server did not answer with the result of the method.
 pub(crate) fn expect_list(
     mut reply: Reply,
     method: &str,
@@ -85,15 +86,15 @@ pub(crate) fn drop_nulls(reply: Reply, list: &str) -> Result<Reply, RpcError> {
     if list == "messages" {
         return change_list(reply, list, fit_message);
     }
-    // Parse only results that contain the word, which are few.
+    // Parse only the few results that contain the word.
     if reply.as_body().is_some_and(|body| body.as_raw().as_str().contains("null")) {
         return change_list(reply, list, without_nulls);
     }
     Ok(reply)
 }
 
-/// Replaces elements of a list in a result: those for which `change` returns a new element. A result whose list cannot
-/// be read is returned unchanged.
+/// Replaces the elements of a list in a result for which `change` returns a new element. Returns the result unchanged
+/// if its list cannot be read.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -130,8 +131,8 @@ fn fit_message(message: &Payload) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Returns a content block without the members that hosts refuse: those that are null, and those that [`is_value`]
-/// takes for absent, both of the block and of its resource. Returns `None` if there are no such members.
+/// Returns a content block without the members that hosts refuse: those that [`is_value`] treats as absent, e.g. null.
+/// Also removes such members from the block's resource. Returns `None` if there are no such members.
 pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
     let mut members: Object = block.get().ok()?;
     let mut is_changed = retain_members(&mut members, is_value);
@@ -144,15 +145,15 @@ pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
     if is_changed { Payload::of(&members).ok() } else { None }
 }
 
-/// Returns whether a member has a value: it is not null, nor an empty list in place of an object, as PHP writes an
-/// empty array.
+/// Returns whether a member has a value: it is neither null nor an empty list in place of an object. PHP writes an
+/// empty array in this way.
 pub(crate) fn is_value(name: &str, value: &Payload) -> bool {
     let is_object = matches!(name, "_meta" | "annotations");
     !(value.is_null() || is_object && value.as_str() == "[]")
 }
 
-/// Keeps only the members for which `keep` returns `true`; returns whether any were removed. Takes linear time, so that
-/// a server cannot stop the kernel with a million members.
+/// Keeps only the members for which `keep` returns `true`; returns whether any were removed. Needs only linear time, so
+/// that a server cannot block the kernel with a million members.
 pub(crate) fn retain_members(object: &mut Object, keep: impl Fn(&str, &Payload) -> bool) -> bool {
     if object.iter().all(|(name, value)| keep(name, value)) {
         return false;

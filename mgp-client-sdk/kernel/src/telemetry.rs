@@ -1,4 +1,4 @@
-//! Exports tool calls as spans, and metrics, to a collector: OTLP over HTTP with JSON.
+//! Exports tool calls (as spans) and metrics to a collector, with OTLP over HTTP in JSON.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use super::handle::{Kernel, KernelParts};
 use super::metrics::{BUCKETS, CallMetrics, error_text};
 use super::url_sink::UrlSink;
 
-/// The maximum number of spans that wait for an export; further ones are dropped and counted.
+/// The maximum number of spans that wait for an export. Further spans are dropped and counted.
 const MAX_WAITING: usize = 4096;
 /// The maximum number of spans in one request to the collector.
 const MAX_BATCH: usize = 512;
@@ -29,10 +29,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of hexadecimal digits of a trace id in OpenTelemetry.
 const TRACE_DIGITS: usize = 32;
 
-/// The span of a tool call that has ended.
+/// The span of a tool call that has ended, for OpenTelemetry.
 pub(crate) struct CallSpan {
     trace: String,
-    /// The trace id of MGP (`trace_id`) if it is not the trace of the span.
+    /// The call's trace id of MGP (`trace_id`), if it differs from the trace of the span.
     foreign_trace: Option<String>,
     span: u64,
     parent: Option<String>,
@@ -53,14 +53,14 @@ enum Message {
 #[derive(Clone)]
 pub(crate) struct SpanSender {
     queue: mpsc::Sender<Message>,
-    /// The number of spans that the collector has not received, because the queue was full or the export failed.
+    /// The number of spans that were dropped because the queue was full, or lost because their export failed.
     dropped: Arc<AtomicU64>,
 }
 
 impl SpanSender {
-    /// Sends a span, unless too many wait already.
+    /// Sends a span, unless too many spans wait already.
     pub(crate) fn send(&self, span: CallSpan) {
-        // Drop the span if the queue is full: the collector does not answer, and calls must not wait for it.
+        // Drop the span if the queue is full: the collector does not answer in time, and calls must not wait for it.
         if self.queue.try_send(Message::Span(Box::new(span))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -75,7 +75,7 @@ impl SpanSender {
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         let flush = async {
-            // Wait for room in a full queue.
+            // If the queue is full, wait for room.
             if self.queue.send(Message::Flush(done)).await.is_ok() {
                 let _ = flushed.await;
             }
@@ -176,9 +176,9 @@ struct Exporter {
     dropped: Arc<AtomicU64>,
     resource: Value,
     begun: SystemTime,
-    /// Set while exports of spans fail, so that only the first failure is logged.
+    /// `true` while exports of spans fail, so that only the first failure is logged.
     spans_fail: bool,
-    /// Set while exports of metrics fail.
+    /// `true` while exports of metrics fail, so that only the first failure is logged.
     metrics_fail: bool,
 }
 
@@ -296,8 +296,8 @@ impl Exporter {
     }
 }
 
-/// Returns the attributes of this kernel. The id of the instance is new at each start: a collector adds up the metrics
-/// of different instances.
+/// Returns the attributes that identify this kernel. The id of the instance is new at each start, because a collector
+/// adds up the metrics of different instances.
 fn resource() -> Value {
     json!({ "attributes": [
         text("service.name", "mgp"), text("service.version", env!("CARGO_PKG_VERSION")),

@@ -1,4 +1,4 @@
-//! Calls the tools that undo the steps of callers' transactions (proposal 5).
+//! Calls the tools that undo the steps of callers' transactions (extension `transactions`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,14 +13,15 @@ use mgp_types::{ErrorCode, RpcError};
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
-/// The [`TransactionTools`] of a kernel: calls tools of its servers to undo steps. Does not keep the kernel alive.
+/// The [`TransactionTools`] of a kernel: calls tools of the kernel's servers to undo steps of transactions. It does not
+/// keep the kernel alive.
 struct CompensationCaller {
     kernel: Weak<KernelParts>,
     is_stopping: Arc<AtomicBool>,
 }
 
 impl Kernel {
-    /// Continues the rollbacks that were interrupted when an earlier process of the kernel ended.
+    /// Continues the rollbacks of transactions that were interrupted by the end of an earlier kernel.
     pub(crate) fn start_transactions(&self) {
         let calls = &self.0.fleet.context().calls;
         if let Some(transactions) = &calls.transactions {
@@ -32,7 +33,7 @@ impl Kernel {
     /// Returns the handle of the kernel's transactions.
     ///
     /// # Errors
-    /// −32601 if the configuration does not offer transactions.
+    /// −32601 (unknown method) if the configuration does not offer transactions.
     pub(crate) fn transactions(&self) -> Result<&Transactions, RpcError> {
         let off = "this kernel has no transactions; add `transactions` to `kernel.extensions`";
         let off = || RpcError::new(ErrorCode::METHOD_NOT_FOUND, off);

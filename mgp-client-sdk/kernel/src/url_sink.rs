@@ -1,4 +1,4 @@
-//! A configured URL that receives copies of events or metrics as JSON from the kernel.
+//! A configured URL to which the kernel sends copies of events or metrics as JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use mgp_discovery::{Expander, Origin, Template};
 use mgp_transport::http::{GuardedFetch, Proxy};
 use mgp_types::service::{Fetch as _, FetchRequest};
 
-/// The maximum size of a response in bytes; the content of a response is not used.
+/// The maximum size of a response in bytes. The kernel does not use the content of responses.
 const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A URL that receives JSON in POST requests.
@@ -19,7 +19,8 @@ pub(crate) struct UrlSink {
 }
 
 impl UrlSink {
-    /// Creates the sink; expands the variables in the URL and the headers, which come from the user's own file.
+    /// Creates the sink. Expands the variables in the URL and the headers, because these come from the user's own
+    /// configuration file.
     pub(crate) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,
@@ -46,7 +47,7 @@ impl UrlSink {
         Ok(Self { url, headers, fetch: fetch.with_limits(timeout, MAX_RESPONSE) })
     }
 
-    /// Sends a JSON text to a path below the URL; any status from 200 to 299 confirms it.
+    /// Sends a JSON text to a path below the URL. Any status from 200 to 299 counts as success.
     pub(crate) async fn post(&self, path: &str, json: &str) -> Result<(), String> {
         let url = if path.is_empty() {
             self.url.clone()

@@ -1,5 +1,5 @@
-//! Tests that large data moves from server to server by reference, without needing much memory in the kernel or many
-//! bytes on the client's connection. This is a program of its own, because it measures the memory of the whole process.
+//! Tests that large data move from server to server by reference, without much memory in the kernel or many bytes on
+//! the client's connection. This test is a separate program, because it measures the memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -32,7 +32,7 @@ fn size() -> u64 {
     mib.unwrap_or(64) << 20
 }
 
-/// A server whose tools `small` and `large` export the files of these names in a folder.
+/// A server whose tools `small` and `large` export the files with these names in a folder.
 fn exporter(folder: &Path) -> Server {
     let tools = ["small", "large"].map(|name| {
         let path = folder.join(name);
@@ -125,7 +125,7 @@ async fn large_data_passes_the_kernel_without_its_memory_growing_and_the_client_
     let reader = Counted(here.reader, Arc::clone(&received));
     let client = client.connect(reader, here.writer).await.unwrap();
 
-    // Transfer a small file first, so that everything that is loaded only once does not count in the measurement.
+    // First transfer a small file, so that the measurement does not include what is loaded only once.
     client.call("import").with(&export(&client, "small").await).await.unwrap();
     let (memory, bytes) = (peak_memory(), received.load(Ordering::Relaxed));
 

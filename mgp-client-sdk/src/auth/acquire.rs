@@ -89,7 +89,7 @@ impl CurrentCredentials {
         }
     }
 
-    /// Replaces tokens that were refused.
+    /// Replaces tokens that the server refused.
     async fn renew(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
         let before = self.entry();
         let mut again = 0;
@@ -150,7 +150,7 @@ impl CurrentCredentials {
         before: Option<&TokenEntry>,
     ) -> Result<Discovered, AuthError> {
         let preferred = before.map(|entry| entry.issuer.as_str());
-        // Credentials that the user configured belong to the first issuer that they were used with.
+        // Credentials that the user configured belong to the issuer at which they were first used.
         let bound = before.filter(|entry| {
             self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
         });
@@ -299,7 +299,7 @@ impl CurrentCredentials {
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        // A refresh token works only with the registration that it was issued for, so keep that registration until new
+        // A refresh token works only with the registration for which it was issued, so keep that registration until new
         // tokens replace the refresh token.
         let is_needed = entry.tokens.as_ref().is_some_and(|tokens| tokens.refresh.is_some());
         let mut needed = None;
@@ -451,7 +451,7 @@ impl CurrentCredentials {
     }
 }
 
-/// The kind of binding for requested tokens, and the key that they are bound to, if any.
+/// The kind of binding for requested tokens, and the key to which they are bound, if any.
 pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
 /// Returns the key of an entry; creates the key if it is missing. Returns `None` if no binding is requested.

@@ -94,8 +94,8 @@ impl Request {
         one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
     }
 
-    /// Checks the issuer that a response names (RFC 9207 §2.4): it must be exactly the issuer of the login. A response
-    /// without an issuer is refused if the authorization server has promised to name it.
+    /// Checks the issuer that a response names (RFC 9207 §2.4): it must be exactly the issuer of the login. Refuses a
+    /// response without an issuer if the authorization server has promised to name it.
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
         match found {
@@ -114,8 +114,8 @@ fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
     address::parse_secure("the authorization endpoint", endpoint)
 }
 
-/// Returns the kind of application that a redirect URI belongs to. Refuses a URI that neither uses `https`, nor refers
-/// to this machine, nor uses a private-use scheme.
+/// Returns the kind of application to which a redirect URI belongs. Accepts only URIs with `https`, URIs that refer to
+/// this machine, and URIs with a private-use scheme.
 pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
     let refuse =
         |why| AuthError::Address { what: "the redirect URI", url: address::display_url(uri), why };
@@ -137,7 +137,7 @@ pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
     }
 }
 
-/// The kind of application that a redirect URI belongs to (`OpenID` Connect Registration §2).
+/// The kind of application to which a redirect URI belongs (`OpenID` Connect Registration §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApplicationType {
     /// A program on a person's machine.

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::error::AuthError;
 
-/// A way to open a login in a browser and to obtain the URL that the browser is redirected to.
+/// A way to open a login in a browser, and to obtain the URL to which the authorization server redirects the browser.
 ///
 /// The client checks state, issuer and address of that URL. Implement this trait with the attribute `#[async_trait]` of
 /// the crate `async-trait`, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
@@ -27,14 +27,14 @@ pub trait Browser: Send + Sync + 'static {
     /// Returns the redirect URI. The client calls this before each login, so that it can register the URI at the
     /// authorization server.
     ///
-    /// `registered` is the URI the client is registered with; if the method returns another URI, the client
+    /// `registered` is the URI with which the client is registered; if the method returns another URI, the client
     /// registers again.
     ///
     /// # Errors
     /// [`AuthError::browser`] if no redirect can be received.
     async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError>;
 
-    /// Opens a login and returns the complete URL that the browser was redirected to. The client limits the time; see
+    /// Opens a login and returns the complete URL to which the browser was redirected. The client limits the time; see
     /// [`OAuth::login_timeout`](super::OAuth::login_timeout).
     ///
     /// # Errors
@@ -83,7 +83,7 @@ const NOT_FOUND: &str = "There is nothing here.";
 /// A browser that is redirected to a listener on 127.0.0.1 (RFC 8252 §7.3). The program supplies the function that
 /// opens the login.
 ///
-/// A response with a wrong `state` is refused, and the listener keeps waiting: any page in a browser can send
+/// The listener refuses a response with a wrong `state` and keeps waiting, because any page in a browser can send
 /// requests to this listener.
 ///
 /// ```no_run

@@ -42,7 +42,8 @@ impl Challenge {
 }
 
 impl Demand {
-    /// Reads the OAuth challenges of a refusal. If there are several, prefers the one that names metadata.
+    /// Reads the OAuth challenges of a refusal. If there are several challenges, prefers the challenge that names
+    /// metadata.
     pub(super) fn of(headers: &[String]) -> Self {
         let challenges = parse(headers);
         let mut known = challenges.iter().filter(|one| one.is("bearer") || one.is("dpop"));

@@ -55,7 +55,8 @@ impl CurrentCredentials {
         let complete = started.verification_uri_complete.as_deref();
         let complete = complete.and_then(|url| self.page(found, url).ok());
         let user_code = clip_text(&started.user_code);
-        // Show the parsed addresses, because a terminal would obey control characters in those that the server sent.
+        // Show the addresses as parsed, and not as the server sent them: they could contain control characters, which a
+        // terminal would obey.
         let complete = complete.as_ref().map(Url::as_str);
         let code = DeviceCode { page: page.as_str(), user_code: &user_code, complete };
         browser.show_device_code(&code);

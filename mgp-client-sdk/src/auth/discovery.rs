@@ -22,7 +22,7 @@ const MAX_REDIRECTS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
-    /// The resource that tokens are requested for, exactly as the server writes it.
+    /// The resource for which tokens are requested, exactly as the server writes it.
     pub(super) resource: String,
     /// The URL of the server's metadata, if a challenge named it.
     pub(super) metadata: Option<String>,

@@ -46,7 +46,7 @@ pub enum AuthError {
         /// The URL of the server that the client uses.
         server: String,
     },
-    /// The metadata of an authorization server names a different issuer than the one it was requested for.
+    /// The metadata of an authorization server names another issuer than the requested one.
     #[error("the metadata of `{asked}` names the issuer `{found}`; both must be identical")]
     IssuerMismatch {
         /// The issuer whose metadata was requested.
@@ -146,7 +146,7 @@ pub enum AuthError {
     ResponseIssuer {
         /// The issuer that logged the person in.
         issuer: String,
-        /// The reason why the response was refused.
+        /// The reason why the client refused the response.
         why: &'static str,
     },
     /// The authorization server refused the login.

@@ -7,9 +7,9 @@ use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::Tokens;
 
-/// The maximum number of counted scope sets. A step-up to a further set is refused.
+/// The maximum number of sets of scopes whose step-ups are counted. A step-up to a further set is refused.
 const MAX_SCOPE_SETS: usize = 64;
-/// The time that a step-up counts, in seconds.
+/// The time, in seconds, for which a step-up counts towards the limit.
 const STEP_UP_WINDOW_SECS: u64 = 3600;
 /// The age, in seconds, below which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
@@ -42,8 +42,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Counts a token that the server refused. Returns the number of consecutive tokens that were refused right after
-    /// they were issued, and fails if that number exceeds the limit.
+    /// Counts a token that the server refused. Returns the number of consecutive tokens that the server refused right
+    /// after they were issued, and fails if that number exceeds the limit.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);

@@ -117,7 +117,7 @@ impl Resource {
         signs(self.dpop_signing_alg_values_supported.as_ref())
     }
 
-    /// Returns whether only tokens that are bound to a key are accepted.
+    /// Returns whether the server accepts only tokens that are bound to a key.
     pub(super) fn requires_dpop(&self) -> bool {
         self.dpop_bound_access_tokens_required == Some(true)
     }

@@ -251,7 +251,7 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Converts an error to the form for callers; the original error is its source.
+/// Converts an error to the [`RpcError`] that callers receive; the original error is its source.
 fn to_rpc_error(error: Arc<AuthError>) -> RpcError {
     RpcError::from(&*error).because(error)
 }

@@ -41,9 +41,9 @@ struct Registered {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationOrigin {
-    /// The registration is a dynamic one that was stored before this login.
+    /// The registration is dynamic, and was stored before this login.
     Old,
-    /// The registration was made for this login, or follows from the configuration.
+    /// The client registered for this login, or the registration follows from the configuration.
     New,
 }
 

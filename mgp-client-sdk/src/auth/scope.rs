@@ -72,8 +72,8 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// Selects the scopes to request: those in the challenge, else those that the resource lists, else none.
-/// Earlier requested scopes are added, and `offline_access` if the authorization server lists it.
+/// Selects the scopes to request: the scopes in the challenge, else the scopes that the resource lists, else none. Adds
+/// scopes that were requested earlier, and `offline_access` if the authorization server lists it.
 pub(super) fn select_scopes(
     challenged: Option<&Scopes>,
     listed: Option<&Scopes>,

@@ -197,7 +197,8 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     }))
 }
 
-/// Returns the error of a refusal with the status of a success, which some endpoints send, e.g. those of GitHub.
+/// Returns the error in an answer that has the status of a success but refuses the request. Some endpoints send such
+/// answers, e.g. those of GitHub.
 pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Option<AuthError> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
     Some(token_error(endpoint, Some(refusal), answer.status))
@@ -327,8 +328,8 @@ pub(super) fn is_unknown_client(error: &AuthError) -> bool {
     matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
 }
 
-/// Returns whether the error means that the authorization server refused the requested scopes, in the response to a
-/// login or of an endpoint.
+/// Returns whether the error means that the authorization server refused the requested scopes, either in its response
+/// to a login or in the answer of an endpoint.
 pub(super) fn is_scope_refused(error: &AuthError) -> bool {
     matches!(error, AuthError::Denied { error, .. } | AuthError::Token { error, .. } if error == "invalid_scope")
 }

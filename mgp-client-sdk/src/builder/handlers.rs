@@ -39,7 +39,7 @@ where
 }
 
 impl ElicitationHandlers {
-    /// Adds the handlers to a router; requests in a mode without a handler are refused (MCP elicitation).
+    /// Adds the handlers to a router. The router refuses requests in a mode that has no handler (MCP elicitation).
     pub(super) fn add_handlers(self, router: Router) -> Router {
         if self.form.is_none() && self.url.is_none() {
             return router;
@@ -120,7 +120,7 @@ impl ClientBuilder {
     /// # drop(builder);
     /// ```
     ///
-    /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
+    /// The client refuses conversations with tools; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -240,7 +240,7 @@ impl ClientBuilder {
             .on_progress(move |tool, step| handler.progress(tool, step))
     }
 
-    /// Adds handlers for further methods.
+    /// Adds handlers for further methods that the server may call.
     pub fn handlers(self, router: Router) -> Self {
         self.add_handlers(|own| own.merge(router))
     }
@@ -291,8 +291,8 @@ impl ClientBuilder {
 
     /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
     ///
-    /// A server of 2026-07-28 sends them on the stream of changes; this hook suffices for the client to keep that
-    /// stream open.
+    /// A server of 2026-07-28 sends these changes of its state on the stream of changes; this hook suffices for the
+    /// client to keep that stream open.
     ///
     /// ```
     /// use mgp_client_sdk::Client;

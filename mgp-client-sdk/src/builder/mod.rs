@@ -91,7 +91,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Installs an extension, and offers it in addition to the others; a client without MGP offers no extension.
+    /// Installs an extension, and offers it in addition to the extensions that are offered already; a client without
+    /// MGP offers no extension.
     ///
     /// ```
     /// use mgp_client_sdk::{Client, ToolResult};
@@ -113,7 +114,7 @@ impl ClientBuilder {
         extension.install(self)
     }
 
-    /// Offers these extensions in addition to the others; a client without MGP offers no extension.
+    /// Offers these extensions in addition to those that are offered already; a client without MGP offers no extension.
     pub fn offer_also(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set | extensions);
         self
@@ -223,8 +224,8 @@ impl ClientBuilder {
     /// Adds a layer around all calls, e.g. for audit, access or limits. The layer that is added last is the outermost.
     /// [`gate`](mgp_types::service::gate) and [`around`](mgp_types::service::around) create a layer from a closure.
     ///
-    /// Layers see the negotiated facts of the server and the trace of each call. Time spent in layers does not
-    /// count towards the time-out.
+    /// Layers can read the properties that were negotiated with the server, and the trace of each call. Time spent in
+    /// layers does not count towards the time-out.
     ///
     /// ```
     /// use mgp_client_sdk::{Client, Quota, QuotaLayer, RateKey, RateLayer, RateLimit, TestClient};
@@ -421,8 +422,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: 2000 if the server was not
-    /// reached, 1002 if it requires credentials.
+    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: code 2000 if the server was
+    /// not reached, code 1002 if it requires credentials.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -434,8 +435,8 @@ impl ClientBuilder {
         let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
         match connected.await {
             Err(error) if client::may_be_http_sse(&error) => {
-                // The server may support only the older HTTP+SSE transport. If connecting over that fails too, the
-                // first error is the more useful one.
+                // The server may support only the older HTTP+SSE transport, so try it too. If that fails as well,
+                // return the error of the first attempt, which is more useful.
                 let other =
                     client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
                 other.await.map_err(|_| error)
@@ -450,7 +451,7 @@ impl ClientBuilder {
     /// that URL.
     ///
     /// # Errors
-    /// As for [`connect_url`](Self::connect_url).
+    /// The errors are those of [`connect_url`](Self::connect_url).
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.

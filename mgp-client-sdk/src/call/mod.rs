@@ -79,7 +79,7 @@ enum TaskMode {
     /// The call may become a task if the server requires it. Otherwise it may only if the caller wants no progress and
     /// no partial results, which most tasks do not report.
     IfUnobserved,
-    /// The call may always become a task. A legacy server is asked to create the task.
+    /// The call may always become a task. The client asks a legacy server to create the task.
     Wanted,
 }
 
@@ -159,7 +159,8 @@ impl ToolCall {
         self
     }
 
-    /// Sets the versions of the tool that the caller accepts, e.g. `^1.2`; another version is refused with code 4000.
+    /// Sets the versions of the tool that the caller accepts, e.g. `^1.2`. A server with another version refuses the
+    /// call with code 4000 (invalid arguments).
     pub fn version(self, range: &str) -> Self {
         self.meta("tool_version", range)
     }
@@ -375,7 +376,8 @@ pub(crate) async fn call_many(
     results.into_iter().flatten().collect()
 }
 
-/// A sink that calls a hook for each progress step, and passes on each item that the inner outlet accepts.
+/// A `Sink` of an outlet that calls a hook for each progress step, and passes on each item that the inner outlet
+/// accepts.
 struct ProgressTap {
     hook: StepHook,
     inner: Outlet,

@@ -29,7 +29,7 @@ pub enum StreamItem {
     Chunk(ContentBlock),
     /// The progress of the call.
     Progress(Progress),
-    /// A place where an interrupted call can continue, if the call requested checkpoints: send the call again
+    /// A point from which an interrupted call can continue, if the call requested checkpoints: send the call again
     /// [with](super::ToolCall::with) this member.
     Checkpoint(Checkpoint),
     /// The complete result. It is always the last item.
@@ -83,7 +83,7 @@ impl ToolStream {
     /// has already sent still arrive.
     ///
     /// # Errors
-    /// 2000 if the connection is closed.
+    /// Code 2000 (server not ready) if the connection is closed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the notification may or may not have been sent.
@@ -141,8 +141,8 @@ impl Stream for ToolStream {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // The result follows the last item. `Pending` does not mean that the channel is empty: Tokio also
-                // returns it if the task has used up its budget, although items are waiting.
+                // The result follows the last item, so the channel must be empty first. `Pending` does not show that it
+                // is empty: Tokio also returns it if the task has used up its budget, although items are waiting.
                 ready!(next);
                 return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
@@ -170,7 +170,7 @@ fn decode(content: &Payload) -> Result<ContentBlock, RpcError> {
 
 mgp_types::opaque_debug!(ToolStream);
 
-/// A sink that sends each item to the stream, and to the caller's own outlet if that outlet accepts the item.
+/// A `Sink` of an outlet that sends each item to the stream, and to the caller's own outlet if that accepts the item.
 struct Channel {
     sender: mpsc::Sender<OutletItem>,
     inner: Outlet,

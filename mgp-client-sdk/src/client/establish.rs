@@ -41,14 +41,16 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
 /// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time after which a server behind pipes that has not answered the probe is also sent `initialize`.
+/// The time to wait until a server behind pipes answers the request that detects its era (the probe). If it does not
+/// answer in this time, the client sends `initialize` too.
 ///
 /// It is short, because servers of the Python SDK 1.6 and older do not answer the probe and end at the next message,
 /// and a host waits a few seconds for its tools. A modern server that starts slowly reads the probe first.
 const PIPE_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Starts a child and connects to it. A child that ends before it is connected is started once more, without the probe
-/// of its era, because many legacy servers end if their first message is not `initialize`.
+/// Starts a child and connects to it. A child that ends before it is connected is started once more, without the
+/// request that detects its era (the probe), because many legacy servers end if their first message is not
+/// `initialize`.
 pub(crate) async fn spawn(
     command: &ChildCommand,
     mut config: ClientConfig,
@@ -262,7 +264,7 @@ impl Transport {
     }
 }
 
-/// The place where the era of a server is stored for its next connection.
+/// The cache entry that stores the era of a server for its next connection.
 enum KnownEra {
     /// The era cannot be stored, because the server has no address.
     Unknown,
@@ -378,7 +380,7 @@ fn request_meta(
     Ok(if config.plain_traceparent { layer.trace_plain() } else { layer })
 }
 
-/// Returns whether the client itself answers questions of the server.
+/// Returns whether the client itself, and not a caller, answers questions of the server.
 fn answers_questions(config: &ClientConfig) -> bool {
     matches!(config.callbacks, Some(CallbackHandler::Own(_)))
         || config.handlers.methods().any(is_question)
@@ -438,8 +440,8 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     })
 }
 
-/// Ends a child whose handshake failed. A child that did not answer is killed; any other child is asked to exit
-/// first.
+/// Ends a child whose handshake failed. Kills a child that did not answer; asks any other child to exit, and kills it
+/// only if it does not.
 async fn end_child(child: &Child, error: &ConnectError) {
     if matches!(error, ConnectError::TimedOut(_)) {
         child.kill();

@@ -40,7 +40,7 @@ impl Client {
     /// Checks arguments against the input schema of a tool, without calling the tool.
     ///
     /// # Errors
-    /// See [`Client::request`]; 4001 if there is no such tool for this caller.
+    /// See [`Client::request`]; code 4001 (tool not found) if this caller has no such tool.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -197,7 +197,7 @@ impl Client {
     /// whenever it needs them, so it is not notified.
     ///
     /// # Errors
-    /// 2000 if the connection is closed.
+    /// Code 2000 (server not ready) if the connection is closed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the notification may or may not have been sent.

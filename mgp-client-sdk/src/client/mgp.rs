@@ -162,8 +162,8 @@ impl Mgp<'_> {
     /// Asks the server to finish its calls and stop within a time limit (§11.4); see
     /// [`lifecycle_shutdown`](Self::lifecycle_shutdown).
     ///
-    /// Only the server's owner may ask: the client that started it, or one with operator authority. A repeated
-    /// request returns the remaining work. It can shorten the time limit, but not extend it.
+    /// Only the server's owner may request this: the client that started the server, or one with operator authority. A
+    /// repeated request returns the remaining work. It can shorten the time limit, but not extend it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -187,7 +187,7 @@ impl Mgp<'_> {
     /// ```
     ///
     /// # Errors
-    /// See [`Client::request`]; 1000 if this client is not the owner.
+    /// See [`Client::request`]; code 1000 (permission denied) if this client is not the owner.
     ///
     /// # Cancel safety
     /// If the future is dropped, the request may or may not have been sent.
@@ -205,7 +205,7 @@ impl Mgp<'_> {
     /// Asks the server to send chunks at a lower rate (§12.8); does nothing if streaming is not active.
     ///
     /// # Errors
-    /// 2000 if the connection is closed.
+    /// Code 2000 (server not ready) if the connection is closed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the notification may or may not have been sent.

@@ -194,7 +194,7 @@ impl Client {
     /// Closes the connection. For a child process, stdin is closed first; SIGTERM and SIGKILL follow, each after a
     /// grace time.
     ///
-    /// The session with a server at a URL, which exists in 2025-11-25 and before, is ended.
+    /// Also ends the session with a server at a URL; only revisions up to 2025-11-25 have such sessions.
     ///
     /// Returns how the child exited, or `None` if the server is not a child process.
     ///
@@ -251,7 +251,7 @@ impl Client {
 
     // === The server ===
 
-    /// Returns the facts that were negotiated with the server.
+    /// Returns the properties of the server that the handshake determined, e.g. its revision and extensions.
     #[must_use]
     pub fn server(&self) -> &PeerInfo {
         &self.0.facts
@@ -289,7 +289,7 @@ impl Client {
         &self.0.peer
     }
 
-    /// Returns the state of the handshake, which has the facts about the server.
+    /// Returns the state of the handshake, which contains the negotiated properties of the server.
     #[must_use]
     pub fn session(&self) -> &Arc<HandshakeState> {
         &self.0.session
@@ -351,8 +351,9 @@ impl Client {
     /// Calls any method with typed params.
     ///
     /// # Errors
-    /// The server's error; −32601, without sending the request, if the revision or the negotiated extensions lack
-    /// the method; 3003 if the server does not answer in time; 2000 if the connection has ended.
+    /// The server's error; −32601, without sending the request, if the revision or the negotiated extensions lack the
+    /// method; code 3003 (timeout) if the server does not answer in time; code 2000 (server not ready) if the
+    /// connection has ended.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -370,7 +371,7 @@ impl Client {
     /// Sends a notification.
     ///
     /// # Errors
-    /// 2000 if the connection is closed.
+    /// Code 2000 (server not ready) if the connection is closed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the notification may or may not have been sent.

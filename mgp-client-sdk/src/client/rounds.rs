@@ -28,7 +28,8 @@ impl Client {
                 Reply::InputRequired(needed) => needed,
                 reply => return ensure_known_kind(reply),
             };
-            // The answers of a further round would not be sent, so its questions are not put to the handlers.
+            // This was the last allowed round. Answers to further questions would not be sent, so do not ask the
+            // handlers.
             if round >= self.0.max_rounds {
                 break;
             }
@@ -74,8 +75,9 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Obtains the answer to a question that the server asks during a forwarded call: from the party that fills in
-    /// forms for callers, from this client's permission handler, or else from the original caller, asked under `key`.
+    /// Obtains the answer to a question that the server asks during a forwarded call. The answer comes from the party
+    /// that fills in forms for callers, from this client's permission handler, or else from the original caller, whom
+    /// this function asks under `key`.
     pub(crate) async fn answer_for_caller(
         &self,
         cx: &Context,
@@ -96,11 +98,12 @@ impl Client {
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
     }
 
-    /// Asks a modern caller to let the user visit a page, in a round of the call. The ids of pages are left out, since
-    /// this era has none.
+    /// Asks a modern caller to let the user visit a page, in a round of the call. The ids of pages are left out,
+    /// because the modern era has no such ids.
     ///
     /// # Errors
-    /// Returns 5000 with the address of the page if the caller cannot be asked, or the user does not agree to the visit.
+    /// Returns code 5000 (upstream error) with the address of the page if the caller cannot be asked, or the user does
+    /// not agree to the visit.
     pub(crate) async fn ask_for_visit(
         &self,
         cx: &Context,
@@ -158,7 +161,8 @@ impl Client {
     }
 }
 
-/// Converts the error for the server that asked an unfit question to the error for its caller, whose request is valid.
+/// Returns the error for the caller of a server that asked an invalid question. `fault` is the error of the question;
+/// the caller's own request is valid.
 fn question_refused(fault: &RpcError) -> RpcError {
     let message = format!("the server asked a question that is refused: {}", fault.message());
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message)

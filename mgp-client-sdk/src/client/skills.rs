@@ -51,8 +51,8 @@ impl Client {
     /// The hash shows that `skill` lists this file, not that either can be trusted: both are from the server.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32603 if `skill` lists files but not this one, or the file differs from its entry.
-    /// Then request the skill again, because it may have changed.
+    /// See [`Client::request`]; −32603 if `skill` lists files but does not list this file, or if the file differs from
+    /// its entry. Then request the skill again, because it may have changed.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

@@ -2,6 +2,7 @@
 //! task (MCP extension `io.modelcontextprotocol/tasks`; tasks of 2025-11-25).
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use mgp_lifecycle::{LifecycleError, TaskTicket};
@@ -108,7 +109,8 @@ impl Client {
         cx: &Context,
         created: &Reply,
     ) -> Result<Reply, RpcError> {
-        // The guard is created first, so that a task with other members that cannot be read is cancelled.
+        // Create the guard before the other members of the task are read: if one of them is invalid, the guard cancels
+        // the task.
         let guard = CancelOnDrop::new(self, created.get::<TaskParams>()?.task_id);
         let created: CreateTaskResult = created.get()?;
         let interval = interval(created.poll_interval_ms, DEFAULT_INTERVAL);
@@ -231,25 +233,85 @@ impl Client {
         // `within` limits all attempts together, so the limit of a single attempt is longer and never applies.
         let long = max.saturating_add(CANCEL_TIMEOUT);
         request_cx.extensions.insert(TimeLimits { timeout: long, max: long });
-        let (mut tries, mut has_ended) = (0, false);
+        let (mut tries, mut has_ended, mut is_repeated) = (0, false, false);
         loop {
             request_cx.key = CallKey::next();
             let call = Call::ask::<TasksResult>(params, request_cx.clone())?;
-            let outcome = self.0.stack.send(call).await;
-            let Err(error) = &outcome else { return outcome };
-            if !is_from_server(error) {
-                match self.retry_delay(error, &mut tries, interval) {
+            // Do not give up a repeated request, because a long result can take longer to arrive.
+            let outcome = if is_repeated {
+                self.0.stack.send(call).await
+            } else {
+                let outcome = self.try_legacy_result(cx, params, call, interval).await;
+                is_repeated = outcome.is_none();
+                let Some(outcome) = outcome else { continue };
+                outcome
+            };
+            let error = match outcome {
+                Ok(reply) => return self.legacy_result(cx, params, reply).await,
+                Err(error) => error,
+            };
+            if !is_from_server(&error) {
+                match self.retry_delay(&error, &mut tries, interval) {
                     Some(retry_delay) => sleep(retry_delay).await,
-                    None => return outcome,
+                    None => return Err(error),
                 }
             } else if !has_ended && self.await_legacy_end(cx, params, interval).await.is_ok() {
                 // The server may have refused the request only because the task was still running, as `FastMCP` does.
                 has_ended = true;
             } else {
-                // The server's own answer to a request after the end of the task is the outcome, even if it is an error.
-                return outcome;
+                // The server's own answer after the end of the task is the outcome of the task, even if it is an error.
+                return Err(error);
             }
         }
+    }
+
+    /// Sends a request for the result of a task. Returns `None` if the task has ended, but the request is still not
+    /// answered: a server on the Python SDK 1 can overlook the end of a task that ends while the request arrives.
+    async fn try_legacy_result(
+        &self,
+        cx: &Context,
+        params: &TaskParams,
+        call: Call,
+        interval: Duration,
+    ) -> Option<Result<Reply, RpcError>> {
+        let mut sending = pin!(self.0.stack.send(call));
+        if let Ok(outcome) = timeout(interval, &mut sending).await {
+            return Some(outcome);
+        }
+        let has_ended = tokio::select! {
+            biased;
+            outcome = &mut sending => return Some(outcome),
+            task = self.task_request::<TasksGet>(cx, params) => {
+                task.is_ok_and(|task| is_over(&task.status))
+            }
+        };
+        if has_ended {
+            timeout(interval.max(DEFAULT_INTERVAL), sending).await.ok()
+        } else {
+            Some(sending.await)
+        }
+    }
+
+    /// Returns the result of a task, or the failure of the task if the result has no content: the Python SDK 1 returns
+    /// such a result for a task that has failed.
+    async fn legacy_result(
+        &self,
+        cx: &Context,
+        params: &TaskParams,
+        reply: Reply,
+    ) -> Result<Reply, RpcError> {
+        #[derive(Deserialize)]
+        struct ToolContent {
+            content: Option<Payload>,
+        }
+        let is_empty = reply.get::<ToolContent>().is_ok_and(|result| result.content.is_none());
+        if is_empty
+            && let Ok(task) = self.task_request::<TasksGet>(cx, params).await
+            && matches!(task.status, TaskStatus::Failed | TaskStatus::Cancelled)
+        {
+            return outcome(task);
+        }
+        Ok(reply)
     }
 
     /// Polls a task of revision 2025-11-25 until it ends. Fails if the server does not report the state of the task.
@@ -354,7 +416,7 @@ impl<'a> StatusMessages<'a> {
         self.count += 1.0;
         let message = task.status_message.clone();
         let step = Progress { progress: self.count, message, ..Progress::default() };
-        // Ignore an error: the consumer is gone, so the call is about to be dropped.
+        // Ignore an error: the receiver of the progress is gone, so the call is about to be dropped.
         let _ = outlet.send(OutletItem::Progress(step)).await;
     }
 }

@@ -61,8 +61,8 @@ struct Named<'a> {
     subscription_id: &'a Id,
 }
 
-/// Requests a subscription over a stack of a client. `sink` receives the events of the subscription, and `unnamed` the
-/// events that do not name their subscription.
+/// Requests a subscription over a stack of a client. `sink` is called with each event of the subscription, and
+/// `unnamed` with each event that does not name its subscription.
 pub(crate) async fn open(
     client: &Client,
     stack: &Stack,
@@ -119,7 +119,7 @@ pub(crate) async fn open(
     Ok(subscription)
 }
 
-/// Returns a sink that stores the highest sequence number of the events that it has passed on.
+/// Returns a function that passes each event on to `sink`, and then stores the highest sequence number so far.
 fn counted(sink: EventSink, received: Arc<AtomicU64>) -> EventSink {
     Arc::new(move |event: ServerEvent| {
         let seq = event.seq.unwrap_or(0);

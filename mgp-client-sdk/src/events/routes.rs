@@ -21,7 +21,7 @@ const MAX_EARLY: usize = 1_024;
 pub struct ServerEvent {
     /// The channel of the event.
     pub channel: String,
-    /// The severity that the event's data states, else that of the event itself, else `info`.
+    /// The severity in the event's data, else the severity of the event itself, else `info`.
     pub severity: Severity,
     /// The time of the event, if the server states it.
     pub timestamp: Option<Timestamp>,
@@ -51,7 +51,7 @@ pub(crate) struct EventRoutes {
 #[derive(Default)]
 struct Routes {
     by_id: HashMap<Id, EventSink>,
-    /// The sink for events that name no subscription.
+    /// The function that receives events that name no subscription.
     unnamed: Option<EventSink>,
     /// Events that arrived before the server answered the request for their subscription.
     early: VecDeque<(Id, ServerEvent)>,
@@ -78,7 +78,7 @@ impl EventRoutes {
         self.table.lock().unnamed = Some(sink);
     }
 
-    /// Delivers the event in a notification's params to the sink of its subscription.
+    /// Delivers the event in a notification's params to the function that receives the events of its subscription.
     pub(crate) fn deliver(&self, params: &Params) {
         let (id, event) = match read(params) {
             Ok(read) => read,
@@ -107,7 +107,7 @@ impl EventRoutes {
 }
 
 impl Requested {
-    /// Routes the events of a subscription to its sink, beginning with those that arrived before the answer.
+    /// Makes `sink` receive the events of a subscription, beginning with those that arrived before the server's answer.
     pub(super) fn answered(self, id: Id, sink: EventSink) {
         let mut table = self.0.table.lock();
         let early = std::mem::take(&mut table.early);

@@ -66,7 +66,7 @@ impl EventStream {
         Ok(Self { client, subscription, events, recovered, early, last, dropped: 0, overrun })
     }
 
-    /// Returns the existing channels that the subscription applies to.
+    /// Returns the existing channels to which the subscription applies.
     #[must_use]
     pub fn subscribed(&self) -> &[String] {
         &self.subscription.subscribed

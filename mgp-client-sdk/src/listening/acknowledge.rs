@@ -16,7 +16,8 @@ impl AcknowledgeSender {
     }
 }
 
-/// Passes an acknowledgement to the client's own call that opened the stream. Ignores it if the user opened the stream.
+/// Passes an acknowledgement to the client's own call that opened the stream. Ignores the acknowledgement if the user
+/// opened the stream.
 pub(crate) fn acknowledged(cx: &Context, params: SubscriptionsAcknowledgedParams) {
     let id = params.meta.as_ref().and_then(|meta| meta.subscription_id().ok().flatten());
     let Some(call) = id.and_then(|id| cx.peer.in_flight(&id)) else { return };

@@ -58,8 +58,8 @@ enum Task {
 }
 
 impl ChangeStream {
-    /// Opens the stream at once if there are hooks for changes that the server reports, else with the first subscribed
-    /// resource.
+    /// Opens the stream immediately if there are hooks for changes that the server reports, else with the first
+    /// subscribed resource.
     pub(crate) fn new(
         context: StreamContext,
         capabilities: &ServerCapabilities,
@@ -111,8 +111,8 @@ impl ChangeStream {
         }
         let _turn = self.changing.lock().await;
         let added = self.change(|subscriptions| subscriptions.add(uri));
-        // If the resource was already added, wait for the answer to the current subscriptions: when the stream was
-        // opened again, the server may have refused this one.
+        // If the resource was already added, wait for the server's answer to the current subscriptions: when the stream
+        // was opened again, the server may have refused this resource.
         let generation = added.unwrap_or_else(|| self.subscriptions.borrow().generation);
         self.start();
         let refusal = match self.agreement(generation).await {

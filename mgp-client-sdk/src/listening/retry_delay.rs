@@ -6,8 +6,8 @@ use mgp_types::{Backoff, RpcError, random_name};
 
 use crate::config::ListenConfig;
 
-/// The minimum delay once the delays have stopped growing: from then on the number of attempts is not limited, so they
-/// must not follow each other at once.
+/// The minimum delay once the delays have stopped growing. From then on the number of attempts is not limited, so there
+/// must be a pause between them.
 const MIN_LAST_DELAY: Duration = Duration::from_millis(10);
 
 /// Doubling delays with some jitter; after a number of failed attempts, all have the maximum length.

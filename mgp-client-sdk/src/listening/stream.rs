@@ -224,7 +224,7 @@ impl Listener {
     fn is_final(&self, error: &RpcError) -> bool {
         let failure = HttpFailure::from_error(error);
         if failure.is_some_and(|failure| !matches!(failure, HttpFailure::StatusWithError(_))) {
-            // Not the server's answer: a proxy answers like this while the server restarts.
+            // This is not the server's answer: a proxy sends it while the server restarts.
             return false;
         }
         // The error comes from this process, e.g. from a failed login: another attempt would ask a person to log in,

@@ -1,12 +1,12 @@
-//! The changes that the server offers to report, and the resources that the user has subscribed to.
+//! The changes that the server offers to report, and the resources to which the user has subscribed.
 
 use std::collections::BTreeSet;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
 
-/// The changes that the stream can report: those that the server announces and the user has hooks for, and those of
-/// subscribed resources.
+/// The changes that the stream can report: changes of lists and states, if the server announces them and the user has
+/// hooks for them, and changes of subscribed resources.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub(super) struct Reportable {
@@ -65,7 +65,7 @@ impl Reportable {
     }
 }
 
-/// The resources that the client is subscribed to.
+/// The resources to which the client is subscribed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     /// A number that is incremented with every change of the subscriptions.
@@ -88,7 +88,8 @@ impl Subscriptions {
 pub(super) struct Agreement {
     pub(super) generation: u64,
     pub(super) outcome: Result<SubscriptionFilter, RpcError>,
-    /// `true` if a stream is open. After a failure, this is an older one, which still reports what it reported before.
+    /// `true` if a stream is open. After a failure, this is the previous stream, which still reports the previous
+    /// subscriptions.
     pub(super) has_stream: bool,
 }
 

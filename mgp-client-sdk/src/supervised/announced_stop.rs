@@ -8,7 +8,8 @@ use mgp_types::sync::Mutex;
 
 /// The reason that a server announced for its stop, if any.
 ///
-/// A gateway also announces the states of the servers behind it, with their ids. Their stops are not the gateway's own.
+/// A gateway also announces the states of the servers behind it, with their ids. Such an announcement does not mean
+/// that the gateway itself stops.
 pub(super) struct AnnouncedStop {
     reason: Mutex<Option<ShutdownReason>>,
     configured_id: Option<ServerId>,

@@ -19,7 +19,7 @@ use mgp_types::{ErrorCode, RpcError};
 pub struct AuthorizationFailed(String);
 
 impl AuthorizationFailed {
-    /// Creates the cause from a text that names the reason and the remedy.
+    /// Creates the value from a text that names the reason and the remedy.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }

@@ -34,9 +34,10 @@ const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay the same.
 /// Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_timeout`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it drains,
-/// else with 2000. Calls that run when the server ends fail with 2000, unless a layer repeats them. After a restart all
-/// lists are reported as [changed](ClientBuilder::on_change). The program must subscribe to resources and events again.
+/// [`ready_timeout`](ClientBuilder::ready_timeout): with code 2002 while it restarts, with 2001 while it drains,
+/// else with code 2000. Calls that run when the server ends fail with code 2000, unless a layer repeats them. After a
+/// restart all lists are reported as [changed](ClientBuilder::on_change). The program must subscribe to resources and
+/// events again.
 ///
 /// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
 /// way.
@@ -83,9 +84,9 @@ impl ClientBuilder {
     /// Creates a client of a server that runs as a child process and is restarted by the rules in `config`. Nothing
     /// runs until [`start`](SupervisedClient::start).
     ///
-    /// Layers are applied once, not for each run, so their state survives a restart.
-    /// Each start may take as long as `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter. The
-    /// time for decisions about permissions is added.
+    /// Layers are applied once, not for each run, so their state survives a restart. Each start may take as long as
+    /// `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter. The time in which permissions are
+    /// decided is added to this limit.
     ///
     /// # Errors
     /// [`Error::Connect`] if there is an audit sink but no [server id](Self::server_id).
@@ -135,7 +136,7 @@ impl ClientBuilder {
 
     /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.
     ///
-    /// By default such calls are refused immediately, with 2000 or 2002.
+    /// By default such calls are refused immediately, with code 2000 (server not ready) or 2002 (server restarting).
     pub fn ready_timeout(mut self, at_most: Duration) -> Self {
         self.config.ready_timeout = at_most;
         self
@@ -144,9 +145,9 @@ impl ClientBuilder {
     /// Monitors a [supervised](Self::supervise) server: a run that becomes unhealthy counts as failed, and the
     /// server is restarted according to its policy (MGP §11.3, §11.5).
     ///
-    /// A run that answers no pings may only be busy, so its running calls first get half of the time for a stop, at
-    /// most 30 s. If it answers anything in this time, it does not count as failed. The running calls of a run that
-    /// reports that it is unhealthy get the same time: the run is drained.
+    /// A run that answers no pings may only be busy. Its running calls therefore first get half of the time for a stop,
+    /// at most 30 s; if the server answers anything in this time, the run does not count as failed. A run that reports
+    /// that it is unhealthy is drained: its running calls get the same time.
     pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
         self.config.monitor = Some(config);
         self
@@ -213,10 +214,11 @@ impl SupervisedClient {
 
     /// Returns the client of the current run. Once this run has ended, the client sends its calls to the next run.
     ///
-    /// The client's negotiated facts and cached lists belong to one run, so get a new client for each piece of work.
+    /// The client's negotiated properties and cached lists belong to one run, so get a new client for each piece of
+    /// work.
     ///
     /// # Errors
-    /// [`Error::Call`] if there is no current run: 2002 while the server restarts, else 2000.
+    /// [`Error::Call`] without a current run: code 2002 while the server restarts, else 2000 (server not ready).
     pub fn client(&self) -> Result<Client, Error> {
         if let Some(client) = self.0.supervised.client() {
             return Ok(client);

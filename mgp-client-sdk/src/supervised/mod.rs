@@ -7,9 +7,9 @@
 //!                                      └──────── one for all connections ──────────┘   └─ one for each ─┘
 //! ```
 //!
-//! A call that is retried reaches the restarted server. Calls that are refused because no server runs pass the gates
-//! and are recorded like all others. A call waits for the server *before* the gates, so that their decision is still
-//! valid when the call is sent.
+//! A call that is retried reaches the restarted server. A call that is refused because no server runs passes the gates
+//! and is recorded like any other call. A call waits for the server *before* the gates, so that the gates' decision is
+//! still valid when the call is sent.
 
 mod announced_stop;
 mod authorization;

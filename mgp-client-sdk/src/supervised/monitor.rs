@@ -62,8 +62,8 @@ pub(super) async fn monitor_runs(
     }
 }
 
-/// Gives the running calls of a server that does not answer its pings the time that a stop would give them. Returns
-/// whether the server has answered anything in this time, i.e. was only busy, or the run has ended meanwhile.
+/// Waits for the running calls of a server that does not answer its pings, as long as a stop would wait for them.
+/// Returns whether the server has answered anything in this time, i.e. was only busy, or the run has ended meanwhile.
 async fn is_busy(
     server: &WeakSupervisedClient,
     life: &Liveness,

@@ -1,10 +1,10 @@
 //! The outbound stack of a supervised server, which is kept across its connections.
 //!
 //! A call passes these steps:
-//! 1. Trace and retry: each attempt of a call takes the steps below.
+//! 1. Trace and retry: each attempt of a call passes the steps below.
 //! 2. Wait, at most as long as configured, until the server is connected; by default there is no such step.
-//! 3. Address: the server's id and negotiated facts are added, which the gates need.
-//! 4. The user's gates decide and record; they are built once, so their state survives a restart.
+//! 3. Address: the stack adds the server's id and negotiated properties, which the gates need.
+//! 4. The user's gates decide about the call and record it; they are built once, so their state survives a restart.
 //! 5. The call is sent on the connection on which it was made, if this is still open, else on the current connection.
 //!
 //! A call that a gateway forwards is traced by the gateway's own stack, so it skips the trace of step 1.
@@ -45,7 +45,8 @@ pub(crate) struct ActiveConnection {
     /// The signal that wakes `idle()` when the last running call has ended.
     idle: Notify,
     is_retired: AtomicBool,
-    /// `true` if a call ended without an answer, which the server may still execute, and nothing was answered since.
+    /// `true` if a call ended without an answer, so that the server may still execute it, and the server has answered
+    /// nothing since.
     has_given_up: AtomicBool,
 }
 
@@ -93,7 +94,8 @@ impl ActiveConnection {
         let is_request = call.kind() == Kind::Request;
         let cx = call.cx_mut();
         cx.peer = self.peer.clone();
-        // The gates saw the facts of the connection that was then current; now use the facts of the actual connection.
+        // The gates ran with the properties of the connection that was current at that time; from here on, use the
+        // properties of the connection that sends the call.
         cx.callee = self.session.facts();
         if is_request && cx.callee.supports_mgp() {
             // Create the trace here, so that all attempts of a call, and the questions on its behalf, share it.
@@ -138,7 +140,7 @@ pub(crate) struct TaskHold {
     _running: Arc<Mutex<Option<RunningCall>>>,
 }
 
-/// An extension of a call that leads to the call's [`TaskHold`].
+/// A value in the extensions of a call that leads to the call's [`TaskHold`].
 struct TaskHoldLink(Weak<Mutex<Option<RunningCall>>>);
 
 impl TaskHold {
@@ -151,7 +153,8 @@ impl TaskHold {
 }
 
 impl TaskHoldLink {
-    /// Hands the count of a running call over to its guard, unless the guard was dropped.
+    /// Stores `running` in the call's [`TaskHold`], which then counts the call as running; does nothing if the
+    /// [`TaskHold`] was dropped already.
     fn keep(&self, running: Option<RunningCall>) {
         if let Some(held) = self.0.upgrade() {
             *held.lock() = running;
@@ -193,7 +196,7 @@ impl Future for ResponseFuture {
 
 // === The current connection ===
 
-/// The connection that receives calls now, if any, and the facts of the latest connection.
+/// The connection that receives calls now, if any, and the properties of the server at the latest connection.
 #[derive(Default)]
 pub(crate) struct CurrentConnection {
     connection: Mutex<Option<Arc<ActiveConnection>>>,
@@ -241,7 +244,7 @@ pub(crate) struct PersistentStack {
     repeats: Repeats,
     /// The layer that lets calls wait until the server is ready; `None` if calls do not wait.
     wait: Option<ReadyLayer>,
-    /// The stack for steps 4 and 5 of the module documentation: the user's gates, and the sending.
+    /// The stack for steps 4 and 5 of the module documentation: the user's gates, and then the connection.
     gated: Stack,
     /// The stack for step 5 only, without the user's gates.
     ungated: Stack,
@@ -334,8 +337,8 @@ impl PersistentStack {
     fn waiting(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let address = AddressCall { connection, persistent: self.clone() };
         match &self.wait {
-            // Wait before the gates: if the call waited after their decision, access could be withdrawn or the server
-            // be replaced before the call is sent.
+            // Wait before the gates. If the call waited after the gates' decision, access could be withdrawn or the
+            // server be replaced before the call is sent.
             Some(wait) => Stack::new(wait.layer(address)),
             None => Stack::new(address),
         }
@@ -380,8 +383,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// A service that adds to a call the server's id and facts, which the gates need, and the call's own connection, unless
-/// that is the current one.
+/// A service that adds to a call the server's id and properties, which the gates need. If the call was made on another
+/// connection than the current one, it adds that connection too.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,
@@ -420,8 +423,8 @@ impl Service<Call> for AddressCall {
     }
 }
 
-/// The innermost service. Sends a call over the connection that it was made on if that is still open, else over the
-/// current one.
+/// The innermost service. Sends a call over the connection on which it was made if that connection is still open, else
+/// over the current connection.
 #[derive(Clone)]
 struct SendOnConnection(Arc<CurrentConnection>);
 

@@ -49,7 +49,7 @@ type Connections = Mutex<Vec<Arc<ActiveConnection>>>;
 
 type ConnectInMemory = dyn Fn() -> DuplexEnd + Send + Sync;
 
-/// The way to reach a supervised server. It is determined again at each start.
+/// The way to reach a supervised server. Each start determines it again.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ServerTarget {
@@ -108,10 +108,10 @@ pub(super) struct StartConfig {
     /// The time for running calls to finish when the server is stopped.
     pub(super) drain: Duration,
     pub(super) was_connected: AtomicBool,
-    /// `true` if the next start sends no probe, because the child of the last one ended before it was connected, or was
-    /// connected without a probe.
+    /// `true` if the next start sends no probe (the request that detects the era), because the child of the last start
+    /// ended before it was connected, or was connected without a probe.
     pub(super) skips_probe: AtomicBool,
-    /// `true` once a start has failed that relied on [`FailsAtProbe`](crate::gateway::FailsAtProbe).
+    /// `true` after the failure of a start that relied on [`FailsAtProbe`](crate::gateway::FailsAtProbe).
     pub(super) is_known_wrong: AtomicBool,
 }
 
@@ -131,7 +131,8 @@ struct ServerRun {
     announced_stop: Arc<AnnouncedStop>,
     /// `true` if this start uses the legacy era without a probe.
     skips_probe: bool,
-    /// `true` if it does so only because of what another client or an earlier process has found.
+    /// `true` if the probe is omitted only because another client or an earlier process found that the program fails at
+    /// it.
     relies_on_others: bool,
 }
 
@@ -303,10 +304,10 @@ impl ServerRun {
         Ok(client)
     }
 
-    /// Decides, after a start that failed, whether the next one detects the era with a probe: many legacy servers end
-    /// if their first message is not `initialize`. A start without the probe follows at once. If it succeeds, all later
-    /// starts use the legacy era, because the server would end at each probe; if it fails, the next one sends the
-    /// probe.
+    /// Decides, after a failed start, whether the next start sends a probe to detect the era: many legacy servers end
+    /// if their first message is not `initialize`. A start without the probe follows immediately. If it succeeds, all
+    /// later starts use the legacy era, because the server would end at each probe. If it fails, the next start sends
+    /// the probe.
     fn choose_next_era(&self, has_ended: bool) {
         let plan = &self.plan;
         let Some(child) = &self.child else { return };
@@ -319,8 +320,8 @@ impl ServerRun {
         }
     }
 
-    /// Lets the next start send the probe if this start relied on what others have found, and has failed or was not
-    /// ready in time: the program may have changed.
+    /// Lets the next start send the probe if this start relied on [`FailsAtProbe`](crate::gateway::FailsAtProbe), and
+    /// has failed or was not ready in time: the program may have changed.
     fn distrust_others(&self) {
         if self.relies_on_others && self.ready().is_none() {
             self.plan.is_known_wrong.store(true, Ordering::Release);
@@ -357,15 +358,15 @@ impl ServerRun {
 
     fn failed(&self, cause: &str) {
         match self.attempt() {
-            // Another start follows at once, and records its outcome.
+            // Another start follows immediately, and records its outcome.
             Some(attempt) if self.continues_start() => attempt.discard(),
             Some(attempt) => attempt.failed(cause),
             None => {}
         }
     }
 
-    /// Returns whether another start follows this failed one: a start in the legacy era if this one sent the probe, or
-    /// a start with the probe if this one relied on others.
+    /// Returns whether another start follows this failed one: a start in the legacy era if this start sent the probe,
+    /// or a start with the probe if this start relied on the result of others.
     fn continues_start(&self) -> bool {
         let skips_next = !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire);
         let probes_next = self.relies_on_others && self.plan.is_known_wrong.load(Ordering::Acquire);
@@ -376,8 +377,8 @@ impl ServerRun {
         #[cfg(feature = "http")]
         if let ServerTarget::Url { transport, .. } = &self.target {
             return match self.connect_url(*transport).await {
-                // The server may support only the older HTTP+SSE transport. If connecting over that fails too, the
-                // first error is the more useful one.
+                // The server may support only the older HTTP+SSE transport, so try it too. If that fails as well,
+                // return the error of the first attempt, which is more useful.
                 Err(error) if client::may_be_http_sse(&error) => {
                     self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
@@ -470,7 +471,7 @@ impl ServerRun {
     /// Reports all lists as changed, because a different version of the server may run now.
     fn notify_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            // A new run starts with fresh counts in the circuit breaker.
+            // A new run starts with new counts in the circuit breaker of the retry layer.
             retry.restarted(None);
         }
         let hooks = &self.plan.config.hooks;

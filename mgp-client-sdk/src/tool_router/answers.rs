@@ -1,5 +1,5 @@
-//! The answers of a legacy caller to the questions of a modern callee. They are stored, so that the caller is asked
-//! each question only once, although each round of questions repeats the call.
+//! The answers of a legacy caller to the questions of a modern callee. The router stores them and asks the caller each
+//! question only once, although each round of questions repeats the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context};
 use mgp_types::sync::Mutex;
 
-/// A channel to a legacy caller: asks each question of a call only once, and stores the answers for the repetitions of
-/// the call.
+/// A channel to a legacy caller. It asks each question of a call only once, and stores the answers for the repetitions
+/// of the call.
 pub(crate) struct AnswerCache {
     origin: Context,
     cache: Arc<Mutex<CachedAnswers>>,

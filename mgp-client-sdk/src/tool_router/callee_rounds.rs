@@ -1,4 +1,5 @@
-//! Calls to a modern callee, which ends a round with its questions and receives the answers with the next round.
+//! Calls to a modern callee. A callee ends a round of the call by returning questions, and receives the answers with
+//! the next round.
 
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ pub(super) async fn request_in_rounds(
 ) -> Result<Reply, RpcError> {
     let peer = client.peer().clone();
     if let CallerAccess::Peer(_) = call.cx().caller_access {
-        // A legacy caller stores no answers between rounds, so this hop stores them.
+        // A legacy caller stores no answers between rounds, so the router stores them.
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy of the call, so that the original remains unchanged. The copies are cheaper without the
-    // hop-by-hop members, which each hop writes itself.
+    // Each round sends a copy of the call, so that the original remains unchanged. Copies are cheaper without the
+    // members that apply to one connection only; each connection writes its own.
     call.params_mut().remove_hop_members();
     let cx = call.cx();
     let caller = RoundsCaller::of(cx, &parked_calls);
@@ -54,7 +55,8 @@ pub(super) async fn request_in_rounds(
         let mut next = next.forward(peer.clone());
         next.cx_mut().logical = Some(logical.clone());
         let number = round.as_ref().map_or(0, |round| round.number + 1);
-        // A parked call has been sent in an earlier round of the caller.
+        // Add the answers only if the call is not parked. A parked call still runs since an earlier round, so it is not
+        // sent again.
         if let (Some(round), None) = (&round, &parked) {
             let answers = Box::pin(round.answers(&server, &client, &parked_calls, cx)).await?;
             let hop = next.hop_mut();
@@ -178,14 +180,14 @@ async fn send_round(
 }
 
 /// Returns whether these questions come from layers of the stack to the callee (e.g. gates, or the wait for a task),
-/// and not from the callee. Such questions already have the keys that the caller knows.
+/// and not from the callee. Such questions already have keys that the caller knows.
 fn is_own(cx: &Context, needed: &InputRequired) -> bool {
     let CallerAccess::Channel(asker) = &cx.caller_access else { return false };
     !needed.asks.is_empty() && needed.asks.iter().all(|(key, _)| asker.has_asked(key))
 }
 
-/// Asks the caller the questions of layers of this process. This ends the caller's round; with its next round, the
-/// caller repeats the call, and the layers find the answers.
+/// Asks the caller the questions that layers of this process have. This ends the caller's round. With its next round,
+/// the caller repeats the call, and the layers find the answers.
 async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError> {
     let CallerAccess::Channel(asker) = &cx.caller_access else {
         return Ok(Reply::InputRequired(needed));

@@ -4,11 +4,11 @@
 //! | caller | callee | a question of the callee |
 //! |---|---|---|
 //! | legacy | legacy | is a request, forwarded to the caller as a request |
-//! | legacy | modern | ends a round: the caller is asked, and the call made again with the answer |
-//! | modern | modern | ends a round on both sides; the callee's state is stored inside ours |
-//! | modern | modern | of a task: the call is parked until the caller returns with the answer |
-//! | modern | legacy | is a request: the call is parked until the caller returns with the answer |
-//! | modern | legacy | is error −32042, which names pages: parked too, and sent again after the answer |
+//! | legacy | modern | ends a round: the router asks the caller, and repeats the call with the answer |
+//! | modern | modern | ends a round on both sides; our state for the caller contains the callee's state |
+//! | modern | modern | belongs to a task: the call is parked, i.e. waits until the caller repeats it with the answer |
+//! | modern | legacy | is a request: the call is parked until the caller repeats it with the answer |
+//! | modern | legacy | is error −32042, which names pages: the call is parked too, and sent again after the answer |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,8 @@ enum Destination {
 }
 
 impl Hop {
-    /// Creates a hop over a connected client; `server` is the configured id, which identifies the server in all
-    /// records and decisions.
+    /// Creates a hop (the way of calls to one server) over a connected client. `server` is the configured id, which
+    /// identifies the server in all records and decisions.
     #[must_use]
     pub fn new(server: impl Into<ServerId>, client: Client) -> Self {
         Self {
@@ -53,8 +53,8 @@ impl Hop {
         }
     }
 
-    /// Creates a hop to a supervised server. While the server is not connected, calls are refused only after its
-    /// gates have checked and recorded them.
+    /// Creates a hop to a supervised server. While the server is not connected, its gates still check and record each
+    /// call before the call is refused.
     #[must_use]
     pub fn supervised(server: impl Into<ServerId>, client: SupervisedClient) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Hop {
         }
     }
 
-    /// Sets how long callers have to answer questions of the server. Default: 15 minutes.
+    /// Limits the time in which callers can answer questions of the server. Default: 15 minutes.
     #[must_use]
     pub fn answer_timeout(self, at_most: Duration) -> Self {
         self.parked_calls.set_ttl(at_most);
@@ -77,16 +77,16 @@ impl Hop {
         self.parked_calls.len()
     }
 
-    /// Returns whether a request of a modern caller carries the answer to a question of a call that was parked. Such a
-    /// call continues without passing the gates again; the decision of its gates is only checked again, for the call as
-    /// it began, but with the credentials of the request.
+    /// Returns whether a request of a modern caller carries the answer to a question of a parked call, i.e. one that
+    /// still waits for this answer. Such a call continues without passing the gates again. Its gates only check their
+    /// decision again, for the original call, but with the credentials of this request.
     #[must_use]
     pub fn is_continued(cx: &Context) -> bool {
         cx.caller_access.channel().and_then(parked_name).is_some()
     }
 
-    /// Cancels the call that waits for the answer which a request of its modern caller carries, e.g. because the caller
-    /// has lost its access meanwhile. Sent afterwards, the request passes all gates, as a new call.
+    /// Cancels the parked call that waits for the answer in this request of its modern caller, e.g. because the caller
+    /// has lost its access meanwhile. If the request is sent afterwards, it passes all gates as a new call.
     pub fn end_parked(&self, cx: &Context) {
         let CallerAccess::Channel(asker) = &cx.caller_access else { return };
         let caller = RoundsCaller::new(cx, Arc::clone(asker), &self.parked_calls);
@@ -122,8 +122,8 @@ impl Hop {
 
 mgp_types::opaque_debug!(Hop { server });
 
-/// A mark in the extensions of a call: if a legacy callee answers the call with a task, the hop waits for the task's
-/// result.
+/// A mark in the extensions of a call: if a legacy callee answers the call with a task, the [`Hop`] waits for the
+/// task's result.
 #[derive(Clone, Copy, Debug)]
 pub struct AwaitLegacyTask;
 
@@ -142,8 +142,8 @@ pub(super) fn send(
     Box::pin(async move { waiter.result(sending.await?).await })
 }
 
-/// Sends a call of a legacy caller to a legacy callee. The callee can refuse the call because the user must first visit
-/// a page; then a caller that can show pages is stored, so that it can be notified when the user has done so.
+/// Sends a call of a legacy caller to a legacy callee. If the callee refuses the call because the user must first visit
+/// a page, and the caller can show pages, stores the caller, so that it can be notified after the visit.
 fn send_legacy(
     client: &Client,
     peer: Peer,

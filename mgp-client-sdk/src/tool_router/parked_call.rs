@@ -1,4 +1,5 @@
-//! A call that may ask its modern caller questions, and continues to run while it waits for the answers.
+//! A parked call: it may ask its modern caller questions, and continues to run while it waits for the answers in the
+//! caller's next request.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -15,18 +16,20 @@ use tokio::task::AbortHandle;
 use super::round_channel::RoundChannel;
 use super::round_outlet::RoundOutlet;
 
-/// The maximum time for which a call waits while no person, but only a model or the caller itself has to answer. Until
-/// then, the questions of the server to other callers are refused, because they may belong to the parked call.
+/// The maximum time for which a call waits for an answer of a model or of the caller itself, i.e. not of a person.
+/// During this time the questions of the server to other callers are refused, because they may belong to the parked
+/// call.
 pub(super) const PROGRAM_TTL: Duration = Duration::from_mins(5);
 
-/// A call that may have open questions, and runs in its own task once it is parked.
+/// A call that may have open questions. Once it is parked, it runs in its own task.
 pub(crate) struct ParkedCall {
     pub(super) principal: Principal,
     questions: Arc<Questions>,
     outlet: Arc<RoundOutlet>,
-    /// The checks of the call's gates.
+    /// The checks with which the call's gates confirm their decision when the call continues.
     pub(super) recheck: Recheck,
-    /// The channel of the layers of a call that began within its caller's request.
+    /// The channel with which the layers of the call ask the caller; `None` if the call did not begin within its
+    /// caller's request.
     pub(super) channel: Option<Arc<RoundChannel>>,
     running: BoxFuture<'static, Result<Reply, RpcError>>,
     /// The handle of the call's own task, if it has one.
@@ -78,13 +81,14 @@ impl ParkedCall {
         });
     }
 
-    /// Stores the sink of the call's partial results, so that it can be redirected, and the checks of its gates.
+    /// Stores the outlet of the call's partial results, so that they can be redirected, and the checks of the call's
+    /// gates.
     pub(super) fn with_caller(mut self, outlet: Arc<RoundOutlet>, recheck: Recheck) -> Self {
         (self.outlet, self.recheck) = (outlet, recheck);
         self
     }
 
-    /// Returns the sink that the call sends its partial results to.
+    /// Returns the outlet to which the call sends its partial results.
     pub(super) fn outlet(&self) -> &RoundOutlet {
         &self.outlet
     }
@@ -123,7 +127,8 @@ impl Drop for ParkedCall {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // The futures that wait for answers contain the channel to this call, so they cannot notice its end themselves.
+        // The futures that wait for answers own the channel to this call, so they cannot detect the end of the call by
+        // themselves.
         self.questions.close();
     }
 }
@@ -210,7 +215,7 @@ impl CallerChannel for ParkedChannel {
 
     fn can_ask_now(&self) -> bool {
         let open = self.0.0.lock();
-        // A question stays open until the caller's next round takes it out, even if the callee has withdrawn it.
+        // A question stays in the list until the caller's next round removes it, even if the callee has withdrawn it.
         !open.is_closed && open.asks.is_empty()
     }
 }

@@ -1,9 +1,9 @@
 //! Calls that wait until their modern caller has sent an answer.
 //!
-//! A call to a legacy callee, or one that waits for the task of a modern callee, is parked: it continues to run, and is
-//! cancelled when its entry is dropped. Any other call to a modern callee has ended its round; only its id is stored,
-//! so that the callee does not count as idle. The number of entries is limited, and each has a time limit. A parked
-//! call belongs to the principal that made it, and ends with the connection or session of its caller.
+//! A call to a legacy callee, or a call that waits for the task of a modern callee, is parked: it continues to run, and
+//! is cancelled when its entry is dropped. Any other call to a modern callee has ended its round. Of such a call only
+//! the id is stored, so that the callee does not count as idle. The number of entries is limited, and each has a time
+//! limit. A parked call belongs to the principal that made it, and ends with the connection or session of its caller.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 use super::parked_call::ParkedCall;
 
-/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit,
-/// the oldest call of the principal that has the most parked calls is dropped.
+/// The maximum number of parked calls, and separately of stored ids of calls to modern callees. At the limit of parked
+/// calls, the oldest call of the principal that has the most parked calls is dropped.
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
-/// The upper bound of this time limit.
+/// The upper bound of the time limit that can be set for answers.
 const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 /// The longest interval between sweeps that drop expired calls.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
@@ -102,7 +102,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Takes a parked call out of the table; fails if it has expired, or if another principal parked it.
+    /// Removes and returns a parked call; fails if the call has expired, or if another principal parked it.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
         match self.take_entry(name, principal) {
             Some(Entry { until, call, .. }) if until > Instant::now() => Ok(call),
@@ -113,8 +113,8 @@ impl ParkedCalls {
         }
     }
 
-    /// Takes a parked call out of the table; fails if it has expired, or if its gates no longer admit it with the
-    /// credentials of this request of its caller.
+    /// Removes and returns a parked call; fails if the call has expired, or if its gates no longer admit it with the
+    /// credentials of its caller's current request.
     pub(super) fn take_allowed(&self, name: &str, cx: &Context) -> Result<ParkedCall, RpcError> {
         let call = self.take(name, &cx.principal)?;
         call.recheck.run(cx).map(|()| call)
@@ -137,8 +137,8 @@ impl ParkedCalls {
         drop(removed);
     }
 
-    /// Cancels a parked call when the connection or session of its caller ends. A caller without either can return on
-    /// any connection, so its call waits until its time limit.
+    /// Makes a parked call end with the connection or session of its caller. A caller without either can return on any
+    /// connection, so its call waits until its time limit.
     fn end_with(&self, name: &str, scope: &Scope) {
         if !matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session) {
             return;
@@ -154,7 +154,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Records that a call to a modern callee waits for answers. If there are too many such calls, it is not counted.
+    /// Records that a call to a modern callee waits for answers. If too many such calls wait, does not record this one.
     pub(crate) fn open_round(&self, logical: &str) {
         let mut table = self.0.lock();
         let now = Instant::now();
@@ -177,13 +177,14 @@ impl ParkedCalls {
     }
 }
 
-/// Returns whether the round of a call has ended with questions, so that its caller is expected to return.
+/// Returns whether the round of a call has ended with questions to its caller, who is expected to repeat the call with
+/// the answers.
 fn has_suspended(cx: &Context) -> bool {
     matches!(&cx.caller_access, CallerAccess::Channel(asker) if asker.has_suspended())
 }
 
-/// A guard of a parked call whose caller is being asked. When the guard is dropped, the call is cancelled, e.g. with
-/// its task, unless the caller's round has ended with the questions.
+/// A guard of a parked call while its caller is asked. Dropping the guard cancels the call, e.g. with its task, unless
+/// the caller's round has ended with the questions.
 pub(super) struct ParkedGuard<'a> {
     parked_calls: &'a ParkedCalls,
     name: &'a str,
@@ -201,7 +202,7 @@ impl<'a> ParkedGuard<'a> {
         Self { parked_calls, name, cx }
     }
 
-    /// Takes the call out of the table again; fails if it has expired or is no longer allowed.
+    /// Removes the call from the table and returns it; fails if the call has expired or is no longer allowed.
     pub(super) fn take(self) -> Result<ParkedCall, RpcError> {
         // Dropping the guard has no effect afterwards, because the table no longer contains the call.
         self.parked_calls.take_allowed(self.name, self.cx)
@@ -218,7 +219,7 @@ impl Drop for ParkedGuard<'_> {
     }
 }
 
-/// A guard of a call to a modern callee that waits for answers. When the guard is dropped, the call no longer counts as
+/// A guard of a call to a modern callee that waits for answers. Dropping the guard ends the count of the call as
 /// waiting, unless the caller's round has ended with the questions.
 pub(super) struct RoundGuard<'a> {
     parked_calls: &'a ParkedCalls,
@@ -242,7 +243,7 @@ impl Drop for RoundGuard<'_> {
     }
 }
 
-/// Drops expired calls until none is parked. There is only one such task, however many calls are parked.
+/// Drops expired calls until no call is parked. One such task serves all parked calls.
 async fn drop_expired(table: Weak<Mutex<Table>>) {
     loop {
         let next = {

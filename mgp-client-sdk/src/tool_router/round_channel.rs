@@ -1,15 +1,17 @@
-//! The channel of the layers of a call that can be parked.
+//! The channel with which the layers of a call ask its caller, if the call can be parked (continue to run between
+//! requests of its caller).
 
 use std::sync::{Arc, OnceLock};
 
 use mgp_types::service::{BoxFuture, CallerChannel, CallerRequest, Reply};
 use mgp_types::{Payload, RpcError};
 
-/// The channel of the caller's request until the call is parked, and that of the parked call afterwards.
+/// A channel that uses the channel of the caller's request until the call is parked, and that of the parked call
+/// afterwards.
 ///
-/// The layers of a parked call run in another task than its caller's request. With the channel of the request, a layer
-/// that ends a round with its open questions could take those that the request is about to return, and a question
-/// after the end of the request would never be answered.
+/// The layers of a parked call run in another task than its caller's request, so they must not use the channel of the
+/// request. A layer that ends a round could take the open questions that the request is about to return, and a question
+/// that is asked after the end of the request would never be answered.
 pub(crate) struct RoundChannel {
     request: Arc<dyn CallerChannel>,
     parked: OnceLock<Arc<dyn CallerChannel>>,
@@ -20,7 +22,7 @@ impl RoundChannel {
         Self { request, parked: OnceLock::new() }
     }
 
-    /// Replaces the channel of the request by that of the parked call.
+    /// Uses the channel of the parked call from now on, in place of the channel of the request.
     pub(super) fn park(&self, parked: Arc<dyn CallerChannel>) {
         // Ignore the result: a call gets a task of its own only once.
         let _ = self.parked.set(parked);

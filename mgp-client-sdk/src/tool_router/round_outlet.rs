@@ -9,17 +9,17 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-/// A sink that passes the partial results of a parked call to the caller's current request. Between two requests of the
-/// caller, they are dropped.
+/// Passes the partial results of a parked call to the caller's current request. Drops those that arrive between two
+/// requests of the caller.
 #[derive(Default)]
 pub(crate) struct RoundOutlet {
     outlet: Mutex<Outlet>,
-    /// The members of proposals that the layers of the call add to its result.
+    /// The members of extensions beyond MGP that the layers of the call add to its result.
     members: Option<Arc<ResultMembers>>,
 }
 
 impl RoundOutlet {
-    /// Creates a sink for the caller's first request.
+    /// Creates an outlet that begins with the caller's first request.
     pub(crate) fn new(first: &Context) -> Self {
         let outlet = Mutex::new(first.outlet.clone());
         Self { outlet, members: first.extensions.get_shared::<ResultMembers>() }
@@ -32,7 +32,8 @@ impl RoundOutlet {
         drop(replaced);
     }
 
-    /// Moves the members of the result from the caller's first request to its current one, which gets the result.
+    /// Moves the members of the result from the caller's first request to its current request, which receives the
+    /// result.
     pub(super) fn move_members(&self, current: &Context) {
         if let (Some(first), Some(current)) =
             (&self.members, current.extensions.get::<ResultMembers>())

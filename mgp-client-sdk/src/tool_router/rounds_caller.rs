@@ -1,4 +1,5 @@
-//! A modern caller, which answers questions with its next request; until then, the call is parked.
+//! A modern caller, which answers questions with its next request. Until then the call is parked: it waits and
+//! continues to run.
 
 use std::sync::Arc;
 
@@ -80,7 +81,7 @@ impl<'a> RoundsCaller<'a> {
             let recheck = Recheck::default();
             call.cx_mut().extensions.insert(recheck.clone());
             let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
-                // Layers that ask before the call is a task use the caller's own channel, which ends the round.
+                // Layers that ask before the call becomes a task use the caller's own channel, which ends the round.
                 let mut cx = self.cx.clone();
                 (cx.caller_access, cx.outlet) = (CallerAccess::Channel(asker), Outlet::new(sink));
                 call.cx_mut().outlet = cx.outlet.clone();
@@ -101,8 +102,9 @@ impl<'a> RoundsCaller<'a> {
         self.finish(running, parked, None).await
     }
 
-    /// Waits for the end of a call, and parks it while it waits for answers of the caller. The keys of its questions
-    /// stay as they are, or come from this server.
+    /// Waits for the end of a call, and parks the call while it waits for answers of the caller. With `server`, the
+    /// questions are those of this callee, and `upstream_key` makes their keys for the caller; otherwise the keys stay
+    /// unchanged.
     async fn finish(
         &self,
         mut running: ParkedCall,

@@ -1,4 +1,5 @@
-//! Waiting for the tasks of servers inside the layers that record how a call ended.
+//! Waits for the tasks of servers. The wait is inside the layers that record how a call ended, so that they record the
+//! end of the task.
 
 use mgp_lifecycle::{AcceptsRequiredTask, AcceptsTask, StepTask, serves_tasks};
 use mgp_types::method::ToolsCall;
@@ -10,8 +11,8 @@ use crate::client::{Client, LegacyTask};
 use crate::supervised::TaskHold;
 use crate::wire::{TaskCaller, TaskCallers};
 
-/// The means to wait for the task of a call: an extension of each forwarded call whose caller wants the result of the
-/// task.
+/// Waits for the task of a call. It is stored in the extensions of each forwarded call whose caller wants the result of
+/// the task.
 #[derive(Clone)]
 pub(super) struct TaskWaiter {
     client: Client,
@@ -24,7 +25,7 @@ impl TaskWaiter {
     }
 
     /// Adds a waiter to a call to a modern callee if the call accepts a task, or if the callee may turn a tool call
-    /// into one. While the returned value lives, the task counts as a running call of the connection.
+    /// into one. Until the returned value is dropped, the task counts as a running call of the connection.
     pub(super) fn add_to(call: &mut Call, client: &Client) -> Option<TaskHold> {
         if call.cx().extensions.get::<AcceptsTask>().is_none() {
             if !call.is::<ToolsCall>() || !serves_tasks(client.server()) {
@@ -37,15 +38,15 @@ impl TaskWaiter {
         Some(TaskHold::add_to(call))
     }
 
-    /// Adds the caller of a legacy task before its call is sent: the server can ask a question as soon as it has
+    /// Stores the caller of a legacy task before the call is sent: the server can ask a question as soon as it has
     /// answered the call, before the wait for the task begins.
     fn add_caller(&self) -> Option<TaskCaller> {
         self.cx.extensions.get::<AwaitLegacyTask>()?;
         Some(self.client.scope().state::<TaskCallers>().add(&self.cx))
     }
 
-    /// Waits for the task if the server answered the call with one, and returns its result. A legacy task is returned
-    /// unchanged if the call has no [`AwaitLegacyTask`], and so is any other reply.
+    /// If the server answered the call with a task, waits for the task and returns its result. Returns any other reply
+    /// unchanged, and also a legacy task whose call has no [`AwaitLegacyTask`].
     pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
         if let Reply::Task(_) = &reply {
             return self.client.await_task(&self.cx, &reply).await;

@@ -1,8 +1,9 @@
 //! The questions of a server that wait for the answers of callers, and their limit while other callers wait.
 //!
-//! While the question to one caller is open, a further question of the server could be for that caller as well, so it
-//! is refused for all others. A caller that never answers would cause this until the time limit of its question.
-//! Therefore such a question is given up as soon as the server has another one that could then be asked.
+//! While a question to one caller is open, a further question of the server could be for that caller as well, so the
+//! client refuses it for all other callers. A caller that never answers would block the others until the time limit of
+//! its question. Therefore the client gives up such a question as soon as the server has another question that could
+//! then be asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::log_limit::LogLimit;
 
-/// The maximum time that the open question of one caller delays questions to others.
+/// The time after which the open question of one caller no longer delays questions to other callers.
 const SHARED_TIME: Duration = Duration::from_mins(2);
 
 /// The maximum length of a logged reason, in bytes.
@@ -49,8 +50,8 @@ impl AskedQuestions {
         AskedQuestion { all: Arc::clone(self), asked }
     }
 
-    /// Gives up all questions of callers that have left one open for too long, if `helps` returns `true` for these
-    /// callers; returns whether it did.
+    /// Gives up all questions of the callers that have left a question open for too long, if `helps` returns `true` for
+    /// these callers. Returns whether it gave up any.
     pub(super) fn give_up_old(&self, helps: impl FnOnce(&[Principal]) -> bool) -> bool {
         let is_old = |asked: &&Arc<Asked>| asked.since.elapsed() >= SHARED_TIME;
         let caller = |asked: &Arc<Asked>| asked.caller.clone();

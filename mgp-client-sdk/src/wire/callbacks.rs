@@ -1,8 +1,8 @@
 //! Answers the callbacks of a server, or passes each to the caller whose call it belongs to (MGP §13.4).
 //!
-//! A server sends a notification again until it is answered: while the first one waits for an answer, repetitions are
-//! ignored; after the answer, the same response is sent again. A notification is a repetition only if its call and its
-//! content are the same, because a server may use one id for the questions of several calls.
+//! A server sends the notification of a question again until it is answered. While the first notification waits for an
+//! answer, repetitions are ignored; after the answer, the same response is sent again. A notification is a repetition
+//! only if its call and its content are the same, because a server may use one id for the questions of several calls.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -247,7 +247,7 @@ async fn handle(
     waiting.received.respond(&call, &question.callback_id, response).await;
 }
 
-/// Returns the ids of the calls that a question may belong to.
+/// Returns the ids of the calls to which a question may belong.
 fn possible_calls(peer: &Peer, question: &CallbackRequestParams) -> Vec<Id> {
     match &question.request_id {
         Some(request) => vec![request.clone()],
@@ -263,8 +263,8 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
     }
 }
 
-/// Returns a future that answers a question. The caller to whom the question is passed is determined now, not when the
-/// future is polled.
+/// Returns a future that answers a question. This function itself, and not the future, determines the caller who will
+/// be asked.
 fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
     if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
@@ -293,7 +293,7 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
     Box::pin(async move { pass_on(origin?, question, &answers).await })
 }
 
-/// Pauses the time-outs of the calls that a question may belong to. A notification needs no answer, and pauses none.
+/// Pauses the time-outs of the calls to which a question may belong. A notification needs no answer, and pauses none.
 fn open_questions(peer: &Peer, question: &CallbackRequestParams) -> Vec<OpenQuestion> {
     if question.kind == CallbackType::Notification {
         return Vec::new();

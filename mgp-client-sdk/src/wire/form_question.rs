@@ -1,5 +1,5 @@
-//! Answers a server's forms for callers that do not support forms: another party fills them in, in the same way as it
-//! answers callbacks (MGP §13.4).
+//! Answers a server's forms for callers that do not support forms: the party that answers callbacks for such a caller
+//! also fills in its forms (MGP §13.4).
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema requires (`x-mcp-header`),
 //! and drops tools whose annotation is invalid (MCP 2026-07-28).
 //!
-//! Only HTTP has headers, and only modern servers read these; otherwise the layer passes calls through.
+//! Only HTTP has headers, and only modern servers read these headers. On any other connection the layer passes calls
+//! through.
 //!
 //! Applies to: outbound.
 
@@ -33,7 +34,7 @@ pub(crate) struct HeaderMirrorLayer(Arc<HeaderPlans>);
 
 struct HeaderPlans {
     plans: Mutex<KnownPlans>,
-    /// A lock held while the list is fetched: one call fetches it, and the others wait.
+    /// A lock that a call holds while it fetches the list; other calls wait for it.
     fetching: tokio::sync::Mutex<()>,
     max_pages: usize,
     /// The maximum time that a call waits for the list.
@@ -44,15 +45,15 @@ struct HeaderPlans {
 struct KnownPlans {
     /// `true` if the complete list has been read.
     is_complete: bool,
-    /// The time when fetching the list last failed, and the time limit that it had; the limit is `MAX` if more time
+    /// The time of the last failed fetch of the list, and the time limit of that fetch; the limit is `MAX` if more time
     /// would not have helped.
     failed: Option<(Instant, Duration)>,
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
 
 impl KnownPlans {
-    /// Returns whether a call with this time limit need not fetch the list: it is complete, or a fetch with as much
-    /// time failed a moment ago.
+    /// Returns whether a call with this time limit need not fetch the list: the list is complete, or a fetch with at
+    /// least this limit failed a moment ago.
     fn is_settled(&self, limit: Duration) -> bool {
         let failed =
             |(at, had): (Instant, Duration)| at.elapsed() < REFETCH_INTERVAL && limit <= had;
@@ -125,7 +126,7 @@ impl HeaderPlans {
         call: Call,
     ) -> Result<Reply, RpcError> {
         let limit = self.limit(&call);
-        // Only calls made before the list is known wait for it.
+        // A call waits for the list only if the list is not known yet.
         if !self.plans.lock().is_settled(limit) {
             Box::pin(self.fetch(&mut inner, &call, limit)).await;
         }

@@ -179,15 +179,15 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
     extension.is_some_and(|extension| !facts.has(extension))
 }
 
-/// Finds the caller that a server's request belongs to (MCP elicitation, sampling, roots).
+/// Finds the caller to which a server's request belongs (MCP elicitation, sampling, roots).
 ///
 /// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. A request that
-/// names its legacy task is for the caller of that task. Any other on stdio names no call, so it is attributed only if
-/// all calls in flight, and all that wait for a legacy task, have the same principal and come from the same connection
-/// or session; otherwise one caller could see another's question. Calls that the client itself makes are not counted.
-/// Of several such calls, one without an open question is chosen: the caller of the others may never return with the
-/// answer. If all of them have open questions, and another call is in flight whose caller answers no questions, the
-/// request is refused, because it may belong to that call.
+/// names its legacy task is for the caller of that task. Any other request on stdio names no call. It is attributed
+/// only if all calls in flight, and all calls that wait for a legacy task, have the same principal and come from the
+/// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
+/// are not counted. Of several such calls, a call without an open question is chosen, because the caller of a call with
+/// an open question may never return with the answer. If all of them have open questions, and another call is in flight
+/// whose caller answers no questions, the request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -202,7 +202,7 @@ pub(super) fn attribute(
     let mut callers = calls.iter();
     let askable: Vec<_> = callers.clone().filter(|call| is_askable(call)).collect();
     let (Some(first), Some(last)) = (askable.first(), askable.last()) else {
-        // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
+        // The request may belong to a call in flight even if the caller of that call cannot be asked.
         if callers.next().is_some() {
             return Err(answers_none());
         }
@@ -230,8 +230,8 @@ pub(super) fn attribute(
     }
 }
 
-/// Returns the contexts of all calls in flight, and of all that wait for a legacy task, without those that the client
-/// itself makes.
+/// Returns the contexts of all calls in flight, and of all calls that wait for a legacy task. Leaves out calls that the
+/// client itself makes.
 fn calls_of_callers(cx: &Context) -> Vec<Context> {
     let in_flight = cx.peer.all_in_flight().into_iter().map(|call| call.cx);
     // A question on the stream of a call belongs to that call, even while other calls wait for tasks.
@@ -262,7 +262,8 @@ fn is_askable(call: &Context) -> bool {
     !matches!(call.caller_access, CallerAccess::Unavailable)
 }
 
-/// Returns whether a question of the server can belong to only one caller once the calls of `left` have ended.
+/// Returns whether a question of the server can belong to only one caller once the calls of the principals in `left`
+/// have ended.
 fn is_clear_without(request: &Call, left: &[Principal]) -> bool {
     let calls = calls_of_callers(request.cx());
     let mut others = calls.iter().map(|call| &call.principal).filter(|one| !left.contains(one));
@@ -289,7 +290,7 @@ async fn attribute_later(
     }
 }
 
-/// Returns whether a question would reach the caller of a call at once.
+/// Returns whether a question would reach the caller of a call immediately.
 fn can_ask_now(cx: &Context) -> bool {
     match &cx.caller_access {
         CallerAccess::Channel(asker) => asker.can_ask_now(),
@@ -302,10 +303,10 @@ fn ask_refused(why: &'static str) -> RpcError {
 }
 
 /// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, or with
-/// the call that it belongs to.
+/// the call to which it belongs.
 ///
 /// # Errors
-/// The reason, if the question did not reach the caller or is given up.
+/// The reason why the question did not reach the caller, or was given up.
 async fn pass_on(
     origin: Context,
     call: &Call,
@@ -328,7 +329,7 @@ async fn pass_on(
     let waiting = "waiting for the answer to a question of the server";
     let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
     tokio::select! {
-        // If the answer has arrived, it counts.
+        // If the answer has arrived at the same time as the end of the call, the answer counts.
         biased;
         answer = keep_alive(&origin.outlet, waiting, asking) => {
             if is_offered { Ok(answer) } else { answer.map(Ok) }
@@ -374,7 +375,7 @@ mod tests {
         }
     }
 
-    /// The channel to a caller that answers each question at once.
+    /// The channel to a caller that answers each question immediately.
     struct Prompt;
 
     impl CallerChannel for Prompt {

@@ -130,7 +130,7 @@ pub(super) const SHOWN_MEMBERS: [&str; 5] = ["elicitationId", "message", "mode",
 const FORM: &str = "requestedSchema";
 
 /// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it. Also refuses a
-/// question that is nested too deeply for the caller to read, or that asks a user to open a page which is not safe.
+/// question that is nested too deeply for the caller to read, or that asks a user to open an unsafe page.
 pub(crate) fn offers(
     caller: &PeerInfo,
     server: Option<&ServerId>,

@@ -55,8 +55,8 @@ impl OutboundStack {
         let (own_peer, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
-            // The time limit is inside the gates, so that only the server's time counts, and not e.g. the time for
-            // asking a person.
+            // The time limit is inside the gates, so that it counts only the time of the server, and not e.g. the time
+            // for asking a person.
             .layer(time_limit)
             // This layer requests missing chunks on behalf of the caller.
             .layer(CollectLayer::new())
@@ -69,8 +69,8 @@ impl OutboundStack {
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
     pub(crate) fn with_gates(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // This layer adds the server's facts, which the gates need, and this client's metadata, which the server
-            // needs.
+            // This layer adds the server's properties, which the gates need, and this client's metadata, which the
+            // server needs.
             .layer(self.request_meta)
             // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));

@@ -12,7 +12,7 @@ use super::offers::SHOWN_MEMBERS;
 /// The maximum length of an address in bytes.
 const MAX_BYTES: usize = 8 << 10;
 
-/// Counts the logged refusals of this process.
+/// The counter that limits the logged refusals of this process.
 static LOGGED: LogLimit = LogLimit::new();
 
 /// The part of every refusal that names the remedy for the developer of the server.
@@ -30,7 +30,8 @@ pub(crate) fn check_page(address: &str, server: Option<&ServerId>) -> Result<(),
     refusal(address, server).map_or(Ok(()), |why| Err(RpcError::invalid_params(why)))
 }
 
-/// Replaces error −32042 of a server whose pages may not be opened by error 5000. Other errors are returned unchanged.
+/// If error −32042 of a server names pages that may not be opened, replaces it by error 5000 (upstream error). Returns
+/// other errors unchanged.
 pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcError {
     let Some(data) = error.as_data() else { return error };
     if error.code() != ErrorCode::URL_ELICITATION_REQUIRED {
@@ -87,8 +88,8 @@ fn fault(address: &str) -> Option<&'static str> {
     if address.len() > MAX_BYTES {
         return Some("is longer than 8 KiB");
     }
-    // Browsers read `\` as a slash, drop blanks and control characters, and encode quotes, which openers of a system may
-    // read as the end of the address. Letters of all languages are usual behind the host.
+    // Refuse what programs read differently. Browsers read `\` as a slash, and drop blanks and control characters.
+    // System openers may read a quote as the end of the address. Letters of all languages are usual behind the host.
     let is_refused =
         |c: char| matches!(c, '\\' | '"' | '<' | '>') || c.is_whitespace() || is_hidden(c);
     if address.contains(is_refused) {

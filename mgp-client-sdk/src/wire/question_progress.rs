@@ -1,4 +1,5 @@
-//! The progress that the caller of a forwarded question reports, on its way to the server that asked (MCP progress).
+//! Forwards the progress that a caller reports while it answers a question to the server that asked the question (MCP
+//! progress).
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 pub(crate) struct RequestTimeoutLayer {
     time_limits: TimeLimits,
     progress: Option<ProgressHook>,
-    /// If set, the client itself answers questions of the server, so they pause the time-out of any tool call.
+    /// `true` if the client itself answers questions of the server, so that they pause the time-out of any tool call.
     answers_questions: bool,
 }
 
@@ -88,8 +88,8 @@ impl<S: MgpService> Service<Call> for RequestTimeout<S> {
 }
 
 impl<S> RequestTimeout<S> {
-    /// Adds a sink that observes the partial results of a request during which a server may ask questions, and returns
-    /// it; `None` for any other request.
+    /// If a server may ask questions during the request, adds an outlet that observes its partial results, and returns
+    /// that outlet; otherwise returns `None`.
     fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
         let tool = call.tool().map(|tool| tool.name.to_owned());
         let wants_progress = tool.is_some();
@@ -152,7 +152,7 @@ pin_project! {
         #[pin]
         inner: F,
         timer: Timer,
-        // The timer is created only if the call does not complete at once, because a timer costs more than a short
+        // The timer is created only if the call does not complete immediately, because a timer costs more than a short
         // call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
@@ -196,7 +196,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// A sink that notes when partial results pass to the caller, and when the server asks the caller a question.
+/// An outlet that records the times at which partial results pass to the caller, and at which the server asks the
+/// caller a question.
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
@@ -246,7 +247,7 @@ const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
 pub(crate) struct OpenQuestion(Arc<ActivitySink>);
 
 impl OpenQuestion {
-    /// Pauses the time-out of the call that a question belongs to; `None` if that call has no time-out.
+    /// Pauses the time-out of the call to which a question belongs; `None` if that call has no time-out.
     pub(crate) fn of(cx: &Context) -> Option<Self> {
         let sink = cx.extensions.get_shared::<ActivitySink>()?;
         let mut activity = sink.activity.lock();
@@ -258,18 +259,19 @@ impl OpenQuestion {
         Some(Self(sink))
     }
 
-    /// Waits until the call that a question belongs to is cancelled or exceeds its time limit; waits forever if that
+    /// Waits until the call to which a question belongs is cancelled or exceeds its time limit; waits forever if that
     /// call has no time-out.
     pub(crate) async fn call_dropped(open: Option<&Self>) {
         let Some(Self(sink)) = open else { return std::future::pending().await };
-        // This future is notified although it was not polled yet.
+        // `notify_waiters` wakes this future even if it was not polled yet, so a call that is dropped after the check
+        // below is not missed.
         let dropped = sink.dropped.notified();
         if !sink.activity.lock().is_dropped {
             dropped.await;
         }
     }
 
-    /// Pauses the time-outs of all calls in flight that a question of this peer may belong to.
+    /// Pauses the time-outs of all calls in flight to which a question of this peer may belong.
     pub(crate) fn of_all(peer: &Peer) -> Vec<Self> {
         peer.all_in_flight().iter().filter_map(|call| Self::of(&call.cx)).collect()
     }
@@ -291,7 +293,7 @@ impl Drop for OpenQuestion {
 impl ActivitySink {
     /// Notes the time of an item; returns `false` if the item is a repetition of the last progress step.
     ///
-    /// A peer that negotiated MGP sends each step twice, once in the form of MCP and once in that of MGP (§12.6).
+    /// A peer that negotiated MGP sends each step twice, once in the form of MCP and once in the form of MGP (§12.6).
     fn record(&self, item: &OutletItem) -> bool {
         let mut activity = self.activity.lock();
         activity.last = Some(Instant::now());

@@ -101,7 +101,7 @@ impl UrlElicitations {
             return;
         }
         let mut cx = caller.clone();
-        // The call's context points to the server; the notification is sent back to the caller.
+        // The call's context points to the server, but the notification must be sent back to the caller.
         cx.peer = peer.clone();
         cx.outlet = Outlet::none();
         cx.extensions = Extensions::default();
@@ -123,7 +123,8 @@ impl UrlElicitations {
     /// Notifies the caller that an elicitation is complete.
     pub(crate) fn complete(&self, params: &ElicitationCompleteParams) {
         let mut pages = self.0.lock();
-        // The newest one, because a server may use an id again after a question that was refused and never completes.
+        // Use the newest entry, because a server may use an id again after a question that was refused and never
+        // completes.
         let place = pages.open.iter().rposition(|one| one.id == params.elicitation_id);
         let Some(elicitation) = place.and_then(|place| pages.open.remove(place)) else {
             return pages.keep_early(params);

@@ -335,7 +335,7 @@ async fn a_login_on_another_device_ends_when_its_code_expires() {
     }
 }
 
-/// A browser on another device, with which the person can also follow a redirect.
+/// A browser on another device that can also complete a login by redirect.
 struct Redirected(Person);
 
 #[async_trait]

@@ -312,7 +312,7 @@ async fn scopes_that_are_never_granted_are_not_requested_forever() {
     let error = world.call(&oauth, "admin").await.unwrap_err();
     assert!(error.message().contains("asked for `admin` more than 3 times"), "{error}");
     assert_eq!(world.logins().len(), 1 + 3);
-    // The limit applies to this operation: others are not affected, and this one stays refused.
+    // The limit applies to this operation: other operations are not affected, and this operation stays refused.
     world.call(&oauth, "read").await.unwrap();
     assert!(world.call(&oauth, "admin").await.is_err());
     assert_eq!(world.logins().len(), 1 + 3 + 1);

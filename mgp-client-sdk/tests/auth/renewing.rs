@@ -1,4 +1,4 @@
-//! Tokens that expire, are refused, or are needed by many calls at once.
+//! Tokens that expire, are refused, or are needed by many calls at the same time.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(1)));
     let oauth = world.oauth().store(Arc::clone(&store));
     world.set(|s| s.expires_in = Some(0));
-    // The client logs in, and gets tokens that expire at once.
+    // The client logs in, and gets tokens that expire immediately.
     let refusal = CredentialRefusal::new(401, vec![], None);
     oauth.handle_refusal(refusal).await.unwrap();
     world.set(|s| s.expires_in = Some(3600));

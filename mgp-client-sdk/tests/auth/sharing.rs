@@ -1,4 +1,4 @@
-//! Several processes with the tokens of one person: two clients that share only the store.
+//! Several processes that share the tokens of one person, played by two clients that share only the store.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use mgp_transport::http::{CredentialRefusal, Credentials as _};
 
 use crate::world::{ONE, SERVER, World};
 
-/// Returns a client that has logged in and got a token that expired at once.
+/// Returns a client that has logged in and got a token that expired immediately.
 async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
     world.set(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth().store(store);
@@ -35,7 +35,7 @@ fn check_refreshes(world: &World, expected: usize) {
 async fn a_refresh_token_used_by_another_process_is_not_used_before_expiry() {
     let (world, store) = (World::new(|_| {}), Arc::new(MemoryTokens::new()));
     let one = ended(&world, Arc::clone(&store)).await;
-    // Another process renews the token; the new token also expires at once.
+    // Another process renews the token; the new token also expires immediately.
     let other = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
     other.authorization().await.unwrap();
     other.authorization().await.unwrap();
@@ -102,7 +102,7 @@ async fn a_hanging_renewal_of_another_process_times_out() {
     check_refreshes(&world, 1);
 }
 
-/// A store that another process writes, without locking, after it was read.
+/// A store that another process changes, without a lock, after the client has read it.
 struct Overtaken {
     tokens: MemoryTokens,
     later: Mutex<Option<TokenEntry>>,

@@ -130,11 +130,12 @@ struct WorldState {
     /// The authorization codes that were issued and not used yet, each with the parameters of its authorization
     /// request.
     codes: BTreeMap<String, BTreeMap<String, String>>,
-    /// Access tokens with their scopes and the keys they are bound to.
+    /// Access tokens with their scopes and the keys to which they are bound.
     access: BTreeMap<String, (BTreeSet<String>, Option<String>)>,
     /// Refresh tokens: issuer, scopes and key.
     refresh: BTreeMap<String, (String, String, Option<String>)>,
-    /// Query of each login, form of each token request, body of each registration.
+    /// The parameters that the script received: the query of each login, the form of each token request, the body of
+    /// each registration.
     logins: Vec<BTreeMap<String, String>>,
     tokens: Vec<BTreeMap<String, String>>,
     registrations: Vec<Value>,

@@ -102,7 +102,8 @@ async fn a_server_that_ends_at_the_probe_is_started_again_in_the_legacy_era() {
     assert_eq!(client.server_info().unwrap().name, "sh");
 }
 
-/// Servers built with the Python SDK 1.6 and older do so. A host waits eight seconds for the tools of a new server.
+/// Servers built with the Python SDK 1.6 and older behave like this. A host waits eight seconds for the tools of a new
+/// server.
 #[tokio::test]
 async fn a_server_that_is_silent_at_the_probe_and_ends_at_the_next_message_is_started_again_soon() {
     let hello = HELLO.strip_prefix("read -r _; ").unwrap();

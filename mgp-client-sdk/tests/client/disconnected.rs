@@ -1,4 +1,4 @@
-//! A server that is gone is reported at once.
+//! The end of a server is reported immediately.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn calls_fail_when_the_stream_ends_and_after() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// The connection would wait until the handler of the question has ended, but the call must fail at once.
+/// The connection would wait until the handler of the question has ended, but the call must fail immediately.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_question_does_not_hide_the_end() {
     let builder = plain().on_elicitation(|_| std::future::pending());

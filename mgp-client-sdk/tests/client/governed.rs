@@ -276,7 +276,7 @@ async fn a_killed_child_is_recorded_once_with_its_exit_status() {
         assert_eq!(result, expected, "{script}");
         assert!(killed || reason.contains(how), "{script}: {reason}");
     }
-    // If the client is still held when the child ends, the recorded reason contains the child's exit status.
+    // If the client is not dropped before the child ends, the recorded reason contains the child's exit status.
     let log = MemoryAudit::new();
     let command = ChildCommand::new("sh").args(["-c", &format!("{SERVER}kill -9 $$")]);
     let client = audited(&log).era(EraChoice::Legacy).spawn(command).await.unwrap();

@@ -201,29 +201,32 @@ async fn a_call_is_repeated_as_a_task_only_if_its_server_requires_one() {
     assert!(script.read().await.is_none(), "the call is not repeated");
 }
 
+fn legacy_task(status: &str) -> Value {
+    json!({
+        "taskId": "t1", "status": status, "createdAt": CREATED, "lastUpdatedAt": CREATED,
+        "ttl": 60000, "pollInterval": 500,
+    })
+}
+
 /// Regression test: `FastMCP` names the task of a call in `_meta`, and refuses requests for the result of a task that
 /// runs, so the result of the call was empty or an error.
 #[tokio::test(start_paused = true)]
 async fn a_legacy_server_that_refuses_early_requests_for_a_result_is_polled() {
     let (client, mut script) = Script::legacy(plain(), json!({})).await;
-    let state = |status: &str| {
-        json!({
-            "taskId": "t1", "status": status, "createdAt": CREATED, "lastUpdatedAt": CREATED,
-            "ttl": 60000, "pollInterval": 500,
-        })
-    };
     let named = json!({ "modelcontextprotocol.io/task": { "taskId": "t1", "status": "working" } });
     let early = json!({ "code": -32602, "message": "the task is not completed yet" });
-    for created in [json!({ "content": [], "_meta": named }), json!({ "task": state("working") })] {
+    for created in
+        [json!({ "content": [], "_meta": named }), json!({ "task": legacy_task("working") })]
+    {
         let serve = async {
             let call = script.serve("tools/call", created).await;
             assert!(call["params"]["task"].is_object(), "{call}");
             let request = script.receive().await;
             assert_eq!(request["method"], "tasks/result", "{request}");
             script.refuse(&request, early.clone()).await;
-            script.serve("tasks/get", state("working")).await;
+            script.serve("tasks/get", legacy_task("working")).await;
             let began = tokio::time::Instant::now();
-            script.serve("tasks/get", state("completed")).await;
+            script.serve("tasks/get", legacy_task("completed")).await;
             assert_eq!(began.elapsed(), Duration::from_millis(500));
             script.serve("tasks/result", text("done")).await;
         };
@@ -233,17 +236,63 @@ async fn a_legacy_server_that_refuses_early_requests_for_a_result_is_polled() {
 
     // The error of a task that failed is the outcome of its call.
     let serve = async {
-        script.serve("tools/call", json!({ "task": state("working") })).await;
+        script.serve("tools/call", json!({ "task": legacy_task("working") })).await;
         let broken = json!({ "code": 7, "message": "broken" });
         let request = script.receive().await;
         script.refuse(&request, broken.clone()).await;
-        script.serve("tasks/get", state("failed")).await;
+        script.serve("tasks/get", legacy_task("failed")).await;
         let request = script.receive().await;
         assert_eq!(request["method"], "tasks/result", "{request}");
         script.refuse(&request, broken).await;
     };
     let (outcome, ()) = tokio::join!(client.call("t").as_task().send(), serve);
     assert_eq!(outcome.unwrap_err().code().0, 7);
+}
+
+/// Regression test: the Python SDK 1 returns a result without content for a task that failed, which passed for an empty
+/// result.
+#[tokio::test(start_paused = true)]
+async fn a_legacy_task_that_failed_without_a_result_is_an_error() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    let mut failed = legacy_task("failed");
+    failed["statusMessage"] = json!("broken");
+    for (state, expected) in [(failed, Err("broken")), (legacy_task("completed"), Ok(""))] {
+        let serve = async {
+            script.serve("tools/call", json!({ "task": legacy_task("working") })).await;
+            script.serve("tasks/result", json!({ "_meta": {} })).await;
+            script.serve("tasks/get", state).await;
+        };
+        let (outcome, ()) = tokio::join!(client.call("t").as_task().send(), serve);
+        match (outcome, expected) {
+            (Ok(result), Ok(text)) => assert_eq!(result.to_text(), text),
+            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+            (outcome, _) => panic!("{expected:?}: {outcome:?}"),
+        }
+    }
+}
+
+/// Regression test: a server on the Python SDK 1 can miss the end of a task that ends while the request for its result
+/// arrives, so the call hung until its time was over.
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_that_missed_the_end_of_its_task_is_asked_for_the_result_again() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    let serve = async {
+        script.serve("tools/call", json!({ "task": legacy_task("working") })).await;
+        let unanswered = script.receive().await;
+        assert_eq!(unanswered["method"], "tasks/result", "{unanswered}");
+        script.serve("tasks/get", legacy_task("completed")).await;
+        let mut message = script.receive().await;
+        if message["method"] == "notifications/cancelled" {
+            message = script.receive().await;
+        }
+        assert_eq!(message["method"], "tasks/result", "{message}");
+        // The client waits for the answer to the second request, however long it takes.
+        let next = tokio::time::timeout(Duration::from_secs(9), script.receive()).await;
+        assert!(!next.is_ok_and(|next| next["method"] == "tasks/get"), "the client waits");
+        script.answer(&message, text("done")).await;
+    };
+    let (result, ()) = tokio::join!(client.call("t").as_task().send(), serve);
+    assert_eq!(result.unwrap().to_text(), "done");
 }
 
 #[tokio::test]

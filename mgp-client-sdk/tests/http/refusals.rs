@@ -117,6 +117,33 @@ async fn a_refusal_without_a_json_rpc_error_has_the_text_of_the_server() {
     }
 }
 
+#[tokio::test]
+async fn a_header_of_a_refusal_is_shown_as_one_short_line_without_keys() {
+    let shown =
+        "http://a.example/shown k3y-k3y-k3y \u{9b}31m\u{202e}".to_owned() + &"x".repeat(5000);
+    let with_key =
+        || client().http(|http| drop(http.headers.insert("x-key", "k3y-k3y-k3y".parse().unwrap())));
+    for (code, name, builder) in [
+        (401, "WWW-Authenticate", client().bearer("k3y-k3y-k3y")),
+        (401, "WWW-Authenticate", with_key()),
+        (403, "WWW-Authenticate", with_key()),
+        (302, "Location", with_key()),
+        (200, "Content-Type", with_key()),
+    ] {
+        let value = shown.clone();
+        let server = Server::legacy(move |seen| {
+            let refusal = || Response::Whole(code, vec![(name, value.clone())], "", "x".to_owned());
+            (seen.method() == "tools/call").then(refusal)
+        });
+        let server = server.await;
+        let client = builder.connect_url(&server.url).await.unwrap();
+        let error = client.call("t").await.unwrap_err().to_string();
+        assert!(error.contains("shown") && error.len() < 1000, "{code} {name}: {error}");
+        let is_clean = !error.contains(['\u{9b}', '\u{202e}']) && !error.contains("k3y-k3y");
+        assert!(is_clean, "{code} {name}: {error:?}");
+    }
+}
+
 /// A client that speaks only the modern era must report the server's error, and not an unsupported version.
 #[tokio::test]
 async fn a_modern_client_reports_the_real_error() {

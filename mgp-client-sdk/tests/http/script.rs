@@ -55,7 +55,7 @@ pub(crate) enum Response {
     Events(Vec<(&'static str, String)>, Vec<Step>),
     /// The server closes the connection without a response.
     Nothing,
-    /// The server responds and closes the connection at once, without announcing it.
+    /// The server responds and closes the connection immediately, without announcing it.
     Last(Box<Self>),
 }
 

@@ -26,7 +26,7 @@ fn progress(seen: &Received, step: u32) -> Step {
 #[tokio::test]
 async fn progress_comes_before_the_answer_and_in_order() {
     let server = Server::legacy(|seen| {
-        // The server sends more steps at once than the client's buffer holds.
+        // The server sends more steps in one burst than the client's buffer holds.
         let steps = (1..=1000).map(|step| progress(seen, step));
         is_call(seen).then(|| events(steps.chain([say(&seen.text("done"))])))
     })

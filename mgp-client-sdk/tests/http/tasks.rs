@@ -41,7 +41,7 @@ async fn modern(asked: impl Fn(usize, &Received) -> Response + Send + Sync + 'st
 async fn one_failed_poll_does_not_cancel_a_task() {
     let server = modern(|number, seen| match number {
         0 => status(502),
-        // If a connection closes without an answer to `tasks/get`, the transport repeats the request at once.
+        // If a connection closes without an answer to `tasks/get`, the transport repeats the request immediately.
         1 | 2 => Response::Nothing,
         3 => status(429),
         _ => {
@@ -66,7 +66,7 @@ async fn a_task_that_cannot_be_polled_is_given_up_but_not_cancelled() {
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
     assert_eq!(server.count("tasks/get"), 8);
-    // Polling ends at once after an error of the MCP server itself, but not after an error of a proxy.
+    // Polling ends immediately after an error of the MCP server itself, but not after an error of a proxy.
     let server = modern(|_, seen| crate::script::refused(400, seen, -32602)).await;
     let client = crate::script::client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.call("t").await.unwrap_err().code().0, -32602);

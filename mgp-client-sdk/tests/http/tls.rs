@@ -1,8 +1,8 @@
 //! Servers with TLS and certificates of a private authority, and errors of invalid certificates.
 //!
 //! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose private key was
-//! deleted, and three certificates of one key, for `localhost` and `127.0.0.1` (until 2124), for another host, and one
-//! that expired.
+//! deleted, and four certificates of one key: for `localhost` and `127.0.0.1` (until 2124), for another host, one that
+//! expired, and one that is self-signed as an authority (until 2124).
 
 use std::sync::Arc;
 
@@ -10,6 +10,8 @@ use mgp_client_sdk::{Error, ToolResult as _};
 use mgp_transport::http::GuardedFetch;
 use mgp_types::ErrorCode;
 use mgp_types::service::{BoxFuture, Fetch as _, FetchRequest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -23,6 +25,7 @@ const KEY: &[u8] = include_bytes!("certificates/server.key.pem");
 const GOOD: &[u8] = include_bytes!("certificates/server.pem");
 const ELSEWHERE: &[u8] = include_bytes!("certificates/elsewhere.pem");
 const EXPIRED: &[u8] = include_bytes!("certificates/expired.pem");
+const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
 
 async fn server(certificate: &[u8]) -> Server {
     let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
@@ -78,6 +81,7 @@ async fn an_invalid_certificate_is_reported_with_the_reason() {
     for (certificate, methods) in [
         (ELSEWHERE, ["cannot trust https://127.0.0.1", "another host", "elsewhere.example"]),
         (EXPIRED, ["cannot trust https://127.0.0.1", "has expired", "clock"]),
+        (AUTHORITY, ["cannot trust https://127.0.0.1", "`CA:TRUE`", "basicConstraints"]),
     ] {
         let server = server(certificate).await;
         let connecting = client().http(|http| {
@@ -86,6 +90,23 @@ async fn an_invalid_certificate_is_reported_with_the_reason() {
         check(&connecting.connect_url(&server.url).await.unwrap_err(), &methods);
         assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     }
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_reported_with_the_remedy() {
+    let open = |mut stream: TcpStream| -> BoxFuture<'static, _> {
+        Box::pin(async move {
+            let mut buffer = vec![0; 16 << 10];
+            let _ = stream.read(&mut buffer).await.ok()?;
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.ok()?;
+            // The client must read the answer before the connection is closed.
+            let _ = stream.read(&mut buffer).await.ok()?;
+            None::<Box<dyn Pipe>>
+        })
+    };
+    let server = Server::start_over("https", Arc::new(open), usual).await;
+    let error = client().connect_url(&server.url).await.unwrap_err();
+    check(&error, &["cannot trust https://127.0.0.1", "is not TLS", "`http://`"]);
 }
 
 #[tokio::test]

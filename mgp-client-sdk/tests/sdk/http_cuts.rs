@@ -1,5 +1,5 @@
 //! Proxies that cut connections: a legacy call is still followed to its end (MCP transports, resumability), and a call
-//! with an idempotency key is sent again (proposal 5).
+//! with an idempotency key is sent again.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

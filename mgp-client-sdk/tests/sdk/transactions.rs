@@ -1,4 +1,5 @@
-//! Transactions over the tools of one server of the SDK (proposal 5), whose caller is connected to it directly.
+//! Transactions over the tools of one server of the SDK (extension `transactions`), whose caller is connected to it
+//! directly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +63,7 @@ impl Desk {
         Self { tickets, store, transactions, keys, calls, gate }
     }
 
-    /// Returns the desk as a process finds it that starts after the end of this one.
+    /// Returns the desk as a new process finds it after the end of this process.
     async fn restarted(self) -> Self {
         let store: Arc<dyn Store> = Arc::new(self.store.clone());
         let transactions = Transactions::open(Arc::clone(&store)).await.unwrap();

@@ -33,7 +33,7 @@ async fn the_text_of_the_chunks_is_the_text_of_the_result_in_every_cell() {
             assert_eq!(mgp["streamed"] == true, !text.is_empty(), "{cell:?} {tool} {mgp}");
             assert_eq!(mgp["dropped"], json!(null), "{cell:?} {tool}");
             assert_eq!(mgp["duration_ms"].is_u64(), !text.is_empty());
-            // A caller that requests no chunks gets the same result at once, if the tool uses a result stream.
+            // A caller that requests no chunks gets the same result in one piece, if the tool uses a result stream.
             if matches!(tool, "words" | "blocking") {
                 let whole = client.call(tool).args(&arguments).await.unwrap();
                 let whole: String =

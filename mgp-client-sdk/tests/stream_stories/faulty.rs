@@ -1,5 +1,5 @@
-//! A transport that splits, delays and cuts messages: after each cut the reader has received a prefix, and no task or
-//! stream is left.
+//! A transport that splits, delays and cuts messages. After each cut the reader has received a prefix of the stream,
+//! and no task or stream is left.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

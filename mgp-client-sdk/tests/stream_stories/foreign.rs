@@ -7,7 +7,7 @@ use crate::world::{Raw, Received};
 
 #[tokio::test]
 async fn odd_chunks_are_dropped_and_the_result_counts() {
-    // Of the chunks below, only one is valid: the one with the text `b`, whose `request_id` is the request's number as
+    // Only one of the chunks below is valid: the chunk with the text `b`, whose `request_id` is the request's number as
     // a string.
     for (capabilities, text) in [
         (r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#, "b"),

@@ -1,4 +1,4 @@
-//! Streamed results as stories: over each transport, in each era, directly and behind a hop (MGP §12).
+//! Tests of streamed results, over each transport, in each era, directly and behind a hop (MGP §12).
 
 #![expect(
     clippy::unwrap_used,

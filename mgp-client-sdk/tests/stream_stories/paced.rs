@@ -1,4 +1,4 @@
-//! The caller sets the pace, and asks for chunks that it misses (MGP §12.8, §12.9).
+//! The caller sets the rate of the chunks, and asks for chunks that it misses (MGP §12.8, §12.9).
 
 use std::time::Duration;
 

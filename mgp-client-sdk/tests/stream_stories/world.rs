@@ -34,7 +34,7 @@ pub(crate) struct Cell {
     pub(crate) is_hop: bool,
 }
 
-/// A client in a cell, and a view of the server.
+/// A client that is connected as a [`Cell`] describes, and the monitor of its server.
 pub(crate) struct Connected {
     pub(crate) client: Client,
     pub(crate) monitor: ServerMonitor,

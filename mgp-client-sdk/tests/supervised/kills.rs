@@ -17,10 +17,11 @@ use crate::world::{WAIT_TIMEOUT, quick, stat};
 
 const KILLS: u32 = 40;
 
-/// The variable that marks the process which kills. It runs no other test, so all its children and descriptors count.
+/// The environment variable that is set in the process that kills servers. This process runs no other test, so all its
+/// children and descriptors count.
 const ROLE: &str = "MGP_SUPERVISED_KILLS";
 
-/// The variable that marks the child and every process it starts, so that the test finds all of them.
+/// The environment variable that marks the child and every process that it starts, so that the test finds all of them.
 const MARK: &str = "MGP_SUPERVISED_MARK";
 
 /// The maximum growth of memory over all kills, not counting the first ones.
@@ -78,7 +79,7 @@ async fn kill_and_look(kills: u32) {
         .term_timeout(Duration::from_millis(500));
     let mut config = quick(10_000);
     config.policy = RestartPolicy::OnFailure;
-    // All kills are in one window, so that the count must be exact.
+    // All kills are in one window of the restart limit, so the count must be exact.
     config.window = Duration::from_hours(1);
     (config.backoff_base, config.backoff_max) = (Duration::ZERO, Duration::from_millis(1));
     let server = Client::builder("test", "1").supervise(command, config).unwrap();

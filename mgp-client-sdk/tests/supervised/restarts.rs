@@ -410,7 +410,7 @@ async fn dropping_the_last_handle_stops_the_server() {
     sleep(Duration::from_millis(50)).await;
     assert!(is_alive(pid));
     drop(other);
-    // A client that is still held does not keep the server alive.
+    // A client that is not dropped yet does not keep the server alive.
     until("the process is gone", async || !is_alive(pid)).await;
     assert!(client.call("t").await.is_err());
 }

@@ -62,7 +62,7 @@ client_rules! {
         "an offer of MGP has a version and extensions" => offer;
 }
 
-/// The messages that a client sent, with the facts from the server's messages that the rules need to judge them.
+/// The messages that a client sent, and the parts of the server's messages that the rules need to judge them.
 #[derive(Default)]
 pub(crate) struct Seen {
     messages: Vec<Value>,
@@ -90,8 +90,8 @@ const UNKNOWN: &str = "does/not/exist";
 /// The time limit of one wait for a message; the judge then waits again until the client disconnects.
 const WATCH_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Serves one client on standard input and output until it disconnects or `stop` completes, and returns a report on
-/// what the client did right and wrong.
+/// Serves one client on standard input and output until the client disconnects or `stop` completes. Returns a report
+/// about the rules that the client kept and broke.
 ///
 /// The server has two harmless tools. It sends the client a `ping`, an unknown request and an unknown notification.
 ///
@@ -217,7 +217,7 @@ impl Seen {
     fn answers_to(&self, wanted: &str) -> Result<Vec<&Value>, Wrong> {
         let asked = self.asked.iter().filter(|(_, method)| method == wanted);
         let answer = |id: &Value| self.answers.iter().find(|answer| answer.get("id") == Some(id));
-        // If the limit was reached, the answer may have come after it.
+        // If the limit of recorded messages was reached, the answer may have arrived afterwards.
         asked
             .filter(|(id, _)| !self.is_full || answer(id).is_some())
             .map(|(id, _)| answer(id).ok_or_else(|| format!("`{wanted}` was not answered")))

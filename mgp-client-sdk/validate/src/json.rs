@@ -8,7 +8,7 @@ pub(crate) type Wrong = String;
 /// The maximum length, in bytes, of a value in the text of a failure. Longer values are shortened.
 pub(crate) const MAX_SHOWN: usize = 160;
 
-/// The place of the revision in a modern message.
+/// The JSON pointer to the revision in a modern message.
 pub(crate) const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
 /// Returns a value as text, shortened to [`MAX_SHOWN`] bytes.

@@ -1,4 +1,5 @@
-//! The messages that a server sent without being asked, as far as they are kept for a rule to check.
+//! The notifications and requests of a server, i.e. the messages that answer no request, as far as they are kept for a
+//! rule to check.
 
 use std::ops::Deref;
 
@@ -50,7 +51,7 @@ impl Deref for Notices {
 }
 
 impl From<Vec<Value>> for Notices {
-    /// Takes messages of a recording, which has a limit of its own.
+    /// Contains the messages of a recording. No message is dropped here, because the recording has its own size limit.
     fn from(kept: Vec<Value>) -> Self {
         Self { kept, ..Self::default() }
     }

@@ -45,9 +45,9 @@ const MAX_GARBAGE: usize = 512;
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
 ///
 /// JSON values and other texts are forwarded. The relay sends no message of its own, except an error for a request
-/// whose HTTP response has no answer: a rule about servers is checked on the requests that the client sent. It is
-/// skipped if the client did not send the request that the rule needs. The relay ends when the client disconnects, when
-/// the server ends, or when `stop` completes.
+/// whose HTTP response has no answer. A rule about servers is therefore checked on the requests that the client sent,
+/// and skipped if the client did not send the request that the rule needs. The relay ends when the client disconnects,
+/// when the server ends, or when `stop` completes.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the program that was started.

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::json::{REVISION, shown};
 use crate::session::MODERN;
 
-/// The place of the progress token in a request.
+/// The JSON pointer to the progress token in a request.
 const TOKEN: &str = "/params/_meta/progressToken";
 
-/// The codes of a modern server's refusal of `initialize`.
+/// The codes with which a server that has only the modern era refuses `initialize`.
 const OTHER_ERA: [i64; 2] = [-32601, -32022];
 
 /// The maximum number of recorded messages of each peer.
@@ -28,8 +28,8 @@ struct Exchange {
     is_cancelled: bool,
     /// `true` if another request with the same id was unanswered at the same time.
     is_ambiguous: bool,
-    /// The range in [`Recording::notices`] of the messages that the server sent between the request and the answer;
-    /// with parallel requests, some of them belong to others.
+    /// The range in [`Recording::notices`] of the messages that the server sent between the request and the answer.
+    /// With parallel requests, some of these messages belong to other requests.
     notices: (usize, usize),
 }
 
@@ -96,7 +96,8 @@ impl Recording {
     pub(crate) fn server_sent(&mut self, message: &Value) {
         let is_notice = message.get("method").is_some();
         self.is_full |= is_notice && self.notices.len() >= MAX_MESSAGES;
-        // An answer to a request that was not recorded, or without all messages before it, would be judged wrongly.
+        // Once the limit is reached, requests and messages may be missing, and a rule would judge their answers
+        // wrongly.
         if self.is_full {
             return;
         }
@@ -172,7 +173,7 @@ impl Recording {
         self.missed = None;
     }
 
-    /// Returns a number that grows while the current rule sees more of the recording.
+    /// Returns a number that grows when the current rule reads a further part of the recording.
     pub(crate) fn progress(&self) -> usize {
         self.used.len() + self.offered.len()
     }
@@ -185,7 +186,7 @@ impl Recording {
             params.is_some_and(|params| params.pointer("/_meta/progressToken").is_some())
         };
         let needs_token = has_token(Some(params));
-        // A rule about another revision differs from an ordinary request only in its metadata.
+        // The request of a rule about another revision differs from an ordinary request only in its metadata.
         let revision = params.pointer(REVISION.trim_start_matches("/params"));
         let has_revision = |request: &Value| match (revision, request.pointer(REVISION)) {
             (Some(wanted), own) => own == Some(wanted),

@@ -23,7 +23,7 @@ pub enum RuleLevel {
 pub enum Tier {
     /// The rules of MCP.
     Mcp,
-    /// Rules about the negotiation, and about sending no MGP messages where MGP was not negotiated.
+    /// The negotiation, and the absence of MGP messages where MGP was not negotiated.
     Tier1,
     /// Security metadata, permissions, access and audit.
     Tier2,

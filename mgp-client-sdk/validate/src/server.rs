@@ -64,7 +64,7 @@ impl Judge<'_> {
     async fn cannot_connect(&mut self) -> Option<Wrong> {
         let legacy = self.session(Setup::Legacy).await.err().cloned()?;
         let modern = self.session(Setup::Modern).await.err().cloned()?;
-        // A program that cannot be started fails alike in both eras, so the reason is returned only once.
+        // A program that cannot be started fails for the same reason in both eras, so return the reason only once.
         Some(if legacy == modern { legacy } else { format!("{legacy}; {modern}") })
     }
 

@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_millis(150);
 /// The keywords of a schema that can require arguments which are not in `required`.
 const ALTERNATIVES: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// The maximum number of faults of a kind to keep for a rule to check.
+/// The maximum number of faults of one kind that are kept for a rule to check.
 const MAX_KEPT: usize = 512;
 
 /// Settings for judging a server.
@@ -159,7 +159,7 @@ pub(crate) struct Session {
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
-    /// If set, the requests that rules send are answered from this recording instead of by a peer.
+    /// A recording that answers the requests of rules in place of a peer; `None` for a connection.
     pub(crate) recording: Option<Recording>,
 }
 
@@ -390,7 +390,8 @@ impl Session {
         }
     }
 
-    /// Returns the next message; `None` at the deadline or the end, or if a request stays without an answer.
+    /// Returns the next message; `None` if the deadline passes, the connection ends, or a request stays without an
+    /// answer.
     pub(crate) async fn next_until(&mut self, deadline: Instant) -> Option<Value> {
         while self.end.is_none() {
             match timeout_at(deadline, self.link.input.recv()).await {
@@ -417,7 +418,8 @@ impl Session {
         None
     }
 
-    /// Keeps a message that no request waits for; if it is a request of the server, answers it.
+    /// Keeps a message that is not the answer to a pending request. If the message is a request of the server, answers
+    /// it.
     async fn keep(&mut self, message: Value) {
         self.check_envelope(&message);
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {

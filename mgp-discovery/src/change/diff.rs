@@ -36,7 +36,8 @@ pub struct ConfigChange {
     pub kernel: Option<KernelConfig>,
     /// The new limits of the calls of each agent, if they changed.
     pub limits: Option<CallLimits>,
-    /// The agents that differ, by name: the settings of each new or changed agent, and `None` for each removed one.
+    /// The changes of agents, by name: the new settings of each added or changed agent, and `None` for each removed
+    /// agent.
     pub agents: BTreeMap<String, Option<AgentConfig>>,
     /// The new settings for tools that are created at run time, if they changed.
     pub tool_creation: Option<ToolCreationConfig>,
@@ -116,7 +117,7 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     };
     let same_watch =
         old.health_interval == new.health_interval && old.timeouts.start == new.timeouts.start;
-    // A connection keeps the limit of messages that it was opened with.
+    // The maximum message size of a connection is fixed when it is opened, so a new maximum needs a restart.
     let same_message = old.limits.max_message == new.limits.max_message;
     let same_handshake = same_offer && same_watch && same_message && old.era == new.era;
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }

@@ -116,7 +116,7 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
     let Some(Reloaded::Changed(change, _)) = next(&mut watcher).await else { panic!("mended") };
     assert!(change.is_empty(), "it says what it said before");
 
-    // A change of another entry of the store is not a change of the approvals.
+    // This change of an unrelated entry of the store must not count as a change of the approvals.
     let kept = store::Change::new().put("other", "key", Payload::of(&1).unwrap());
     store.commit(kept).await.unwrap();
     assert!(next(&mut watcher).await.is_none(), "nothing was written");

@@ -17,15 +17,16 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watcher of the files of a configuration.
 ///
-/// A half-written file is not read: a file is read only after two polls in a row find the same stamp.
-/// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
+/// A file is read only after two polls in a row find the same stamp, so a half-written file is not read. Values of
+/// variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
 #[derive(Debug)]
 #[must_use = "files are polled only while `next` is awaited"]
 pub struct ConfigWatcher {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// The state that this watcher last read. An empty state makes the next poll read the files again.
+    /// The state of the files and approvals when this watcher last read them; `None` makes the next poll read them
+    /// again.
     read: Option<State>,
     last: Vec<Stamp>,
     /// The problems that were reported last, so that the same problem is not reported at every poll.
@@ -49,12 +50,13 @@ pub enum Reloaded {
 }
 
 impl ConfigWatcher {
-    /// Creates a watcher of the files that a configuration was loaded from.
+    /// Creates a watcher of the files from which a configuration was loaded.
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // If a file was written after it was loaded, report it even if its content is the same: the caller might have
-        // loaded other content in between. `u64::MAX` is never a revision, so approvals in between are also noticed.
+        // Report a file that was written after it was loaded, even if its content is equal: the caller might have
+        // loaded other content in between. The revision `u64::MAX` never occurs, so the first poll also notices
+        // approvals that were given in between.
         let read = Some((loaded.stamps.clone(), u64::MAX));
         let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());

@@ -1,7 +1,7 @@
 //! Checks of addresses in the configuration: proxies, base URLs, authorization servers, receivers of syslog, mail
 //! servers and mailboxes.
 //!
-//! A value that the kernel could only refuse when it connects is reported when the file is read.
+//! These checks report a wrong address when the file is read; without them it would fail only when the kernel connects.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// Divides an address into its parts; returns `None` if it is not valid, or has none of these schemes.
+    /// Divides an address into its parts; returns `None` if it is not valid, or its scheme is not in `schemes`.
     fn parse(text: &'a str, schemes: &[&str]) -> Option<Self> {
         let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"\\<>\"^`{|}".contains(&byte);
         let (scheme, rest) = text.split_once("://")?;
@@ -60,8 +60,7 @@ impl<'a> Address<'a> {
 pub(super) const USER_REMEDY: &str = "take it out, and write `headers = { Authorization = \"Basic ${keyring:NAME}\" }`; the \
                            secret is the base64 of USER:PASSWORD, see `mgp secrets set --help`";
 
-/// Returns whether a URL has a user name, literally or by a reference. A reference `${…}` itself may contain any
-/// characters.
+/// Returns whether a URL has a user name, literal or with references `${…}`. An `@` inside a reference does not count.
 pub(super) fn has_user(url: &str) -> bool {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -106,7 +105,7 @@ pub(super) fn no_proxy(kernel: &mut Reader<'_, '_, '_>) -> Vec<String> {
     entries
 }
 
-/// Returns whether a proxy can exclude a host, a domain or a network of this form.
+/// Returns whether an entry of `no_proxy` has a valid form: a host, a domain or a network.
 fn is_excludable(host: &str) -> bool {
     if let Some((address, bits)) = host.split_once('/') {
         let max = match address.parse::<IpAddr>() {
@@ -116,7 +115,7 @@ fn is_excludable(host: &str) -> bool {
         };
         return bits.parse::<u8>().is_ok_and(|bits| bits <= max);
     }
-    // This machine is always reached directly, so an entry for it is never wrong.
+    // The kernel always reaches this machine directly, so an entry for this machine does no harm.
     is_loopback_host(host)
         || host == "*"
         || host.parse::<IpAddr>().is_ok()
@@ -133,7 +132,7 @@ pub(super) fn can_be_url(text: &str) -> bool {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
     let (origin, path) = text.split_at(end);
-    // A reference can contain any characters, also those that end a host.
+    // A reference can contain any characters, including characters that end a host.
     if origin.contains("${") {
         return ["https://", "http://"].iter().any(|scheme| origin.starts_with(scheme));
     }
@@ -147,7 +146,8 @@ pub(super) fn is_page(text: &str) -> bool {
     page.is_some_and(|page| !page.has_user && !page.has_query())
 }
 
-/// Returns the beginning of URLs; `${…}` in it is not expanded. Reports any other text.
+/// Returns the base URL in a key, with which other URLs begin; does not expand `${…}`. Reports a text that is not a
+/// URL, or has a query.
 pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let url = reader.text(name)?;
     if Address::parse(&url, &["https", "http"]).is_none_or(|address| address.has_query()) {
@@ -181,7 +181,8 @@ pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
 }
 
 /// Reads the `issuer` of access tokens. Without `keys`, the kernel looks for the issuer's keys at this URL, also over
-/// `http`, e.g. in a private network. Otherwise the issuer is only compared, and can be any text, e.g. a bare domain.
+/// `http`, e.g. in a private network. With `keys`, the kernel only compares the issuer with the one in a token, so any
+/// text is valid, e.g. a bare domain.
 pub(super) fn token_issuer(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
     let issuer = tokens.text("issuer")?;
     let is_issuer = |address: Address<'_>| !address.has_user && !address.has_query();
@@ -226,7 +227,8 @@ pub(super) fn is_syslog_url(text: &str) -> bool {
     Address::parse(text, &["udp", "tcp"]).is_some_and(is_receiver)
 }
 
-/// Returns whether a text is the address of a mail server. The address has no user, who is named by a key of its own.
+/// Returns whether a text is the address of a mail server. The address must have no user name, because the user has a
+/// separate key.
 pub(super) fn is_mail_server(text: &str) -> bool {
     Address::parse(text, &["smtps", "smtp"]).is_some_and(|address| !address.has_user)
 }
@@ -262,7 +264,7 @@ fn is_mailbox(text: &str) -> bool {
 mod tests {
     use super::super::Config;
 
-    /// Returns the errors of a file, those of servers too, in one text.
+    /// Returns the errors of a file in one text, including the errors of its servers.
     fn errors(text: &str) -> String {
         match Config::parse("mgp.toml", text) {
             Ok(parsed) => parsed.findings.iter().map(ToString::to_string).collect(),
@@ -270,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Checks that wrong values of a key are refused with a message, and right ones are not. `NEW` in the text is
-    /// replaced by each value.
+    /// Checks that each wrong value of a key is refused with a message, and each right value is accepted. The value
+    /// replaces `NEW` in the text.
     #[track_caller]
     fn check(text: &str, message: &str, wrong: &[&str], right: &[&str]) {
         for value in wrong {

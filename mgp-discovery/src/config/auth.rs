@@ -12,9 +12,9 @@ pub struct AuthConfig<T = String> {
     pub login: LoginScope,
     /// The way the client obtains tokens.
     pub grant: AuthGrant,
-    /// Determines whether the client proves that it possesses the key that its token is bound to (`DPoP`, RFC 9449).
+    /// Determines whether the client proves that it possesses the key to which its token is bound (`DPoP`, RFC 9449).
     pub dpop: DpopUse,
-    /// Scopes that are requested in addition to those that the server names.
+    /// Scopes that are requested in addition to the scopes that the server names.
     pub scopes: Vec<String>,
     /// The id of the client, if it was registered at the authorization server by hand.
     pub client_id: Option<T>,
@@ -22,7 +22,7 @@ pub struct AuthConfig<T = String> {
     pub client_secret: Option<T>,
     /// The client's private key, as PEM.
     pub private_key: Option<T>,
-    /// The only issuer of tokens that is trusted; `None` for the one that the server names.
+    /// The only authorization server whose tokens are trusted; `None` for the one that the server's metadata names.
     pub issuer: Option<T>,
 }
 
@@ -48,7 +48,7 @@ pub enum AuthGrant {
     ClientCredentials,
 }
 
-/// The policy for proofs that the client possesses the key that its token is bound to (`DPoP`, RFC 9449).
+/// The policy for proofs that the client possesses the key to which its token is bound (`DPoP`, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {
@@ -89,7 +89,8 @@ impl<T> AuthConfig<T> {
         texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)))
     }
 
-    /// Converts each text with a function that gets the name of its key and the text; copies the other settings.
+    /// Converts each text with a function, whose arguments are the name of the text's key and the text; copies the
+    /// other settings.
     pub(crate) fn map<U>(&self, mut convert: impl FnMut(&'static str, &T) -> U) -> AuthConfig<U> {
         let mut one = |name, text: &Option<T>| text.as_ref().map(|text| convert(name, text));
         AuthConfig {

@@ -49,7 +49,7 @@ impl ResultLimits {
     pub fn combine(kernel: &Self, agent: &Self, server: &Self) -> Self {
         let lower = |pick: fn(&Self) -> Option<u64>| {
             let own = [pick(agent), pick(server)];
-            // Zero means unlimited, so it must count as the highest limit: minus one, it wraps around to the highest
+            // Zero means unlimited, so it must count as the highest limit: subtracting one turns it into the highest
             // number.
             own.into_iter().flatten().min_by_key(|max| max.wrapping_sub(1)).or(pick(kernel))
         };
@@ -72,7 +72,7 @@ impl ResultLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Surface {
-    /// All tools while their definitions are short, otherwise the same as [`Search`](Self::Search).
+    /// All tools while their definitions are short, otherwise the tools of [`Search`](Self::Search).
     #[default]
     Auto,
     /// The tools that find and call other tools, the pinned tools, and the tools in use.
@@ -129,7 +129,7 @@ pub struct CallLimits {
     pub units_per_hour: Option<u64>,
     /// The maximum number of cost units that calls may use in a day.
     pub units_per_day: Option<u64>,
-    /// The maximum number of calls that run at once; further calls wait.
+    /// The maximum number of calls that run at the same time; further calls wait.
     pub running: Option<u64>,
     /// The maximum size of the arguments of a call, in bytes.
     pub max_arguments: Option<u64>,
@@ -171,7 +171,7 @@ impl CallLimits {
         }
     }
 
-    /// Returns whether there is no limit.
+    /// Returns whether none of the limits is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -37,7 +37,7 @@ pub fn config_markdown() -> String {
     out
 }
 
-/// Returns the section about durations and about the bounds of a file.
+/// Returns the section of `docs/config.md` about the form of durations and the maximum sizes of a file.
 fn bounds() -> String {
     format!(
         "\n## Durations and bounds\n\n\

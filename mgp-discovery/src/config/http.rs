@@ -31,7 +31,7 @@ pub struct TokenConfig {
     pub scopes: Vec<String>,
     /// The scope that makes a caller an operator.
     pub operator_scope: Option<String>,
-    /// The claim that contains the name of the agent; `None` uses the client id.
+    /// The claim of the token that contains the name of the agent; `None` if the client id is the name.
     pub agent_claim: Option<String>,
     /// The tenant of the callers with access tokens.
     pub tenant: TokenTenant,
@@ -41,7 +41,7 @@ pub struct TokenConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenTenant {
-    /// The local tenant, which the agents of `mgp.toml` belong to.
+    /// The local tenant, to which the agents of `mgp.toml` belong.
     #[default]
     Local,
     /// All callers with access tokens belong to this tenant.

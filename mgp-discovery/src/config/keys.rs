@@ -343,7 +343,7 @@ pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
 }
 
-/// Keys that hosts use: the table where users write them, the key, and the remedy.
+/// Keys from the files of hosts that users write here by mistake: the table, the key, and the remedy.
 #[rustfmt::skip]
 const HOST_KEYS: &[(&str, &str, &str)] = &[
     ("", "mcpServers", "write `[[servers]]` with `id = \"NAME\"` for each server"),
@@ -355,7 +355,8 @@ const HOST_KEYS: &[(&str, &str, &str)] = &[
     ("servers", "type", "write `transport`, or leave it out"),
 ];
 
-/// Returns the remedy for an unknown key of a table: the key of a host, a key of another table, or a misspelt one.
+/// Returns the remedy for an unknown key of a table, if it is a key that hosts use, a key of another table, or a
+/// misspelt key.
 pub(super) fn remedy_for_unknown_key(table: &str, name: &str) -> Option<String> {
     let of_host = HOST_KEYS.iter().find(|(place, key, _)| (*place, *key) == (table, name));
     if let Some((_, _, remedy)) = of_host {
@@ -370,7 +371,8 @@ pub(super) fn remedy_for_unknown_key(table: &str, name: &str) -> Option<String> 
     nearest(name, keys_of(table).map(|key| key.name)).map(|near| format!("did you mean `{near}`?"))
 }
 
-/// Returns the only table with a key of this name: the only one within `table`, otherwise the only one of all.
+/// Returns the only table with a key of this name, among the tables within `table`, or, if none of these has the key,
+/// among all tables.
 fn only_table(table: &str, name: &str) -> Option<&'static str> {
     let all = move || KEYS.iter().filter(move |key| key.name == name && !key.table.is_empty());
     let is_within = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));

@@ -7,7 +7,7 @@ use toml_edit::{Item, Value};
 
 use super::{limits, nearest};
 
-/// The kind of value a key takes.
+/// The kind of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyKind {
@@ -80,7 +80,7 @@ pub(super) enum Checked {
 }
 
 /// The error for a value that does not match the kind of its key. `at` is the position of the wrong part, if only a
-/// part is wrong.
+/// part of the value is wrong.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -164,7 +164,7 @@ fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
     in_range(item, least, most).ok_or_else(wrong)
 }
 
-/// Returns a whole number, or `None` if the item is not one or not between the two bounds.
+/// Returns a whole number; `None` if the item is not a whole number, or the number is not between the two bounds.
 fn in_range(item: &Item, least: u64, most: u64) -> Option<u64> {
     let number = u64::try_from(item.as_integer()?).ok();
     number.filter(|number| (least..=most).contains(number))
@@ -189,7 +189,7 @@ fn wrong_entry(name: &str, item: &Item, kind: KeyKind) -> Wrong {
     Wrong { remedy, ..Wrong::new(format!("has {value} under `{name}`, not {}", kind.name())) }
 }
 
-/// Returns the remedy for a value of the wrong type, if a change of its quotes or brackets is one.
+/// Returns the remedy for a value of the wrong type, if other quotes or brackets would make it valid.
 fn retyped(value: Option<&Value>, kind: KeyKind) -> Option<String> {
     let remedy = match (kind, value?) {
         (KeyKind::Texts | KeyKind::Words(_), Value::String(_)) => {
@@ -204,7 +204,8 @@ fn retyped(value: Option<&Value>, kind: KeyKind) -> Option<String> {
     Some(remedy.to_owned())
 }
 
-/// Returns a number where a number is expected, and otherwise the type of the item, because its value may be secret.
+/// Returns a description of a wrong item for a message: the number itself if the key needs a number, otherwise only the
+/// type, because the value may be secret.
 fn shown_item(item: &Item, kind: KeyKind) -> String {
     match (kind, item.as_integer()) {
         (KeyKind::Number(..), Some(number)) => number.to_string(),
@@ -260,8 +261,8 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
     })
 }
 
-/// Returns an invalid duration for use in a message: unchanged if it is short and begins with a digit, e.g. `60 sec`,
-/// otherwise as [`shown`] returns it.
+/// Returns an invalid duration for use in a message. A short text that begins with a digit, e.g. `60 sec`, is shown
+/// unchanged, any other by the rule of [`shown`].
 fn shown_duration(text: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || " ._-,".contains(c);
     let is_like_one = text.starts_with(|c: char| c.is_ascii_digit());
@@ -300,8 +301,8 @@ fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
     Err(Wrong { remedy: Some(remedy), ..Wrong::new(what) })
 }
 
-/// Returns a word for use in a message. A long or unusual word is replaced, because it may be a secret in the wrong
-/// place.
+/// Returns a word for use in a message; a long or unusual word is replaced, because it may be a secret that the user
+/// wrote in the wrong key.
 pub(super) fn shown(word: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if word.len() <= 32 && word.chars().all(plain) { word } else { "…" }

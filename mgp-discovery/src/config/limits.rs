@@ -1,6 +1,7 @@
-//! The maximum sizes of a configuration file and its values; exceeding one is an error that names it (MGP §15.2).
+//! The maximum sizes of a configuration file and its values; a value above its maximum is an error that names the
+//! maximum (MGP §15.2).
 //!
-//! The limits of calls, which a file sets, are in `bounds.rs`.
+//! `bounds.rs` has the limits of calls, which a configuration file sets.
 
 /// The maximum size of a configuration file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -14,8 +15,8 @@ pub const MAX_ENTRIES: usize = 256;
 pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 /// The maximum size of a server's id or an agent's name, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
-/// The maximum number of warnings, and of errors, that are reported for a file. An error beyond it is not reported, but
-/// still disables its server or the file.
+/// The maximum number of warnings, and of errors, that are reported for a file. Further errors are not reported, but
+/// still disable their server or the file.
 pub const MAX_FINDINGS: usize = 200;
 /// The maximum depth of nested defaults such as `${A:-${B:-…}}`.
 pub const MAX_DEPTH: usize = 8;

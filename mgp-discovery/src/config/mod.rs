@@ -54,8 +54,7 @@ pub use telemetry::TelemetryConfig;
 pub use timeouts::CallTimeouts;
 pub use webhook::WebhookConfig;
 
-/// Returns the path that the value of a key names: `~/…` is relative to the home directory, other relative paths to
-/// `folder`.
+/// Converts the value of a key to a path: `~/…` is relative to the home directory, other relative paths to `folder`.
 #[must_use]
 pub fn path_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
     match (text.strip_prefix("~/"), std::env::home_dir()) {

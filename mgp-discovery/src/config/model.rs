@@ -52,7 +52,7 @@ pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerConfig>,
-    /// The table `[kernel]`: the settings of the kernel itself, and those that apply to all servers.
+    /// The table `[kernel]`: the settings of the kernel itself, and the settings that apply to all servers.
     pub kernel: KernelConfig,
     /// The limits of the calls of each agent.
     pub limits: CallLimits,
@@ -66,8 +66,8 @@ impl KernelConfig {
     /// Returns the time limits for a call of a server's tool: the maximum time without progress, and the maximum time
     /// in total.
     ///
-    /// The second is never shorter than the first: a server's own maximum also limits the kernel's time without
-    /// progress.
+    /// The maximum total time is never shorter than the maximum time without progress. Therefore a server's own
+    /// `max_timeout` also limits the kernel's time without progress.
     #[must_use]
     pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
         let own = server.tools.get(tool).copied().or(server.timeout);
@@ -127,8 +127,8 @@ pub struct ServerConfig {
     pub file: PathBuf,
     /// The owner of `file`; a configuration that was parsed without a file counts as a project's.
     pub origin: Origin,
-    /// The files with code that the project's servers run, with their SHA-256 at the time of the approval; `None` if
-    /// the server needs no approval.
+    /// The files with code that the project's servers run, with their SHA-256 when the operator approved them; `None`
+    /// if the server needs no approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
@@ -163,8 +163,8 @@ pub enum TargetConfig {
 }
 
 impl ServerConfig {
-    /// Returns whether each agent has its own instance: because `isolation` requires it, or because each agent has its
-    /// own login.
+    /// Returns whether each agent has its own instance, either because `isolation` requires it, or because each agent
+    /// has its own login.
     #[must_use]
     pub fn is_per_agent(&self) -> bool {
         let is_isolated = self.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
@@ -174,9 +174,9 @@ impl ServerConfig {
 
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
-    /// Without `start_timeout`, it is 30 s. It is 3 minutes for a program that may download the server first, such as
-    /// `npx`, even if a shell starts that program: an `npx` that is killed during an installation leaves a folder that
-    /// no later start repairs.
+    /// The default is 30 s, or 3 minutes for a program that may download the server first, such as `npx`, even if a
+    /// shell starts that program: an `npx` that is killed during an installation leaves a folder that no later start
+    /// repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         self.timeouts.start.unwrap_or_else(|| match &self.target {
@@ -293,7 +293,8 @@ pub struct GovernanceConfig {
     pub confirm: ConfirmLevel,
     /// Determines whether agents share an instance of the server.
     pub isolation: Isolation,
-    /// If set, a server that agents share is allowed to request the MCP roots of the only connected agent.
+    /// If set, a server that agents share may request the MCP roots of a connected agent, if exactly one of the
+    /// connected agents has roots.
     pub roots: bool,
     /// If set, calls carry `_meta.traceparent` even to a server that does not speak MGP.
     pub traceparent: bool,
@@ -411,7 +412,7 @@ pub struct KernelConfig {
     pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
-    /// The proxy for connections to servers at a URL, and for what is sent to other machines.
+    /// The proxy for connections to servers at a URL, and for other requests to other machines, e.g. by webhooks.
     pub proxy: ProxyConfig,
     /// Hosts, domains and networks that are reached without the proxy.
     pub no_proxy: Vec<String>,
@@ -427,9 +428,9 @@ pub struct KernelConfig {
     pub surface: Surface,
     /// [`Surface::Auto`] lists all tools if their definitions together have at most this number of tokens.
     pub direct_tokens: u64,
-    /// If set, agents see names of tools in a portable form, which the APIs of all model providers accept.
+    /// If set, agents see names of tools in the form that the APIs of all model providers accept.
     pub portable_names: bool,
-    /// The limits on how much of a result reaches a model, and how long the rest can be fetched.
+    /// The limits on how much of a result reaches a model, and the time for which the omitted part can be fetched.
     pub results: ResultsConfig,
     /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
     /// the kernel.
@@ -442,7 +443,7 @@ pub struct KernelConfig {
     pub audit: AuditLogConfig,
     /// The URLs that receive events, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,
-    /// The places where a person is notified that decisions wait, by name.
+    /// The channels that notify a person when decisions wait, by name.
     pub notify: BTreeMap<String, NotifyConfig>,
     /// The address of the console, for links in notifications.
     pub console_url: Option<String>,
@@ -450,7 +451,7 @@ pub struct KernelConfig {
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket must give before they change anything.
     pub operator_proof: OperatorProof,
-    /// The file that lists the servers to recommend if no connected server has a suitable tool.
+    /// The file that lists servers which the kernel recommends if no connected server has a suitable tool.
     pub registry: Option<PathBuf>,
     /// The URL of the registry that commands query: the official one, or a mirror.
     pub registry_url: String,
@@ -462,8 +463,8 @@ pub struct KernelConfig {
     pub telemetry: TelemetryConfig,
 }
 
-/// `[kernel.registration]`: the programs and variables that agents may use when they register servers, besides the
-/// default ones.
+/// `[kernel.registration]`: the programs and variables that agents may use when they register servers, in addition to
+/// the built-in ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationAllowList {
@@ -561,15 +562,16 @@ impl Default for ToolBudgetConfig {
 pub struct AgentConfig {
     /// The tools that are always in the agent's list.
     pub pinned: Vec<String>,
-    /// The access groups that the agent belongs to.
+    /// The access groups to which the agent belongs.
     pub groups: Vec<String>,
     /// The maximum number of tokens of the tool definitions in the agent's list; `None` for the kernel's `max_tokens`.
     pub budget: Option<u64>,
     /// The tools that are listed to the agent; `None` uses the kernel's setting.
     pub surface: Option<Surface>,
-    /// If `true`, the agent sees names of tools in a portable form; `None` uses the kernel's setting.
+    /// If `true`, the agent sees names of tools in the form that the APIs of all model providers accept; `None` uses
+    /// the kernel's setting.
     pub portable_names: Option<bool>,
-    /// The limits of the agent's calls; each replaces the common limit of all agents.
+    /// The limits of the agent's calls; each replaces the corresponding limit for all agents.
     pub limits: CallLimits,
     /// The limits on how much of a result reaches the agent.
     pub results: ResultLimits,

@@ -1,4 +1,4 @@
-//! Finds the known word that is most similar to a misspelt one (MGP §15.2).
+//! Finds the known word that is most similar to a misspelt word (MGP §15.2).
 
 /// The maximum length of a compared word. A longer word is probably not a misspelt key, and the cost of a comparison
 /// grows with the square of the length.

@@ -1,4 +1,4 @@
-//! `[kernel.notify.NAME]`: the places where a person is notified that decisions wait (MGP §4.4).
+//! `[kernel.notify.NAME]`: the channels that notify a person when decisions wait (MGP §4.4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::addresses;
 use super::table_reader::Reader;
 
-/// The maximum number of configured places for notifications.
+/// The maximum number of tables `[kernel.notify.NAME]`.
 pub(super) const MAX_PLACES: usize = 16;
 
 /// The time that a decision waits before a notification is sent, if the configuration sets none.
@@ -15,7 +15,7 @@ const AFTER: Duration = Duration::from_secs(10);
 /// The number of minutes in a day.
 const DAY: u16 = 24 * 60;
 
-/// A place where a person is notified that decisions wait.
+/// A table `[kernel.notify.NAME]`: a channel that notifies a person when decisions wait.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotifyConfig {
@@ -42,7 +42,7 @@ pub enum NotifyWay {
     Desktop,
     /// The URL of a topic on an ntfy server.
     Ntfy(String),
-    /// A URL that gets a signed POST.
+    /// A URL that receives each notification in a signed POST request.
     Webhook(String),
     /// An e-mail with these settings is sent to the person.
     Email(EmailConfig),
@@ -107,8 +107,8 @@ impl QuietHours {
     }
 }
 
-/// Reads the address of the console, for links in notifications. Refuses an address with a query or a user name, which
-/// could contain a secret. A link only appends the id of an item to the address.
+/// Reads the address of the console, with which links in notifications begin. Reports an address with a query or a user
+/// name, which could contain a secret. A link only appends the id of the waiting item.
 pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     let url = kernel.text("console_url")?;
     if addresses::is_page(&url) {
@@ -142,7 +142,7 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
     all
 }
 
-/// Reads the channel of a place; a place has exactly one.
+/// Reads the kind of a channel; each table must have exactly one.
 fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     let desktop = reader.switch("desktop").unwrap_or_default().then_some(NotifyWay::Desktop);
     let to = addresses::mailbox(reader, "email");

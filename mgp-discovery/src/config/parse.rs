@@ -37,10 +37,10 @@ pub struct ParsedConfig {
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error, each by its id, or by its position in the file if the id is not known.
     pub broken: Vec<String>,
-    /// The ids of servers with an error that `enabled = false` switches off.
+    /// The ids of servers whose entry has an error, but which `enabled = false` switches off.
     pub(crate) switched_off: Vec<String>,
-    /// All ids in the file. A server that an error disables keeps its id too, so that no server of another file
-    /// silently takes its place.
+    /// All ids in the file. Includes the ids of servers that an error disables, so that no server of another file
+    /// silently replaces them.
     pub(crate) kept_ids: HashSet<String>,
 }
 
@@ -294,7 +294,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// Reports values that prevent the start of a program, and those that a shell would expand.
+/// Reports values that prevent the start of a program, and values that only a shell would expand.
 fn check_program(
     reader: &mut Reader<'_, '_, '_>,
     command: &str,
@@ -332,7 +332,7 @@ fn check_url_keys(
     reader.check_headers(headers);
 }
 
-/// Warns about each of the keys `names` that the server has: they have no effect, because the key `of` is absent.
+/// Warns about each of the keys `names` that the server has: they have no effect without the key `of`.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);
@@ -423,7 +423,8 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
         max: reader.small_number("max_restarts").unwrap_or(default.max),
         window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
-        // If only one of the two is set, the default of the other one is adjusted to it.
+        // If only one of the two delays is set, the default of the other delay is adjusted, so that the base is not
+        // above the maximum.
         backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
         backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
     }
@@ -532,7 +533,7 @@ fn file(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<PathBuf> {
     Some(super::path_in(folder, &text))
 }
 
-/// Reads a socket address to listen on.
+/// Reads the address of a socket that accepts connections.
 fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let address = reader.text(name)?;
     if address.parse::<std::net::SocketAddr>().is_err() {

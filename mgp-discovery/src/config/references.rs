@@ -10,13 +10,13 @@ use super::table_reader::Reader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReferencesConfig {
-    /// The address that servers fetch the data from; `None` disables references.
+    /// The address from which servers fetch the data; `None` disables references.
     pub listen: Option<SocketAddr>,
-    /// The beginning of the URLs that servers get for the data; `None` if it is the address in `listen`.
+    /// The base of the URLs at which servers fetch the data; `None` for the address in `listen`.
     pub url: Option<String>,
     /// The time after which a reference expires.
     pub keep: Duration,
-    /// The maximum size of the data that replaces a reference in an argument, in bytes.
+    /// The maximum size of the data that can replace a reference in an argument, in bytes.
     pub max_inline: u64,
 }
 

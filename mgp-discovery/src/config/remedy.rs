@@ -1,10 +1,11 @@
-//! Remedies for usual mistakes in the syntax of `mgp.toml`: another format, and paths of Windows.
+//! Remedies for frequent mistakes in the syntax of `mgp.toml`, such as JSON instead of TOML, and paths of Windows.
 
-/// The remedy for a text in double quotes with an escape that is not one, or not meant as one.
+/// The remedy for a text in double quotes with an invalid or unintended escape, e.g. in a path of Windows.
 pub(super) const ESCAPE: &str =
     "`\\` begins an escape in double quotes: write a path of Windows in single quotes";
 
-/// Returns the remedy for a text that is not TOML, if the mistake that the message describes is a usual one.
+/// Returns the remedy for a text that is not TOML; `None` if `message`, the error of the parser, describes a rare
+/// mistake.
 pub(super) fn for_syntax(text: &str, message: &str) -> Option<String> {
     let remedy = if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         "if it is the JSON of a host, move it to `hosts.json` and run `mgp import ./hosts.json --apply`"

@@ -22,7 +22,7 @@ pub struct RetryCallsConfig {
     pub circuit_open: Duration,
     /// If set, the `fallback_tool` that an error names is called after the last attempt.
     pub fallback: bool,
-    /// If set, calls without an idempotency key get one if the server keeps keys.
+    /// If set, calls without an idempotency key get a generated key, provided that the server supports keys.
     pub keys: bool,
 }
 

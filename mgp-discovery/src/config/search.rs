@@ -27,7 +27,7 @@ pub enum LearnFrom {
     Agent,
     /// The calls of all agents of the same user.
     User,
-    /// The calls of all users of the tenant; those of other users only for tools that at least two of these users
+    /// The calls of all users of the tenant. Calls of other users count only for tools that at least two of these users
     /// called.
     Tenant,
 }

@@ -16,7 +16,7 @@ pub(super) struct Reader<'r, 'f, 't> {
     pub(super) report: &'r mut Report<'f>,
     table: &'t dyn TableLike,
     path: &'static str,
-    /// The path in messages; the name of an entry replaces the `*` of `path`.
+    /// The path of the table for messages: `path`, with the name that the user chose in place of `*`.
     shown_path: Cow<'static, str>,
 }
 
@@ -30,7 +30,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         Self::shown_as(report, path, Cow::Borrowed(path), table)
     }
 
-    /// Creates a reader for a table whose name the user chose, e.g. that of an agent, so that messages contain it.
+    /// Creates a reader for a table whose name the user chose, e.g. `[agents.NAME]`; messages contain that name.
     pub(super) fn of_entry(
         report: &'r mut Report<'f>,
         path: &'static str,
@@ -94,7 +94,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Warns about each unknown word that is similar to a known one. Unknown words are accepted in any case.
+    /// Warns about each unknown word that is similar to a known word. Unknown words are accepted nevertheless.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
         let is_unknown =
             |text: &&String| !words.contains(&text.as_str()) && !is_wildcard(name, text, words);
@@ -114,8 +114,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a URL. Reports a text that cannot be one; its parts with `${…}` are not checked, because they are
-    /// expanded later.
+    /// Returns a URL. Reports a text that cannot be a URL; parts with `${…}` are not checked, because they are expanded
+    /// later.
     pub(super) fn url(&mut self, name: &str) -> Option<String> {
         let url = self.text(name)?;
         if !addresses::can_be_url(&url) {
@@ -139,7 +139,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns the HTTP headers of the table. Reports those that cannot be sent.
+    /// Returns the HTTP headers of the table. Reports headers that cannot be sent.
     pub(super) fn headers(&mut self) -> BTreeMap<String, String> {
         let headers = self.map("headers");
         self.check_headers(&headers);
@@ -167,7 +167,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a number whose kind has a maximum that fits into `u32`.
+    /// Returns the number in a key whose kind permits no number above `u32::MAX`.
     pub(super) fn small_number(&mut self, name: &str) -> Option<u32> {
         self.number(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
@@ -241,7 +241,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         tables
     }
 
-    /// Returns a reader for a table below this one; `None` if it is absent. A value that is not a table is reported,
+    /// Returns a reader for a table below this table; `None` if it is absent. A value that is not a table is reported,
     /// and then treated as absent.
     pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
         let item = self.item(name)?;

@@ -243,7 +243,7 @@ fn places_of_messages_are_checked() {
 
 #[test]
 fn every_key_has_an_effect() {
-    // `transport` only repeats what follows from `command` or `url`, so changing it alone has no effect.
+    // Skip `transport`: its value follows from `command` or `url`, so setting it alone has no effect.
     for key in KEYS.iter().filter(|key| key.path() != "servers.transport") {
         let text = sample(key);
         let base = match key.table.split('.').next() {
@@ -303,7 +303,7 @@ fn http_access_and_sinks_are_checked() {
 fn written_defaults_are_the_defaults() {
     let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let mut table = "servers";
-    // These keys have an effect only beside another key.
+    // These keys have an effect only together with another key.
     let is_of_url = |key: &ConfigKey| {
         let tables = [
             "servers.auth",
@@ -573,7 +573,7 @@ fn a_program_that_may_download_its_server_has_more_time_to_start() {
     assert_eq!(start("[[servers]]\nid = 'a'\nurl = 'https://a'"), 30);
 }
 
-/// Regression test: a server's `max_timeout` below `kernel.timeout` had no effect.
+/// Regression test for a bug: a server's `max_timeout` below `kernel.timeout` had no effect.
 #[test]
 fn the_maximum_time_of_a_server_limits_the_time_without_progress_of_the_kernel() {
     let limits = |more: &str| {

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The time limits of a server's start and of calls of its tools; a limit of calls that is `None` is taken from the
-/// kernel.
+/// The time limits of a server's start and of its tool calls. For a limit of calls that is `None`, the kernel's limit
+/// applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -26,7 +26,7 @@ pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time of the start of a program that may download the server first.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// Programs that download the package they run if it is not installed yet.
+/// Programs that download the package that they run, if it is not installed yet.
 const DOWNLOADERS: [&str; 12] =
     ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
 

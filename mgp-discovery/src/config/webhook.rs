@@ -57,7 +57,8 @@ pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Webh
     all
 }
 
-/// Returns whether a text selects channels: all of them, one, or a family. Subscriptions have the same rule.
+/// Returns whether a text is a valid selection of channels: all, one, or a family such as `tool.*`. Subscriptions
+/// follow the same rule.
 fn is_channel(text: &str) -> bool {
     let name = text.strip_suffix(".*").unwrap_or(text);
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:/".contains(&byte);

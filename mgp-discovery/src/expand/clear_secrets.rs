@@ -8,7 +8,8 @@ use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
 use crate::source::Origin;
 
-/// The place of a secret that every reader of the configuration can see; does not contain the secret itself.
+/// The location of a secret that is readable by everyone who reads the configuration; does not contain the secret
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
@@ -50,8 +51,9 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
             looks_secret(name, value).map(|why| (name, why)).or_else(in_value)
         {
             let (id, variable) = (&server.id, variable(&server.id, name));
-            // Advise a stored secret only if the file is the user's own, because only such a file may name one. Its
-            // name begins with the id of the server, because several servers can have e.g. an `API_KEY`.
+            // Advise storing the secret only if the file is the user's own, because only such a file may name a stored
+            // secret. The name of the stored secret begins with the id of the server, because several servers can have
+            // e.g. an `API_KEY`.
             let remedy = match server.origin {
                 Origin::Project => {
                     format!("write `${{{variable}}}` or `${{file:PATH}}` in its place")
@@ -138,8 +140,8 @@ fn without_secret(arg: &str) -> String {
 /// The name of a URL's password in the values that [`in_url`] returns.
 const PASSWORD: &str = "password";
 
-/// Returns the reason why a part of a URL is considered a secret; a password in clear text is always considered one,
-/// however short.
+/// Returns the reason why a part of a URL is considered a secret. A password in clear text is always considered a
+/// secret, however short it is.
 fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     let is_literal = Template::parse(part).is_ok_and(|template| template.is_literal());
     let is_password = name == PASSWORD && is_literal && !part.is_empty();
@@ -157,8 +159,8 @@ pub(super) fn clear_parts<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
 }
 
 /// Returns a name and a value for each argument: `--key` and `x` for `--key=x`, and `NAME` and `x` for `-e NAME=x`,
-/// which passes a variable to a container. The name of an argument that is not a flag is the flag before it, unless
-/// that flag contains `=`; its value is the argument itself. A flag without `=` gets two empty texts.
+/// which passes a variable to a container. An argument that is not a flag is itself the value, and its name is the
+/// preceding flag if that has no `=`. A flag without `=` has an empty name and an empty value.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
     let is_open = move |arg: &&String| flag(arg) && !arg.contains('=');
@@ -174,7 +176,7 @@ pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the name and the value of a variable that a text sets as `NAME=value`, if the name is in capitals.
+/// Returns the name and the value of a text such as `NAME=value`, if the name is in capitals.
 fn variable_setting(text: &str) -> Option<(&str, &str)> {
     let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     text.split_once('=').filter(|(name, _)| !name.is_empty() && name.bytes().all(fits))
@@ -215,10 +217,10 @@ const NAMES: &[&str] = &[
     "passwd", "password", "pat", "secret", "token",
 ];
 
-/// Ends of words in the names of secret values, e.g. of `PGPASSWORD`.
+/// Words in the names of secret values that can also be the end of a longer word, e.g. of `PGPASSWORD`.
 const ENDS: &[&str] = &["apikey", "passwd", "password", "secret", "token"];
 
-/// Words that make a name harmless: its value is the place or the owner of a secret, not the secret itself.
+/// Words in the names of harmless values, which are the location or the owner of a secret, not the secret itself.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
@@ -248,7 +250,8 @@ pub fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
             || header(name, value).and_then(|(name, value)| secret_literal(name, value));
         return secret_literal(name, value).or_else(in_header);
     }
-    // Check only the defaults: they are written in the file, while the values of variables are not.
+    // Check only the defaults of variables: the defaults are written in the file, while the values of the variables are
+    // not.
     let default = |(variable, default): (&str, &str)| {
         secret_literal(variable, default).or_else(|| secret_literal(name, default))
     };
@@ -269,13 +272,14 @@ fn header<'a>(flag: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
     };
     let is_digest = ["md5", "sha1", "sha256", "sha384", "sha512"].contains(&name);
-    // A value with other characters, e.g. a script with a colon, must not be hidden from its reviewer.
+    // Do not hide a value with other characters, e.g. a script with a colon, because a reviewer must see it.
     let is_token = has_only(without_scheme(value), b"-._~+/=:");
     (has_only(name, b"-_") && is_token && !is_digest && !value.starts_with("//"))
         .then_some((name, value))
 }
 
-/// Returns the credentials in the value of a header `Authorization`; any other value as it is.
+/// Returns the credentials in the value of a header `Authorization`, without the scheme; returns any other value
+/// unchanged.
 fn without_scheme(value: &str) -> &str {
     let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
     schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim()

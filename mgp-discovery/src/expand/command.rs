@@ -31,7 +31,7 @@ pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<Str
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = out.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
-        // The send fails only if the receiver was dropped because the time limit was exceeded.
+        // Sending fails only if the receiver was dropped because the time limit was exceeded.
         let _ = sender.send(read.map(|_| bytes));
     });
     let output = receiver.recv_timeout(timeout);

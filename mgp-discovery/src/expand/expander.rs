@@ -54,7 +54,7 @@ pub struct ExpandedServer {
     pub rights: Option<ProcessRights>,
 }
 
-/// The rights of a sandboxed process, in addition to those that every program needs.
+/// The rights of a sandboxed process, in addition to the rights that every program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessRights {
@@ -119,14 +119,14 @@ impl ExpandError {
         &self.reasons
     }
 
-    /// Returns all reasons as one sentence, whose part after the last semicolon has the remedies.
+    /// Returns all reasons as one sentence: first all errors, then, after the last semicolon, the remedies.
     #[must_use]
     pub fn summary(&self) -> String {
         joined(&self.reasons)
     }
 }
 
-/// Joins reasons to one sentence with all faults first, so that its last part has all remedies.
+/// Joins reasons to one sentence: first all errors, then, after the last semicolon, all remedies.
 fn joined(reasons: &[String]) -> String {
     let parts: Vec<_> = reasons.iter().map(|reason| reason.rsplit_once("; ")).collect();
     let faults = reasons.iter().zip(&parts);
@@ -181,7 +181,7 @@ impl Expander {
         }
     }
 
-    /// Sets the home folder, which replaces `~`, and `${HOME}` if there is no variable of that name.
+    /// Sets the home folder. It replaces `~`, and also `${HOME}` if that variable is not set.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
@@ -238,9 +238,9 @@ impl Expander {
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
     }
 
-    /// Returns the program of a project's server, its arguments and its working directory, as at the server's start.
+    /// Returns the program, the arguments and the working directory with which a project's server would start.
     ///
-    /// A text that cannot be expanded is returned as written, because its server is not started anyway.
+    /// A text that cannot be expanded is returned as written, because the server cannot start in that case anyway.
     pub(crate) fn project_program(
         &self,
         server: &ServerConfig,
@@ -321,7 +321,7 @@ impl Expander {
         Ok(out)
     }
 
-    /// Returns the value of a variable; for a missing `HOME`, which Windows and some services do not have, the home
+    /// Returns the value of a variable. If `HOME` is missing, as on Windows and in some services, its value is the home
     /// folder.
     fn variable(&self, name: &str) -> Option<String> {
         let home = || self.home.as_ref()?.to_str().map(str::to_owned);
@@ -335,7 +335,8 @@ impl Expander {
             .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
-    /// Returns the working folder of the user's commands and servers: the home folder, or the root if there is none.
+    /// Returns the working directory of the user's commands and servers: the home folder, or the root if the home
+    /// folder is unknown.
     ///
     /// It is never the working directory of this process: hosts start this process in the open project, and
     /// interpreters and package runners load code from their working directory.
@@ -351,7 +352,7 @@ impl Expander {
         }
     }
 
-    /// Returns the text of a program with the home folder in place of a `~` at its beginning.
+    /// Returns the path of a program, in which the home folder replaces a `~` at the beginning.
     fn with_program_at_home(&self, command: &str) -> String {
         let home = self.home.as_ref().and_then(|home| home.to_str());
         match (command.strip_prefix("~/"), home) {
@@ -438,8 +439,8 @@ impl Filling<'_> {
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }
 
-    /// Makes the relative path of a program absolute; a name without a path is unchanged, because it is looked up in
-    /// `PATH` later.
+    /// Makes the relative path of a program absolute. A name without a path stays unchanged, because the start of the
+    /// server searches it in `PATH`.
     fn located(&mut self, command: Expanded, folder: &Path) -> Expanded {
         let path = Path::new(command.as_str());
         if path.is_absolute()
@@ -465,8 +466,8 @@ impl Filling<'_> {
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
-                // Also hide secrets in clear text. They contain no `${…}`, but the file may have `$$` for a dollar sign
-                // in them.
+                // Also hide secrets that the file contains in clear text. They contain no `${…}`, but the file may have
+                // `$$` for a dollar sign in them.
                 let secrets = parts.iter().flat_map(|(name, part)| clear_parts(name, part));
                 secrets.for_each(|secret| filled.hide(&secret.replace("$$", "$")));
                 filled

@@ -63,7 +63,7 @@ impl SecretFile {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
     }
 
-    /// Returns the secret with a name, or `None` if there is none.
+    /// Returns the secret with a name; `None` if no secret has this name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be read or trusted.
@@ -79,7 +79,7 @@ impl SecretFile {
         Ok(self.read()?.secrets.into_keys().collect())
     }
 
-    /// Stores a secret, and replaces an earlier one with the same name.
+    /// Stores a secret; replaces an earlier secret with the same name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written, or the name or the value cannot be stored.
@@ -105,7 +105,7 @@ impl SecretFile {
         })
     }
 
-    /// Removes a secret; returns `false` if there is no secret with that name.
+    /// Removes a secret; returns `false` if no secret has that name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written.

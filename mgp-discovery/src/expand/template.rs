@@ -66,7 +66,7 @@ impl Template {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// Returns the names of the variables, including those in defaults.
+    /// Returns the names of all variables, including variables in defaults.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let mut names = Vec::new();
         self.visit(&mut |piece| {
@@ -77,7 +77,8 @@ impl Template {
         names.into_iter()
     }
 
-    /// Returns the references to outside values as in the file, but without defaults: `${TOKEN}`, `${file:key}`.
+    /// Returns the references to values outside the file, as they are written but without defaults: `${TOKEN}`,
+    /// `${file:key}`.
     #[must_use]
     pub fn needs(&self) -> Vec<String> {
         let mut needs = Vec::new();
@@ -148,7 +149,8 @@ fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
     Ok(Template(pieces))
 }
 
-/// Returns the position of the closing brace in a text that begins directly after `${`; `None` if it is missing.
+/// Returns the position of the brace that closes a reference; the text begins directly after its `${`. Returns `None`
+/// if the brace is missing.
 pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {

@@ -30,7 +30,7 @@ pub fn named_variables(config: &Config) -> BTreeMap<String, bool> {
     }
     let with_state = |name: String| {
         let is_set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
-        // The user's home folder takes the place of a missing `HOME`.
+        // A missing `HOME` is replaced by the user's home folder.
         let is_home = name == "HOME" && std::env::home_dir().is_some();
         (name, is_set || is_home)
     };

@@ -157,7 +157,7 @@ fn variable(key: &str) -> String {
     name_of(&key.to_ascii_uppercase())
 }
 
-/// Returns the texts of a default; a default that is a list has several.
+/// Returns the texts of a default value; a list can have several texts.
 fn values(default: &Value) -> Vec<String> {
     match default {
         Value::Null | Value::Object(_) => Vec::new(),
@@ -213,7 +213,8 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns the values of a setting: the answers, else the default, else a `${…}` for an environment variable.
+    /// Returns the values of a setting: the user's answers, else the default, else a `${…}` that reads an environment
+    /// variable.
     fn setting(&mut self, key: &str) -> Vec<String> {
         let Some(described) = self.settings.get(key) else { return vec![String::new()] };
         let variable = variable(key);
@@ -228,7 +229,7 @@ impl Filling<'_> {
         vec![format!("${{{variable}{}}}", if is_required { "" } else { ":-" })]
     }
 
-    /// Returns the text of a default. Variables for folders are replaced in it, variables for settings are not.
+    /// Returns the text of a default, in which variables for folders are replaced, but not variables for settings.
     fn default_text(&mut self, default: &str) -> String {
         // Do not replace settings in a default: if it named its own setting, the replacement would never end.
         if default.contains("${user_config.") || !is_balanced(default) {

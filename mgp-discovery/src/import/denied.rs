@@ -1,5 +1,5 @@
-//! Rules of a host that deny tools by their full names, e.g. `mcp__files__write_file`. They do not match the names that
-//! the same tools have behind mgp, so the tools are withheld by a [`ToolLimit`] instead.
+//! Rules of a host that deny tools by their full names, e.g. `mcp__files__write_file`. Such a rule does not match the
+//! name that the same tool has behind mgp, so a [`ToolLimit`] withholds the tool instead.
 
 use mgp_types::clip;
 use serde_json::Value;
@@ -16,10 +16,10 @@ const MAX_AGENT_BYTES: usize = 64;
 
 /// A rule that denies the tools whose full names match its pattern.
 struct Rule {
-    /// The member of the settings that has the rule.
+    /// The name of the member of the settings that contains the rule.
     member: &'static str,
     pattern: String,
-    /// `true` if the pattern is the name of a tool of each server, without the name of a server.
+    /// `true` if the pattern is the name of a tool without its server, and so applies to all servers.
     is_short: bool,
 }
 
@@ -27,15 +27,15 @@ struct Rule {
 enum Denied<'a> {
     Nothing,
     Tool(&'a str),
-    /// Tools that cannot be listed, because the pattern has wildcards.
+    /// Some tools, which are unknown because the pattern has wildcards.
     Some,
     All,
 }
 
 impl Import {
-    /// Withholds the tools that rules in settings of the host deny: of all servers, or only of those that `project`
-    /// declares. A server stays in its host if the settings keep the host from starting it, or if a rule denies all of
-    /// its tools or tools that only the host can list.
+    /// Withholds the tools that rules in the host's settings deny, from all servers or only from the servers that
+    /// `project` declares. A server is not imported if the settings keep the host from starting it, if a rule denies
+    /// all of its tools, or if only the host can find out which tools a rule denies.
     pub fn withhold(&mut self, project: Option<&str>, settings: &str) {
         if let Ok(settings) = parse_json(settings) {
             if matches!(self.host, Host::GeminiCli | Host::QwenCode) {
@@ -46,7 +46,7 @@ impl Import {
     }
 
     /// Withholds the tools that a policy file of Gemini CLI denies. A rule with further conditions, e.g. about
-    /// arguments, counts as one that denies the whole tool.
+    /// arguments, is treated as a rule that denies the whole tool.
     pub fn withhold_policy(&mut self, policy: &str) {
         if let Ok(policy) = from_toml(policy) {
             self.withhold_rules(None, &policy_rules(&policy));
@@ -58,8 +58,8 @@ impl Import {
         self.withhold_rules(project, &rules(self.host, settings));
     }
 
-    /// Adds a note to each server with tools that only single agents of `OpenCode` may not use: here, all agents of a
-    /// host are one.
+    /// Adds a note to each server of `OpenCode` with tools that only some of its agents may not use: mgp treats all
+    /// agents of a host as one agent.
     fn note_agents(&mut self, settings: &Value) {
         if self.host != Host::OpenCode {
             return;
@@ -71,7 +71,7 @@ impl Import {
         for server in &mut self.servers {
             let prefixes = prefixes(self.host, &server.name);
             let denies_some = |rules: &[Rule]| {
-                // A rule for all tools also holds for those of mgp.
+                // Ignore a rule for all tools: in the host, it also denies the tools of mgp, so it stays in force.
                 let mut single = rules.iter().filter(|rule| rule.pattern != "*");
                 single.any(|rule| {
                     let mut denied = prefixes.iter().map(|prefix| denied(&rule.pattern, prefix));
@@ -101,7 +101,7 @@ impl Import {
         }
         for mut server in std::mem::take(&mut self.servers) {
             let is_meant = project.is_none() || server.project.as_deref() == project;
-            // The rules for mgp itself stay in force in the host.
+            // Ignore rules about mgp itself, because they stay in force in the host.
             let is_mgp = server.name == "mgp" && server.entry.args.iter().any(|arg| arg == "serve");
             let limit = if is_mgp || !is_meant {
                 Ok(server.entry.tools.clone())
@@ -125,7 +125,8 @@ impl Import {
     }
 }
 
-/// Returns the limit of a server's tools without those that rules deny, or the reason why mgp cannot apply a rule.
+/// Removes the tools that rules deny from the limit of a server's tools, and returns the new limit. Returns the reason
+/// if mgp cannot apply a rule.
 fn limit(
     host: Host,
     server: &str,
@@ -164,7 +165,7 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     let listed = |member: &'static str, list: &Value| {
         let patterns = list.as_array().into_iter().flatten().filter_map(Value::as_str);
         let rules = patterns.map(|pattern| {
-            // Gemini CLI also accepts the short name, for all servers.
+            // Gemini CLI also accepts the name of a tool without a server, which denies this tool of all servers.
             let is_short = host == Host::GeminiCli && is_short(pattern);
             Rule { member, pattern: pattern.to_owned(), is_short }
         });
@@ -197,9 +198,9 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     }
 }
 
-/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. A rule for all tools also applies to
-/// mgp's tools, so it stays in force in the host. The exception is a rule on `toolAnnotations`, because mgp's tools
-/// have different annotations. A rule for a name without a server is about a tool of the host.
+/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. Omits a rule for all tools, because it
+/// stays in force in the host, where it also denies mgp's tools; but a rule with `toolAnnotations` is returned, because
+/// mgp's tools have different annotations. Omits a rule without a server, because it is about a tool of the host.
 fn policy_rules(policy: &Value) -> Vec<Rule> {
     let texts = |value: &Value| match value {
         Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -235,8 +236,8 @@ fn policy_rules(policy: &Value) -> Vec<Rule> {
     rules
 }
 
-/// Returns the pattern of a policy's `toolName` if it is about tools of servers, and whether it names a tool of each
-/// server.
+/// Returns the pattern of a policy's `toolName`, and whether it applies to the tools of all servers; `None` if it names
+/// a tool of the host.
 fn full_pattern(tool: &str) -> Option<(String, bool)> {
     if matches!(tool, "*" | "mcp_*") {
         return Some(("*".to_owned(), true));
@@ -249,16 +250,16 @@ fn full_pattern(tool: &str) -> Option<(String, bool)> {
     is_full.then(|| (tool.to_owned(), false))
 }
 
-/// Returns the name of a server as it is in the full names of its tools.
+/// Returns the form that the name of a server has in the full names of its tools.
 fn plain_name(host: Host, server: &str) -> String {
-    // Gemini CLI and Qwen Code keep dots.
+    // Gemini CLI and Qwen Code keep the dots in the name.
     let keeps_dots = matches!(host, Host::GeminiCli | Host::QwenCode);
     let others = if keeps_dots { "_-." } else { "_-" };
     let fits = |char: &char| char.is_ascii_alphanumeric() || others.contains(*char);
     server.chars().map(|char| if fits(&char) { char } else { '_' }).collect()
 }
 
-/// Returns the beginnings of the full names that a host gives the tools of a server.
+/// Returns the prefixes of the full names that a host gives the tools of a server.
 fn prefixes(host: Host, server: &str) -> Vec<String> {
     let server = plain_name(host, server);
     match host {
@@ -275,12 +276,12 @@ fn is_short(pattern: &str) -> bool {
     pattern.chars().all(is_part) && !pattern.starts_with("mcp_") && !pattern.contains("__")
 }
 
-/// Returns the tools that a pattern denies, of the server whose full names begin with `prefix`.
+/// Returns the tools that a pattern denies, among the tools of the server whose full names begin with `prefix`.
 fn denied<'a>(pattern: &'a str, prefix: &str) -> Denied<'a> {
     let (literal, wild) =
         pattern.split_at(pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len()));
     if wild.is_empty() {
-        // A rule for some arguments of a tool, in brackets, denies the whole tool.
+        // A rule can name arguments in brackets; it denies the whole tool here.
         let name = literal.split('(').next().unwrap_or_default();
         return match name.strip_prefix(prefix) {
             Some("") => Denied::All,

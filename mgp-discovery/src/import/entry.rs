@@ -35,7 +35,7 @@ pub struct Entry {
     pub timeout: Option<Duration>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
-    /// The transport, if it does not follow from the other members.
+    /// The transport, if it cannot be inferred from the other members.
     pub transport: Option<&'static str>,
     /// The name and version of the published server that this entry runs, e.g. `io.github.example/files@1.2.0`.
     pub published: Option<String>,
@@ -49,7 +49,7 @@ pub struct Entry {
 mgp_types::opaque_debug!(Entry { command });
 
 impl Entry {
-    /// Replaces variables in the headers by the values that the entry itself gives them, as Goose does.
+    /// Replaces variables in the headers by the values in the `env` of this entry, as Goose does.
     pub(super) fn set_header_variables(&mut self) {
         for text in self.headers.values_mut() {
             for (name, value) in &self.env {
@@ -66,23 +66,24 @@ const ENV_FILE: &str =
 /// The reason reported for a server whose headers are printed by a program.
 const HEADERS_HELPER: &str = "only its host can run its `headersHelper`";
 
-/// The reason reported for a server with a login that only Gemini CLI has.
+/// The reason reported for a server with a kind of login that only Gemini CLI supports.
 const HOST_LOGIN: &str = "only its host has the login that its `authProviderType` names";
 
-/// The reason reported for a program that its host confines.
+/// The reason reported for a program that its host runs in a sandbox.
 const HOST_SANDBOX: &str = "its host runs it in a sandbox, which it would lose here";
 
 /// The reason reported for a server whose settings are in the hub of Continue.
 const HUB_BLOCK: &str = "its `uses` names settings that only its host can load";
 
-/// The reason reported for a token whose variable has a name that no variable can have.
+/// The reason reported if the variable with the bearer token has a name that is not valid for a variable.
 const NO_VARIABLE: &str = "its `bearer_token_env_var` is not the name of a variable";
 
-/// The reason reported for a header whose variable has a name that no variable can have.
+/// The reason reported if `env_http_headers`, which maps each header to the variable with its value, contains a name
+/// that is not valid for a variable.
 const NO_HEADER_VARIABLE: &str =
     "its `env_http_headers` has something that is not the name of a variable";
 
-/// The reason reported for an inherited variable with a name that no variable can have.
+/// The reason reported for an inherited variable whose name is not valid for a variable.
 const NO_INHERITED_VARIABLE: &str =
     "its `env_vars` has something that is not the name of a variable";
 
@@ -90,7 +91,7 @@ const NO_INHERITED_VARIABLE: &str =
 const REMOTE_VARIABLE: &str =
     "its `env_vars` has a variable whose `source` is not `local`, which only its host can read";
 
-/// The reason reported for a stored secret with a name that no secret can have.
+/// The reason reported for a stored secret whose name is not valid for a secret.
 const NO_SECRET: &str = "its `env_keys` has something that is not the name of a secret";
 
 /// The reason reported for a server that is switched off in its host.
@@ -105,13 +106,13 @@ const OF_EXTENSION: &str = "an extension of its host starts it";
 /// The reason reported for an entry that starts nothing.
 pub(super) const NO_TARGET: &str = "it has neither a `command` nor a `url`";
 
-/// The members that are `false` for a server that is switched off: of most hosts, of Cherry Studio, and of Jan.
+/// The members that switch a server off by the value `false`: of most hosts, of Cherry Studio, and of Jan.
 const ENABLED: &[&str] = &["enabled", "isActive", "active"];
 
 /// Members of other hosts' entries that have no effect in `mgp.toml`, and are ignored without a note.
 const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "source", "tools"];
 
-/// Returns an entry of this host with its members renamed to those that most hosts use.
+/// Returns the entry with its members renamed to the names that most hosts use.
 pub(super) fn common(host: Host, value: &Value) -> Value {
     let mut value = value.clone();
     let Some(members) = value.as_object_mut() else { return value };
@@ -134,8 +135,8 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.insert(TOKEN_VARIABLE.to_owned(), name.into());
             }
         }
-        // Gemini CLI uses streamable HTTP also for a `url` without a `type`; an older server is found by its answer.
-        // Programs that are based on it have files of the same form.
+        // Gemini CLI uses streamable HTTP also for a `url` without a `type`; mgp recognises a server with the older
+        // transport by its answer. Programs that are based on Gemini CLI have files of the same form.
         Host::GeminiCli | Host::QwenCode | Host::Generic if members.contains_key("httpUrl") => {
             rename(members, "httpUrl", "url");
         }
@@ -184,8 +185,8 @@ fn with_home(value: &mut Value) {
     }
 }
 
-/// Writes each `$NAME` in the values of an environment, or of headers, as `${NAME}`: Copilot CLI replaces both in an
-/// environment, and Goose in headers.
+/// Rewrites each `$NAME` in values as `${NAME}`. Copilot CLI replaces both forms in an environment, and Goose replaces
+/// both in headers.
 fn with_braces(values: &mut Value) {
     match values {
         Value::String(text) => *text = braced(text),
@@ -194,7 +195,7 @@ fn with_braces(values: &mut Value) {
     }
 }
 
-/// Takes the headers out of the options of requests, where the settings of Continue have them.
+/// Moves the headers from `requestOptions`, where Continue has them, to the member `headers`.
 fn take_headers(members: &mut Map<String, Value>) {
     let options = members.get_mut("requestOptions").and_then(Value::as_object_mut);
     let Some(options) = options else { return };
@@ -207,7 +208,7 @@ fn take_headers(members: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the settings of Continue with their list of servers as a table by name, the form of other hosts.
+/// Converts the list of servers in the settings of Continue to a table by name, which other hosts have.
 pub(super) fn servers_by_name(mut settings: Value) -> Value {
     let Some(list) = settings["mcpServers"].as_array() else { return settings };
     let mut servers = Map::new();
@@ -229,7 +230,7 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Gives the time limits of an entry the names and units that [`of_codex`] expects.
+/// Renames the time limits of an entry to the members with the same unit that [`of_codex`] reads.
 fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
     let is_ignored = |time: f64| host == Host::ClaudeCode && time < 1000.0;
     match host {
@@ -241,7 +242,8 @@ fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
             rename_time(members, "timeout", TIMEOUT_MS);
         }
         Host::Continue => rename_time(members, "connectionTimeout", START_MS),
-        // In older files, `timeout` is a number, which limits mainly the list of tools.
+        // In older files, `timeout` is a number, which limits mainly the request for the list of tools, so it is not
+        // converted.
         Host::OpenCode => {
             if let Some(Value::Object(times)) = members.get_mut("timeout") {
                 rename_time(times, "startup", START_MS);
@@ -257,16 +259,17 @@ fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
     }
 }
 
-/// Renames a time limit. A value that no time limit here can have keeps its name, so it is left out.
+/// Renames a time limit. A member whose value is not valid as a time limit here keeps its name, so that it is left out
+/// later.
 fn rename_time(members: &mut Map<String, Value>, from: &str, to: &str) {
     let time = members.get(from).and_then(Value::as_f64);
-    // Three billion seconds, or milliseconds, are within the longest time limit of a configuration.
+    // Three billion seconds are less than the maximum duration in a configuration.
     if time.is_some_and(|time| time > 0.0 && time <= 3e9) {
         rename(members, from, to);
     }
 }
 
-/// Rewrites variables of `OpenCode`, e.g. `{env:NAME}` and `{file:PATH}`, in the form that most hosts use.
+/// Rewrites the variables of `OpenCode`, `{env:NAME}` and `{file:PATH}`, in the form `${…}` that most hosts use.
 fn with_dollars(value: &mut Value) {
     match value {
         Value::String(text) => *text = text.replace("{env:", "${").replace("{file:", "${file:"),
@@ -276,8 +279,8 @@ fn with_dollars(value: &mut Value) {
     }
 }
 
-/// The members for the time limits of a start and of a tool call, in milliseconds and seconds. Codex has the first and
-/// the last of these names; the limits of other hosts are renamed to them.
+/// The members for the time limits of a start and of a tool call, with their units. Codex has the first and the last of
+/// these members; the time limits of other hosts are renamed to one of them.
 const START_MS: &str = "startup_timeout_ms";
 const TIMEOUT_MS: &str = "tool_timeout_ms";
 const TIMEOUT_SECONDS: &str = "tool_timeout_sec";
@@ -285,7 +288,7 @@ const TIMEOUT_SECONDS: &str = "tool_timeout_sec";
 /// The member that names the variable with the bearer token.
 const TOKEN_VARIABLE: &str = "bearer_token_env_var";
 
-/// The member that names variables whose values are secrets stored by the host.
+/// The member with the names of variables whose values the host stores as secrets.
 const SECRET_NAMES: &str = "env_keys";
 
 /// Converts an entry of `mcpServers` or `servers`; an error is the reason why it cannot be imported.
@@ -335,7 +338,7 @@ pub(super) fn entry(
     if let Some(reason) = findings.refusal.take() {
         return Err(reason);
     }
-    // A server of a file in the home folder needs no `cwd`, because it starts in the home folder anyway.
+    // Do not set `cwd` for a file in the home folder, because mgp starts such a server in the home folder anyway.
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {
@@ -349,7 +352,7 @@ pub(super) fn entry(
     }
 }
 
-/// Returns the reason why a server needs its host, if a member of its entry means that.
+/// Returns the reason why only the host can run a server; `None` if this member does not prevent the import.
 fn need_of_host(name: &str, value: &Value) -> Option<&'static str> {
     match name {
         "envFile" => Some(ENV_FILE),
@@ -361,7 +364,7 @@ fn need_of_host(name: &str, value: &Value) -> Option<&'static str> {
     }
 }
 
-/// Returns a note about a member that is left out; `None` for a member whose loss does not matter.
+/// Returns a note about a member that is not imported; `None` for a member without effect on the server.
 fn why_left_out(name: &str, value: &Value) -> Option<String> {
     let why = match name {
         "autoApprove" | "alwaysAllow" | "trust" => "what runs without asking is decided here",
@@ -375,14 +378,14 @@ fn why_left_out(name: &str, value: &Value) -> Option<String> {
     Some(format!("`{}` was left out: {why}", name.escape_debug()))
 }
 
-/// Returns the reference to a variable; `wrong` is the error if no variable can have that name. The name may come from
-/// other people, so it must not become a reference to a file, a command or a stored secret.
+/// Returns the reference `${NAME}` to a variable; `wrong` is the error for a name that is not valid for a variable. The
+/// name may come from an untrusted author, so it must not become a reference to a file, a command or a stored secret.
 fn variable(name: &str, wrong: &str) -> Result<String, String> {
     if name_of(name) == name { Ok(format!("${{{name}}}")) } else { Err(wrong.into()) }
 }
 
-/// Reads a member that only Codex has, or a time limit that was renamed to such a member; returns `false` for any other
-/// member.
+/// Reads a member that only Codex has, or a time limit that `rename_time_limits` renamed; returns `false` for any
+/// other member.
 fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String> {
     match name {
         "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
@@ -414,7 +417,7 @@ fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String
     Ok(true)
 }
 
-/// Returns notes about the variables that the server inherits, and about the tools that it is limited to.
+/// Returns notes about the variables that the server inherits, and about the limit of its tools.
 fn notes_about(entry: &Entry) -> Vec<String> {
     let mut notes = Vec::new();
     if !entry.pass_env.is_empty() {
@@ -425,16 +428,16 @@ fn notes_about(entry: &Entry) -> Vec<String> {
     notes
 }
 
-/// The beginning of the note about the tools that a server is limited to.
+/// The beginning of the note about the limit of a server's tools.
 const GRANTED: &str = "its tools are granted as there: ";
 
-/// Replaces the note about the tools that a server is limited to.
+/// Replaces the note about the limit of a server's tools.
 pub(super) fn renew_tools_note(entry: &Entry, notes: &mut Vec<String>) {
     notes.retain(|note| !note.starts_with(GRANTED));
     if entry.tools.is_all() {
         return;
     }
-    // Hosts do not limit resources and prompts, but a grant of single tools does not include them.
+    // Point out a difference: hosts do not limit resources and prompts, but a grant of single tools here excludes them.
     let others = match entry.tools {
         ToolLimit::Only(_) => "; its resources and prompts are not granted",
         ToolLimit::Except(_) => "",
@@ -460,7 +463,7 @@ fn add_secrets(
     Ok(())
 }
 
-/// Returns the working directory of a project's server; a relative `cwd` begins at the folder of the project.
+/// Returns the working directory of a project's server; a relative `cwd` is relative to the folder of the project.
 fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     let project = escaped(&project.to_string_lossy());
     match cwd {
@@ -470,7 +473,7 @@ fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     }
 }
 
-/// Returns the transport to write to `mgp.toml`; `None` if it follows from the other members of the entry.
+/// Returns the transport to write to `mgp.toml`; `None` if mgp infers it from the other members of the entry.
 fn transport(word: &str) -> Result<Option<&'static str>, String> {
     match word {
         "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"
@@ -490,7 +493,8 @@ fn era(word: &str) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// Returns a time that is written as a number; `per_second` of its units are a second.
+/// Converts a number to a duration. `per_second` is the number of its units in a second: 1 for seconds, 1000 for
+/// milliseconds.
 fn time(name: &str, value: &Value, per_second: f64) -> Result<Duration, String> {
     let number = value.as_f64();
     let time = number.and_then(|number| Duration::try_from_secs_f64(number / per_second).ok());
@@ -522,7 +526,7 @@ fn texts(
     };
     let kept = members.iter().filter(|(_, value)| name != "env" || !value.is_null());
     let each = kept.map(|(key, value)| {
-        // Numbers and booleans become their text, as in a shell.
+        // Convert numbers and booleans to text, as a shell does.
         let value = match value {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             value => map(text(name, value)?),

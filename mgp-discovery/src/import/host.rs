@@ -11,7 +11,7 @@ use super::{Entry, entry, json, package};
 use crate::config::limits;
 use crate::error::DiscoveryError;
 
-/// An MCP host whose file can be imported, or another kind of file.
+/// An MCP host whose configuration file can be imported, or another importable format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
@@ -131,7 +131,7 @@ impl Host {
 
     fn dialect(self) -> Dialect {
         match self {
-            // These hosts do not replace variables: they start exactly the written command.
+            // These hosts replace no variables: they start the command exactly as it is written.
             Self::Antigravity | Self::ClaudeDesktop | Self::Codex | Self::LmStudio | Self::Zed => {
                 Dialect::Plain
             }
@@ -216,8 +216,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     read_with(host, host.dialect(), file, text, None)
 }
 
-/// Reads the text of a host's file that is the user's own, like [`read`]. A value that the host asks its user for is
-/// replaced by a reference to the stored secret of that name, if `secrets` contains the name.
+/// Reads the text of a host's file that belongs to the user, like [`read`]. Where the host asks the user for a value,
+/// the import writes a reference to the stored secret of that name, if `secrets` contains the name.
 ///
 /// # Errors
 /// See [`read`].
@@ -268,7 +268,7 @@ fn read_with(
     let project = project_of(file);
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
-    // Newer files of `OpenCode` have the servers one level deeper.
+    // Newer files of `OpenCode` have the servers one level deeper, in a member `servers`.
     let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]), secrets };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
@@ -300,15 +300,16 @@ fn read_with(
     if found { Ok(import) } else { Err(no_servers()) }
 }
 
-/// Returns the folder of the project that a file belongs to; for the user's own file, it can be the home folder.
+/// Returns the folder of the project that a host's file belongs to; this can be the home folder, if the file is the
+/// user's own.
 fn project_of(file: &Path) -> Option<&Path> {
-    // The user's own file of `OpenCode` has the same name as that of a project.
+    // The user's own file of `OpenCode` has the same name as the file of a project.
     let of_user = ["opencode/opencode.json", "opencode/opencode.jsonc"];
     if of_user.iter().any(|end| file.ends_with(end)) {
         return None;
     }
     let ends = PROJECT_FILES.iter().map(|(_, path)| *path);
-    // Settings of an editor can contain servers too, and the file of `OpenCode` can have another name.
+    // The settings of VS Code can contain servers too, and the file of `OpenCode` can have a second name.
     let mut ends = ends.chain([".vscode/settings.json", "opencode.jsonc"]).map(Path::new);
     let end = ends.find(|end| file.ends_with(end))?;
     let project = file.ancestors().nth(end.components().count());

@@ -1,5 +1,5 @@
-//! Parses the files of hosts into JSON values (MGP §15.2). The files are JSON with comments and trailing commas, TOML,
-//! or YAML.
+//! Parses the files of hosts into JSON values (MGP §15.2). These files contain JSON with comments and trailing commas,
+//! TOML, or YAML.
 
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, TomlError};
@@ -30,7 +30,7 @@ pub(super) fn from_toml(text: &str) -> Result<Value, String> {
     Ok(of_item(document.as_item()))
 }
 
-/// Parses YAML 1.2 into a JSON value: words such as `no` are texts. The library limits nesting, aliases and size.
+/// Parses YAML 1.2 into a JSON value; words such as `no` stay texts. The library limits nesting, aliases and size.
 pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
     // Do not include the text of the error, because values in the file may be secret.
     let options = serde_saphyr::options! { strict_booleans: true };

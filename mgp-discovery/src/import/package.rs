@@ -1,8 +1,8 @@
 //! Imports `server.json` of the official registry (MGP §15.2).
 //!
 //! The document comes from an untrusted author and becomes part of the user's configuration, in which a `${…}` may read
-//! files and run commands. So every text of the document is escaped, and the only `${…}` are those that this module
-//! writes.
+//! files and run commands. So every text of the document is escaped, and each remaining `${…}` was written by this
+//! module.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,11 +60,11 @@ pub struct Need {
     pub default: Option<String>,
     /// The permitted values; empty if every value is permitted.
     pub choices: Vec<String>,
-    /// `true` if the variable can have several values.
+    /// `true` if the user can give several values.
     pub is_list: bool,
 }
 
-/// The values for the variables of a published server, by variable; most variables have one value.
+/// The user's values for a published server, by variable; most variables have one value.
 pub type Answers = BTreeMap<String, Vec<Answer>>;
 
 /// A value for a variable, as it is written in `mgp.toml`.
@@ -137,8 +137,8 @@ impl PublishedServer {
         reading.needs
     }
 
-    /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the values by variable; a need
-    /// without an answer is written as `${VARIABLE}`, which is read from the environment.
+    /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the user's values by variable. A
+    /// value without an answer is written as `${VARIABLE}`, which reads the environment.
     #[must_use]
     pub fn import(&self, answers: &Answers) -> Import {
         let mut import = Import {
@@ -151,8 +151,8 @@ impl PublishedServer {
         import
     }
 
-    /// Returns the bundle for this system that the entry names; `None` if the entry names no bundle, or has a package
-    /// that can be started without one.
+    /// Returns the bundle for this system; `None` if the entry names no bundle, or has a package that can be started
+    /// without a bundle.
     ///
     /// # Errors
     /// Returns the reason why the bundle cannot be used.
@@ -178,9 +178,10 @@ impl PublishedServer {
         Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
     }
 
-    /// Returns whether the package that is started has an exact version. A range or a tag is not exact, because it
-    /// could later mean another version. Also not exact are a name that can be an address, a container image without a
-    /// digest, and a package with arguments of `npx`, `uvx` or `docker` that can add packages or name another image.
+    /// Returns whether the package always has the same content, because it is named by an exact version. Not exact are
+    /// a range or a tag, which could later mean another version, a name that can be an address, and a container image
+    /// without a digest. A package is also not exact if arguments of `npx`, `uvx` or `docker` can add packages or name
+    /// another image.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -188,7 +189,7 @@ impl PublishedServer {
     }
 
     /// Returns the texts that a person or a model reads: the title, the description, the descriptions of the values
-    /// that it needs, and texts that the publisher added, e.g. a list of tools.
+    /// that the server needs, and texts that the publisher added, e.g. a list of tools.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let needs = self.needs().into_iter().map(|need| need.description);
@@ -229,7 +230,7 @@ fn has_status(entry: &Value, status: &str) -> bool {
     [official, &entry["server"]].iter().any(|place| text(place, "status") == Some(status))
 }
 
-/// Imports the first package that can be started; if there is none, the first remote server.
+/// Imports the first package that can be started, or, if none can, the first remote server.
 pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
     PublishedServer::new(value)?.add_to(import, &NO_ANSWERS);
     Ok(())
@@ -237,7 +238,7 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
-/// The words in file names that indicate an operating system; [`PROCESSORS`] has those for processors.
+/// The words in file names that indicate an operating system; [`PROCESSORS`] has the words for processors.
 const SYSTEMS: &[(&str, &[&str])] = &[
     ("linux", &["linux"]),
     ("macos", &["darwin", "macos", "mac", "osx"]),
@@ -246,8 +247,8 @@ const SYSTEMS: &[(&str, &[&str])] = &[
 const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
-/// Returns whether the name of a file allows this system and processor: for each of the two, the name contains a
-/// matching word, or no word for a different system or processor.
+/// Returns whether a file can be for this system and processor. For each of the two, the name of the file must contain
+/// a matching word, or no word for another system or processor.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -275,8 +276,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a package's name and version always identify the same content. A tag or a range of versions does
-/// not, nor does a `name` that can be an address, a file or an option.
+/// Returns whether a package's name and version always identify the same content. A tag or a range of versions can
+/// change its meaning, and a `name` can be an address, a file or an option.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     match kind {
         "npm" => is_npm_name(name) && version.is_some_and(is_npm_version),
@@ -302,7 +303,7 @@ fn is_word(text: &str, more: &[u8]) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
 }
 
-/// Returns whether `npm` reads a text as the name of a package in its registry, and not as a repository or a file.
+/// Returns whether `npm` interprets a text as the name of a package in its registry, not as a repository or a file.
 fn is_npm_name(text: &str) -> bool {
     if let Some((scope, name)) = text.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
         return is_word(scope, b"._~-") && is_word(name, b"._~-");
@@ -310,7 +311,7 @@ fn is_npm_name(text: &str) -> bool {
     is_word(text, b"._~-") && !is_archive(text)
 }
 
-/// Returns whether `npm` reads a name or a version as that of a file with a package.
+/// Returns whether `npm` interprets a name or a version as the path of an archive.
 fn is_archive(text: &str) -> bool {
     // `npm` accepts any character in place of the second dot in `.tar.gz`.
     matches!(
@@ -321,8 +322,8 @@ fn is_archive(text: &str) -> bool {
     )
 }
 
-/// Returns whether `npm` reads a text as one version, and not as a tag, a range of versions or a file. Texts that are
-/// not a full version, e.g. `1.0.0_x`, can be tags.
+/// Returns whether `npm` interprets a text as a single version, not as a tag, a range of versions or a file. A text
+/// that is not a full version, e.g. `1.0.0_x`, can be a tag.
 fn is_npm_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').unwrap_or((text, "0"));
     let (numbers, before) = rest.split_once('-').unwrap_or((rest, "0"));
@@ -335,7 +336,7 @@ fn is_npm_version(text: &str) -> bool {
         && !is_archive(text)
 }
 
-/// Returns whether a text is one version of a package of `PyPI`, and not a range of versions.
+/// Returns whether a text is a single version of a package of `PyPI`, not a range of versions.
 fn is_pypi_version(text: &str) -> bool {
     let mut parts = text.split('.');
     let is_digit_first = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
@@ -367,17 +368,18 @@ fn is_sse(remote: &Value) -> bool {
     text(remote, "type").or_else(|| text(remote, "transport_type")) == Some("sse")
 }
 
-/// Returns whether a package is served over standard input and output; this is the default if it names no transport.
+/// Returns whether a package is served over standard input and output, which is the default if the package names no
+/// transport.
 fn is_stdio(package: &Value) -> bool {
     text(&package["transport"], "type").is_none_or(|transport| transport == "stdio")
 }
 
-/// The reading of a `server.json` with the answers of the user, and the values that the server needs.
+/// The state while a `server.json` is read: the user's answers, and the collected needs and notes.
 struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,
     notes: Vec<String>,
-    /// `true` if the package is named by an exact version.
+    /// `true` if the package that would be started is named by an exact version.
     is_exact: bool,
 }
 
@@ -403,8 +405,8 @@ impl<'a> Reading<'a> {
             && list(package, "runtimeArguments").all(is_safe);
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
-        // Some publishers also write the version in the name, e.g. `weather@1.0.0` or `weather==1.0.0`. An `@` at the
-        // beginning belongs to a scope, e.g. in `@acme/weather-1.0.0`.
+        // Some publishers write the version also in the name, e.g. `weather@1.0.0` or `weather==1.0.0`. But an `@` at
+        // the beginning belongs to a scope, as in `@acme/weather-1.0.0`.
         let is_versioned = name.rfind(['@', '=']).is_some_and(|at| at > 0);
         let with = |mark: &str| match &version {
             Some(version) if !(is_versioned && name.ends_with(version.as_str())) => {

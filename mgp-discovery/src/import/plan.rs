@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_types::{PrivateFile, backup_paths};
+use mgp_types::{PrivateFile, backup_paths, escape_hidden};
 use toml_edit::{DocumentMut, Item};
 
 use super::{Host, Import, ImportedServer, ToolLimit, write};
@@ -28,7 +28,7 @@ pub struct Plan {
     lines: Vec<ImportLine>,
 }
 
-/// The outcome for one server of an imported file.
+/// The outcome of an import for one server of the imported file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportLine {
@@ -46,13 +46,13 @@ pub struct ImportLine {
     pub notes: Vec<String>,
 }
 
-/// The outcome for one server.
+/// The outcome of an import for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportOutcome {
     /// The server is added under this id.
     Added(String),
-    /// The server is not added, because the same server already exists under this id.
+    /// The server is not added, because an equal server already exists under this id.
     Present(String),
     /// The server is not imported, for this reason.
     Skipped(String),
@@ -86,8 +86,8 @@ impl Plan {
         Self::with_id_rule(file, imports, &|_, _| true)
     }
 
-    /// Plans like [`new`](Self::new), and uses only ids that `fits` accepts. Its arguments are an id and the ids of the
-    /// other servers.
+    /// Plans like [`new`](Self::new), but uses only ids that `fits` accepts. The arguments of `fits` are an id and the
+    /// ids of the other servers.
     ///
     /// # Errors
     /// See [`new`](Self::new).
@@ -127,7 +127,7 @@ impl Plan {
         &self.lines
     }
 
-    /// Returns the new text of the file; secrets in clear text are not removed from it.
+    /// Returns the new text of the file, including its secrets in clear text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.after
@@ -140,8 +140,9 @@ impl Plan {
     }
 
     /// Writes the file; does nothing if the plan changes nothing. An existing file keeps its owner, group and
-    /// permissions, unless the plan adds secrets in clear text to it: then only its owner can read it, like a new file.
-    /// Returns the path of a backup of the previous content, if there was any; the last ten backups are kept. Blocks.
+    /// permissions. The exception is a plan that adds secrets in clear text: then only the owner can read the file,
+    /// like a new file. Returns the path of a backup of the previous content, if there was any; the last ten backups
+    /// are kept. Blocks.
     ///
     /// # Errors
     /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be
@@ -251,7 +252,8 @@ impl<'a> TakenIds<'a> {
         Self { ids: parsed.kept_ids, servers: parsed.config.servers, fits }
     }
 
-    /// Adds a server to the document unless the same server already exists; an error is the reason why it is not added.
+    /// Adds a server to the document, unless the document already has an equal server; an error is the reason why it is
+    /// not added.
     fn plan(
         &mut self,
         file: &Path,
@@ -261,7 +263,7 @@ impl<'a> TakenIds<'a> {
         notes: &mut Vec<String>,
     ) -> Result<ImportOutcome, String> {
         let wanted = id(&server.name).ok_or(NO_ID)?;
-        let from = import.source.display().to_string();
+        let from = escape_hidden(&import.source.display().to_string());
         let parse = |id: &str| {
             let mut alone = DocumentMut::new();
             write::add(&mut alone, id, &server.entry, &from);
@@ -288,8 +290,8 @@ impl<'a> TakenIds<'a> {
                 format!("there are too many servers of the id `{wanted}`")
             });
         };
-        // The configuration file is the user's own, even if the command line names it, so its entries may refer to
-        // stored secrets.
+        // Treat the configuration file as the user's own, even if the command line names it, so that its entries may
+        // refer to stored secrets.
         let parsed = ServerConfig { origin: Origin::Named, ..parse(&id)? };
         if !write::add(document, &id, &server.entry, &from) {
             return Err("`servers` has a form that servers cannot be added to".to_owned());
@@ -307,15 +309,15 @@ impl<'a> TakenIds<'a> {
         Ok(ImportOutcome::Added(id))
     }
 
-    /// Returns whether the rule for ids accepts an id in addition to those of the configuration.
+    /// Returns whether the rule for ids accepts an id in addition to the ids of the configuration.
     fn is_fit(&self, id: &str) -> bool {
         let others = self.ids.iter().map(String::as_str).filter(|other| *other != id);
         (self.fits)(id, &others.collect::<Vec<_>>())
     }
 
-    /// Returns the server with one of these ids that is the same as a new one. A server with exactly the same values
-    /// has precedence, then one that an earlier import of the same file added: the other servers may be those of other
-    /// accounts.
+    /// Returns the configured server that matches the new one, among the servers with these ids. If several match, an
+    /// exact match has precedence, then an entry that an earlier import of the same file added: the other entries may
+    /// use other accounts.
     fn same(
         &self,
         document: &DocumentMut,
@@ -340,7 +342,7 @@ impl<'a> TakenIds<'a> {
     }
 }
 
-/// The source of an entry in the configuration, compared with the file that is imported.
+/// The source of an entry in the configuration, in relation to the file that is imported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntrySource {
     /// An earlier import of the same file added the entry.
@@ -390,10 +392,11 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers. `there`, the entry in the configuration, may inherit more variables. Without `source`, which is the source
-/// of `there`, all values must be equal.
+/// headers. `there` is the entry in the configuration and may inherit more variables; `source` is its source. Without a
+/// source, all values must be equal.
 ///
-/// With a source, differences that an earlier import or its advice explains are ignored:
+/// With a source, two kinds of differences are ignored: those that an earlier import made, and those that follow from
+/// its advice to the user:
 ///
 /// - The import advises the user to store secrets, so a value with `${…}` in `there` is equal to a secret in `new`.
 ///   This does not apply if `there` was imported from another file, because its secret may be that of another account.
@@ -409,7 +412,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>
     };
     let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
         let same_value = |name: &String, text: &str, new: &str| {
-            // The user might have stored the value of a variable as the secret of that name.
+            // The user might have stored the value of a variable as the secret with the variable's name.
             same(format!("{kind}.{name}"), text, new)
                 || (source.is_some() && text.replace("${keyring:", "${") == new)
                 || (is_reimported && [text, new].iter().any(|text| text.contains("${")))
@@ -436,7 +439,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>
     }
 }
 
-/// Describes the settings of a new server that the same server in the configuration does not have.
+/// Describes the settings of a new server that its equal in the configuration does not have.
 fn lost_settings(there: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     let names = new.pass_env.iter().filter(|name| !there.pass_env.contains(name));
     let names: Vec<&str> = names.map(String::as_str).collect();
@@ -457,7 +460,7 @@ fn lost_settings(there: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     notes
 }
 
-/// Parses the text of a new entry, as it would later be read from the file.
+/// Parses the text of a new entry in the same way as it will be parsed when the file is read.
 fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
     let wrong = || "it cannot be expressed in `mgp.toml`".to_owned();
     let mut parsed = Config::parse(file, text).map_err(|_| wrong())?;

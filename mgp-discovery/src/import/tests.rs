@@ -50,7 +50,7 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
         import.refused[0].why,
         "its host asks for the input `token`; run `mgp secrets set TOKEN`, then try again"
     );
-    // A file that may come from other people gets no secret.
+    // A file that may come from an untrusted author must not receive a stored secret.
     let import = imported(Host::VsCode, "/p/.vscode/mcp.json", text);
     let refused: Vec<_> = import.refused.iter().map(|one| one.why.as_str()).collect();
     assert_eq!(
@@ -96,7 +96,8 @@ fn the_time_limits_of_codex_are_kept() {
     );
 }
 
-/// Files of several hosts, each with the same servers `files` and `web`; hosts allow the comments in them.
+/// Files of several hosts, each with the same servers `files` and `web`. Each file has comments if its host allows
+/// them.
 const FORMS: &[(Host, &str)] = &[
     (
         Host::Codex,
@@ -477,8 +478,9 @@ fn an_entry_whose_values_became_secrets_is_not_added_again() {
     let other = import(Host::Kiro, "kiro.json", "Bearer abc");
     assert_eq!(outcome(first.clone()), present);
     assert_eq!(outcome(other), ImportOutcome::Added("web-kiro".to_owned()));
-    // An import from the same host is the same server even if its reference differs: the user may have stored the value
-    // in another place. A different variable of another host means another server.
+    // In an import from the same host, the server counts as present even if its reference differs, because the user may
+    // have stored the value under another name. In an import from another host, a different variable means another
+    // server.
     fs::write(&file, text.replace("${TOKEN}", "${keyring:work}")).unwrap();
     assert_eq!(outcome(first), present);
     let other = import(Host::Windsurf, "windsurf.json", "Bearer ${env:TOKEN}");

@@ -23,7 +23,7 @@ const EXCEPT: &[&str] = &["excludeTools", "disabled_tools", "disabledTools"];
 /// The tools of a server that its host lets a model use; the default is all tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolLimit {
-    /// These tools, and no others.
+    /// Only these tools.
     Only(BTreeSet<String>),
     /// All tools but these.
     Except(BTreeSet<String>),
@@ -45,7 +45,7 @@ impl ToolLimit {
         }
     }
 
-    /// Returns the limit that allows each tool that at least one of two limits allows.
+    /// Returns a limit that allows the tools that at least one of the two limits allows.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         match (self, other) {
@@ -87,10 +87,10 @@ pub(super) struct ToolLists {
 }
 
 impl ToolLists {
-    /// Reads a member of the entry; returns `false` if hosts do not limit tools with it.
+    /// Reads a member of an entry; returns `false` if the member does not limit tools.
     pub(super) fn read(&mut self, member: &str, value: &Value) -> Result<bool, String> {
         let is_except = EXCEPT.contains(&member);
-        // The table `tools` of Codex is not a list of tools: it has the settings of single tools.
+        // Codex has a table `tools` with settings of single tools, which is not a list of allowed tools.
         let is_settings = member == "tools" && value.is_object();
         if is_settings || !is_except && !ONLY.contains(&member) {
             return Ok(false);
@@ -99,7 +99,7 @@ impl ToolLists {
             return Ok(true);
         }
         let tools = names(member, value)?;
-        // An empty list of Goose means all tools.
+        // In Goose, an empty list means all tools.
         let is_all = tools.contains("*") || (member == "available_tools" && tools.is_empty());
         if is_except {
             if tools.iter().any(|tool| tool != "*" && tool.contains(['*', '?'])) {
@@ -112,7 +112,7 @@ impl ToolLists {
         Ok(true)
     }
 
-    /// Returns the limit of all lists together; `None` if no tool can be used.
+    /// Combines all lists that were read to a limit; returns `None` if no tool can be used.
     pub(super) fn limit(self) -> Option<ToolLimit> {
         if self.except.contains("*") {
             return None;

@@ -17,9 +17,9 @@ pub(super) enum Dialect {
     Continue,
     /// Variables such as `${VAR}` and `${VAR:-default}`.
     Shell,
-    /// The variables of [`Shell`](Self::Shell), which the file has without the dollar sign.
+    /// The variables of [`Shell`](Self::Shell), but written without the dollar sign, e.g. `{env:VAR}`.
     OpenCode,
-    /// Variables such as `$VAR`, beside those of [`Shell`](Self::Shell).
+    /// Variables such as `$VAR`, and the variables of [`Shell`](Self::Shell).
     Gemini,
     /// The variables of [`Shell`](Self::Shell), and the references of this program to secrets, files and commands.
     Own,
@@ -27,33 +27,34 @@ pub(super) enum Dialect {
     Editor,
 }
 
-/// The facts that determine how the variables in a file are converted.
+/// The circumstances that determine how the variables in a file are converted.
 pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
     /// The folder of the project that contains the file.
     pub(super) project: Option<&'a Path>,
-    /// The defaults that the editor proposes to the user, by the names of inputs.
+    /// The defaults that the editor proposes for its inputs, i.e. for the values that it asks the user for, by the name
+    /// of the input.
     pub(super) proposed: BTreeMap<&'a str, &'a str>,
-    /// The names of the user's stored secrets; `None` if other people might have written the file.
+    /// The names of the user's stored secrets; `None` if an untrusted author might have written the file.
     pub(super) secrets: Option<&'a [String]>,
 }
 
-/// The findings about an entry that is converted.
+/// The notes and the refusal that the conversion of an entry produces.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) notes: Vec<String>,
-    /// The reason why the server would not work outside of its host, if there is one.
+    /// The reason why the server is not imported: it would not work outside of its host.
     pub(super) refusal: Option<String>,
 }
 
 impl Findings {
-    /// Sets the reason of the refusal, unless there is one already.
+    /// Sets the reason of the refusal, unless a reason is already set.
     pub(super) fn refuse(&mut self, reason: String) {
         self.refusal.get_or_insert(reason);
     }
 }
 
-/// The beginnings of variables that only a running editor can replace.
+/// The beginnings of the names of variables that only a running editor can replace.
 const OF_EDITOR: &[&str] = &["workspace", "config:", "command:", "file", "relativeFile"];
 
 /// Returns whether a folder is the home folder of the user, even if its path leads through symbolic links.
@@ -79,10 +80,10 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// Converts the variables of a text, and adds findings about variables that have no counterpart here.
+/// Converts the variables in a text, and adds findings about variables without an equivalent here.
 ///
-/// The result contains no `${file:…}` or `${cmd:…}`, unless the dialect is [`Dialect::Own`]: only the user may write
-/// those.
+/// The result contains no `${file:…}` or `${cmd:…}`, unless the dialect is [`Dialect::Own`], because only the user may
+/// write such references.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     match meaning.dialect {
         Dialect::Plain => escaped(text),
@@ -108,8 +109,8 @@ fn templated(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> Stri
     out + &escaped(rest)
 }
 
-/// Returns the reference to the user's stored secret that has the name of a secret of the host. The server is refused
-/// if other people might have written the file, because only the user may name a stored secret.
+/// Converts a secret of the host to a reference to the user's stored secret of that name. Refuses the server if an
+/// untrusted author might have written the file, because only the user may name a stored secret.
 pub(super) fn secret(name: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     if !valid_id(name) {
         findings.refuse(format!("`{}` is not the name of a secret here", name.escape_debug()));
@@ -134,7 +135,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
     while let Some(at) = rest.find("${") {
         out.push_str(&escaped(&rest[..at]));
         rest = &rest[at + 2..];
-        // Use the brace that our own parser would find; otherwise a default could end too early.
+        // Find the same closing brace as the parser of templates here; otherwise a default could end too early.
         let Some(end) = closing(rest) else {
             out.push_str("$${");
             break;
@@ -162,7 +163,7 @@ pub(super) fn braced(text: &str) -> String {
     out
 }
 
-/// Returns whether a text can be a default: an extra closing brace in it would end the enclosing `${…}`.
+/// Returns whether a text can be a default, i.e. has no extra closing brace, which would end the enclosing `${…}`.
 pub(super) fn is_balanced(default: &str) -> bool {
     closing(&format!("{default}}}")) == Some(default.len())
 }
@@ -188,8 +189,8 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
     if let Some(id) = inside.strip_prefix("input:") {
         return input(id, meaning, findings);
     }
-    // In a file of the home folder, `workspaceFolder` means the folder that is open in the editor, so it has no fixed
-    // value.
+    // In a file in the home folder, `workspaceFolder` means the folder that is currently open in the editor, so it has
+    // no fixed value.
     let project = meaning.project.filter(|folder| !is_home(folder));
     if meaning.dialect == Dialect::Shell
         && let Some(text) = folder_of_project(inside, project, findings)
@@ -227,9 +228,11 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
     }
 }
 
-/// Converts a variable that is the folder of the project in its host; returns `None` for any other variable.
+/// Converts a variable that has the folder of the project as its value in the host; returns `None` for any other
+/// variable.
 ///
-/// Claude Code sets `CLAUDE_PROJECT_DIR`, and is mostly started in that folder, so that `PWD` is the same.
+/// Claude Code sets `CLAUDE_PROJECT_DIR`. Users mostly start it in the folder of the project, so `PWD` has the same
+/// value.
 fn folder_of_project(
     inside: &str,
     project: Option<&Path>,
@@ -247,8 +250,8 @@ fn folder_of_project(
 
 /// Converts an input, i.e. a value that the editor asks the user for.
 ///
-/// An input without a default is replaced by the stored secret of its name. Without such a secret the server is
-/// refused, because nothing here asks for the value.
+/// A reference to the stored secret of that name replaces an input without a default. If no such secret is stored, the
+/// server is refused, because mgp cannot ask the user for the value.
 fn input(id: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     let name = name_of(&id.to_ascii_uppercase());
     if let Some(default) = meaning.proposed.get(id) {

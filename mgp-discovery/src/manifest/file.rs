@@ -67,8 +67,7 @@ pub fn read_manifest(path: &Path) -> Result<ServiceManifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Alternative names of a tool's members, as used in MCP and in the examples of the proposal, each with the standard
-/// name.
+/// Alternative names of a tool's members, from MCP and the examples of the extension, each with the standard name.
 const SPELLINGS: [(&str, &str); 4] = [
     ("tool", "name"),
     ("inputSchema", "input_schema"),
@@ -76,7 +75,7 @@ const SPELLINGS: [(&str, &str); 4] = [
     ("outputSchema", "output_schema"),
 ];
 
-/// Renames the members of each tool to the spelling in the proposal's schema.
+/// Renames the members of each tool to the names in the schema of the extension.
 fn respell(manifest: &mut Value) {
     let tools = manifest.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
     for tool in tools.filter_map(Value::as_object_mut) {
@@ -162,7 +161,7 @@ mod tests {
             ("{}".to_owned(), "manifest_version"),
             (with_tools(r#"{"name":" "}"#), "`tools[0].name` is empty"),
             (with_tools(r#"{"name":"t"},{"name":"t"}"#), "two tools `t`"),
-            // The size limit is in the middle of a character.
+            // The text exceeds the size limit, which is in the middle of a character.
             ("é".repeat(2_100_000), "is longer than 4194304 bytes"),
         ] {
             let refused = read(&text).unwrap_err();

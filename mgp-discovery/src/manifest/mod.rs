@@ -1,4 +1,5 @@
-//! Manifests of servers, and registries of servers that could be added (proposals 1 and 13).
+//! Manifests of servers, and files with registry entries of servers that the kernel can recommend (two extensions
+//! beyond MGP).
 
 mod file;
 mod registry;

@@ -9,8 +9,8 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::DiscoveryError;
 
-/// The prefix of the credential scopes for administration; of these scopes, `ADMIN_WRITE` permits changes.
-/// `mgp-security` lists all scopes.
+/// The prefix of the credential scopes for administration. Of these scopes, only `ADMIN_WRITE` permits changes.
+/// `mgp-security` has the list of all scopes.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
@@ -26,7 +26,8 @@ impl RegistrationState {
     ) -> Result<(), DiscoveryError> {
         if let Err(refused) = self.may(cx, method) {
             let error = RpcError::from(DiscoveryError::from(refused.clone()));
-            // If this is a tool call, its own audit record already contains the refusal.
+            // The method may have been called as a tool; then the audit record of the tool call already contains the
+            // refusal.
             let is_recorded =
                 cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {
@@ -60,8 +61,8 @@ impl RegistrationState {
     }
 }
 
-/// Returns whether an operator's credentials permit changes: they have `admin.write`, or no scope for tools or
-/// administration.
+/// Returns whether the credentials of an operator permit changes: they have the scope `admin.write`, or have neither a
+/// scope for tools nor a scope for administration.
 fn administers(pass: &CredentialGrant) -> bool {
     let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
     pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::expand::SecretFile;
 
-/// The limits of registrations. A request beyond a limit is refused; an existing registration is never removed to make
-/// room.
+/// The limits of registrations. A request beyond a limit is refused; existing registrations are never removed to make
+/// room for it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
     /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
     pub max: usize,
-    /// The maximum number of registrations per principal, and of its rejections that are remembered. Default: 16.
+    /// The maximum number of registrations per principal, and also of its remembered rejections. Default: 16.
     pub max_each: usize,
     /// The maximum number of registrations that wait for approval. Default: 32.
     pub max_pending: usize,
@@ -27,20 +27,20 @@ pub struct RegistrationConfig {
     pub max_argv_bytes: usize,
     /// The maximum size of the environment, in bytes. Default: 4 KiB.
     pub max_env_bytes: usize,
-    /// The maximum size of a script, whether it is in the request or in a file, in bytes. Default: 256 KiB.
+    /// The maximum size of a script in a request or in a file, in bytes. Default: 256 KiB.
     pub max_script_bytes: usize,
-    /// The maximum time that a reply waits for a start or a removal; after that the reply reports that the work
-    /// continues. Default: 1.5 s.
+    /// The maximum time that a reply waits until a server is started or removed. After that time, the reply reports
+    /// that the work continues. Default: 1.5 s.
     pub reply_timeout: Duration,
     /// The time that running calls have to finish after their server is deregistered. Default: 30 s.
     pub drain_timeout: Duration,
-    /// The absolute folder that relative paths refer to. Default: the user's home.
+    /// The absolute folder against which relative paths are resolved. Default: the user's home.
     pub folder: PathBuf,
-    /// The folders in which programs are searched for. Default: the absolute folders in the process's `PATH`.
+    /// The folders in which programs are searched. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,
     /// A private folder for scripts that requests contain; `None` if such scripts are refused.
     pub scripts: Option<PathBuf>,
-    /// The user's secrets, for servers from a registry; `None` if there are none.
+    /// The user's secrets, for servers from a registry; `None` if such servers can get no secrets.
     pub secrets: Option<SecretFile>,
 }
 

@@ -1,8 +1,8 @@
-//! Tools that an agent creates because none matched its request (MGP §16.6).
+//! Tools that an agent creates because no existing tool matched its request (MGP §16.6).
 //!
-//! Such a creation is the registration of a script within a session, after a request for tools found nothing. It passes
-//! all checks of a registration by an agent: a grant, the judgement of its code, and the approval of an operator. The
-//! server is removed when the session ends, or when the kernel starts again.
+//! A creation is the registration of a script within a session, after a request for tools found nothing. It passes all
+//! checks of a registration by an agent: the agent's grant, the judgement of the code, and the approval of an operator.
+//! The server is removed when the session ends, or when the kernel starts again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::error::DiscoveryError;
 /// The maximum number of requested capabilities that are stored with a creation, and the maximum size of each in bytes.
 const MAX_WANTED: (usize, usize) = (8, 200);
 
-/// The creation that a caller announced in a session and has not yet registered.
+/// A creation that a caller announced in its session; the script is not registered yet.
 #[derive(Default)]
 struct OpenCreation(Mutex<Option<(Creator, Created)>>);
 
@@ -32,7 +32,7 @@ impl Registrations {
     /// missing tool.
     ///
     /// # Errors
-    /// The reason why the caller cannot create a tool, as a text for the caller.
+    /// The reason why the caller cannot create a tool, in words for the caller.
     pub fn expect_creation(&self, cx: &Context, wanted: &[String]) -> Result<(), String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let state = &self.0;
@@ -78,13 +78,14 @@ impl RegistrationState {
         (*by == Creator::of(&cx.principal)).then(|| created.clone())
     }
 
-    /// Ends the announcement of a creation that is stored now; the caller's next registration is an ordinary one.
+    /// Ends the announcement of a creation after its script was registered; the caller's next registration is an
+    /// ordinary one.
     pub(super) fn close_creation(cx: &Context) {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
     }
 
-    /// Binds the server of a creation to the caller's session: the server is removed when the session ends. If the
-    /// session ends while the creation is being stored, the server is removed after that.
+    /// Binds the server of a creation to the caller's session: when the session ends, the server is removed, even if
+    /// its registration is only being stored at that time.
     pub(super) fn bind_to_session(
         self: &Arc<Self>,
         cx: &Context,
@@ -100,12 +101,12 @@ impl RegistrationState {
         ended.keep();
     }
 
-    /// Removes a created server, because its session ended; a failed removal is tried again.
+    /// Removes a created server after its session ended; repeats a failed removal.
     async fn end_creation(self: Arc<Self>, server: ServerId, by: Creator, created: Created) {
         let (mut wait, longest) = RETRY_DELAYS;
         loop {
             match self.remove_creation(&server, &by, &created).await {
-                // A closed store stays closed: the next process removes the server.
+                // A closed store stays closed, so leave the removal to the next process.
                 Ok(()) | Err(DiscoveryError::Store(StoreError::Closed)) => return,
                 Err(error) => {
                     tracing::error!(%server, %error, "removal of a created server failed; retrying");

@@ -26,15 +26,15 @@ impl Registrations {
     /// Drains a registered server and removes it with its tools, access, permissions and pins.
     ///
     /// Only an operator or the principal who registered the server may do this. A caller that cannot see the server
-    /// gets the same error as for an unknown one. If the registration was rejected, the rejection stays in effect
-    /// unless an operator removes the registration.
+    /// gets the same error as for an unknown server. A rejection of the registration stays in effect, unless an
+    /// operator removes the registration.
     ///
     /// # Errors
     /// [`DiscoveryError::Registration`] with the reason why it cannot be removed; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the server may or may not be deregistered; a removal that has begun continues, even
-    /// after a crash.
+    /// If the future is dropped, it is uncertain whether the server is deregistered; a removal that has begun
+    /// continues, even after a crash.
     pub async fn deregister(
         &self,
         cx: &Context,

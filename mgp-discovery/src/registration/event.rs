@@ -35,7 +35,7 @@ impl Event {
             .detail("capabilities", &wanted.collect::<Vec<_>>())
     }
 
-    /// Creates the event for a registration that expired without a decision, or for one whose server did not start.
+    /// Creates the event of a registration that expired without a decision, or whose server did not start.
     pub(super) fn ended(record: &Record, result: AuditResult, cause: &str) -> Self {
         Self::own("server_registered", Actor::kernel(), record.program.server(), result)
             .program(&record.program)
@@ -61,7 +61,7 @@ impl Event {
             .words("justification", reason)
     }
 
-    /// Creates the event of an administrative call that was refused because its caller lacks the right.
+    /// Creates the event of a refused administrative call, whose caller lacks the right.
     pub(super) fn administration_refused(
         by: &Principal,
         server: Option<ServerId>,

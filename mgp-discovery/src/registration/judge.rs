@@ -18,9 +18,11 @@ const REMEDY: &str =
     "ask an operator to register it with `trust_level` `standard`, or to add it to `mgp.toml`";
 
 impl RegistrationState {
-    /// Returns an error if the server is sandboxed and its code was not judged to be safe.
+    /// Asks the judge about the code of a sandboxed server; returns an error unless the judge accepts it. A server that
+    /// is not sandboxed or has no code of its own needs no judgement.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
-        // The code of a registry's package was not written by the caller, and is not on this machine yet.
+        // Do not judge a package of a registry: the caller did not write its code, and the code is not on this machine
+        // yet.
         if !is_sandboxed(&proposal.trust) || proposal.published.is_some() {
             return Ok(());
         }

@@ -86,7 +86,8 @@ pub(super) fn secrets(
     Ok(values)
 }
 
-/// Returns the server as it is started: the program with its stored script, its own folder, its rights and its secrets.
+/// Returns the server with everything that its start needs: the program with its stored script, its own folder, its
+/// rights and its secrets.
 fn expanded(
     program: &Proposal,
     script: Option<PathBuf>,
@@ -113,8 +114,8 @@ fn expanded(
         .chain(secrets)
         .map(|(name, value)| (name.clone(), hidden(value)))
         .collect();
-    // Only the script of a confined program was judged. Without `-I`, Python would also import modules from the folder
-    // of the script, e.g. a `json.py` beside it.
+    // The judge saw only the script of a sandboxed program. Without `-I`, Python would also import modules from the
+    // folder of the script, e.g. a `json.py` beside it.
     let isolated = (rights.is_some() && is_python(program)).then(|| plain("-I"));
     let args = script.iter().chain(&program.args).map(|arg| plain(arg));
     Ok(ExpandedServer {
@@ -129,7 +130,7 @@ fn expanded(
     })
 }
 
-/// Returns the server as a configuration entry, with the restrictions of a project's file.
+/// Returns the server as a configuration entry, with the same restrictions as an entry in a project's file.
 fn entry(program: &Proposal) -> ServerConfig {
     let target = TargetConfig::Program {
         command: program.command.clone(),
@@ -137,7 +138,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         cwd: Some(program.cwd.clone()),
         env: program.env.clone(),
     };
-    // The entry has no `approved_files`, because the approval of a registration covers its files.
+    // Leave `approved_files` empty, because the approval of a registration covers its files.
     ServerConfig::new(program.server(), target, govern(program), Origin::Project)
 }
 

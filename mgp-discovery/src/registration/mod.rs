@@ -1,8 +1,9 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
-//! A registration is requested (`params.rs`, `program.rs`, `published.rs`), judged (`judge.rs`), decided by an operator
-//! (`register.rs`, `review.rs`, `rejections.rs`), stored (`record.rs`, `registrations.rs`), and then started as
-//! approved (`launch.rs`) until it is removed (`deregister.rs`); `work.rs` runs the slow parts.
+//! The steps of a registration: an agent or operator requests it (`params.rs`, `program.rs`, `published.rs`), a judge
+//! checks its code (`judge.rs`), and an operator decides (`register.rs`, `review.rs`, `rejections.rs`). It is stored
+//! (`record.rs`, `registrations.rs`), and its server runs exactly as approved (`launch.rs`) until it is removed
+//! (`deregister.rs`). `work.rs` runs the slow steps.
 
 mod admission;
 mod config;

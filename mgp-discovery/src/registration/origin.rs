@@ -1,5 +1,5 @@
-//! The entry in a registry of published servers (a URL or file) that a registration comes from, as it is stored and
-//! shown (MGP §15.4).
+//! The origin of a registration in a registry of published servers (a URL or file), in the form in which it is stored
+//! and shown (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ pub struct RegistryOrigin {
     pub registry: String,
     /// The title and the description of the server in the registry.
     pub about: String,
-    /// The values that the server needs, as shown to the operator.
+    /// The values that the server needs from the user, described for the operator.
     pub asks: Vec<String>,
-    /// The names of the user's secrets that the server gets, by variable.
+    /// The names of the user's stored secrets that the server gets, by environment variable.
     pub secrets: BTreeMap<String, String>,
     /// The findings of the review of the entry's texts.
     pub findings: Vec<String>,

@@ -1,4 +1,4 @@
-//! Reads the params of a registration, and makes all checks that need no file (MGP §15.4).
+//! Reads the params of a registration, and makes all checks that do not need to read files (MGP §15.4).
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ const MAX_ENTRIES: usize = 64;
 /// The maximum size of a justification, or of a name that a caller claims, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads. By default, a request of an agent that sets one is refused; a
-/// request of an operator gets a note. No such list is complete, so agents are allowed to set only [`PLAIN_VARIABLES`]
-/// and the variables in `kernel.registration.env`.
+/// Variables that change which code a program loads. If an agent sets such a variable, its request is refused by
+/// default; a request of an operator only gets a note. The list cannot be complete, so agents may only set
+/// [`PLAIN_VARIABLES`] and the variables in `kernel.registration.env`.
 #[rustfmt::skip]
 const LOADING: &[&str] = &[
     "APPDATA", "BASH_ENV", "BROWSER", "BUNDLE_GEMFILE", "BUNDLE_PATH", "BUN_OPTIONS", "CARGO_HOME",
@@ -48,8 +48,8 @@ const LOADING_PREFIXES: &[&str] = &[
     "PIP_", "QT_", "R_LIBS_", "R_PROFILE_", "RUBY", "SSL_ENGINE", "SUDO_", "UV_", "XDG_",
 ];
 
-/// Patterns of variables that callers who are not operators are allowed to set, unless one of the two lists above
-/// matches.
+/// Patterns of variables that callers who are not operators may set, except the variables in `LOADING` and those with
+/// a prefix in `LOADING_PREFIXES`.
 const PLAIN_VARIABLES: &[&str] = &[
     "LANG",
     "LOG_LEVEL",
@@ -63,7 +63,7 @@ const PLAIN_VARIABLES: &[&str] = &[
     "*_PASSWORD",
 ];
 
-/// A registration request that passed all checks that need no files.
+/// A registration request that passed all checks that do not need to read files.
 #[derive(Clone)]
 pub(super) struct RegisterRequest {
     pub(super) id: String,
@@ -79,13 +79,13 @@ pub(super) struct RegisterRequest {
     pub(super) notes: Vec<String>,
     /// The registry entry that determines what runs; `None` if the request names the program itself.
     pub(super) published: Option<RegistryOrigin>,
-    /// The programs that the caller may name besides the default ones; `None` for an operator, who may name any
-    /// program.
+    /// The programs that the caller may name in addition to the default programs; `None` for an operator, who may name
+    /// any program.
     pub(super) programs: Option<Vec<String>>,
 }
 
 impl RegisterRequest {
-    /// Reads the params; the server of a caller who is not an operator gets the trust level `sandboxed`.
+    /// Reads the params. If the caller is not an operator, its server gets the trust level `sandboxed`.
     pub(super) fn read(
         params: RegisterParams,
         by: Authority,
@@ -120,7 +120,7 @@ impl RegisterRequest {
         }
         let mut notes = Vec::new();
         for name in env.keys() {
-            // The variables that a registry entry declares are allowed, unless they can change which code runs.
+            // Allow the variables that a registry entry declares, unless they can change which code runs.
             let declared = published.is_some().then(|| name.clone());
             let allowed =
                 allowed.env.iter().chain(declared.iter().filter(|name| !changes_code(name)));
@@ -156,7 +156,8 @@ pub(super) fn check_id(id: &str) -> Result<(), Refused> {
     ))
 }
 
-/// Checks the governance settings and returns them with the trust level; only an operator can loosen a rule.
+/// Checks the requested governance settings, and returns them with the trust level. Only an operator can request less
+/// strict rules.
 fn govern(
     mut mgp: ServerMgpConfig,
     by: Authority,
@@ -242,8 +243,8 @@ pub fn changes_code(name: &str) -> bool {
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Returns an error for a text with `${…}`: a registration must not read the variables or files of the kernel's user,
-/// nor run commands.
+/// Returns an error for a text with `${…}`, because a registration must neither read the variables or files of the
+/// kernel's user nor run commands.
 fn literal(text: &str) -> Result<(), Refused> {
     if text.contains('\0') {
         return unfit("the command contains a NUL".into());

@@ -18,7 +18,7 @@ use crate::version_shim::VersionShim;
 /// The maximum size of a program or code file whose content is hashed, in bytes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// The interpreters: programs that run the script that their first argument names. Each has the file extension of its
+/// The interpreters, i.e. programs whose first argument names the script to run, each with the file extension of its
 /// scripts.
 const INTERPRETERS: &[(&str, &str)] = &[
     ("bash", "sh"),
@@ -38,9 +38,9 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("zsh", "sh"),
 ];
 
-/// Programs that run what one of their arguments names: a package, another program, a module or a command.
+/// Programs that run code named by their arguments: a package, another program, a module or a command.
 ///
-/// Editors, archivers and similar programs are listed too: their options can run commands, e.g.
+/// The list includes editors, archivers and similar programs, because their options can run commands, e.g.
 /// `tar --checkpoint-action`.
 #[rustfmt::skip]
 const RUNNERS: &[&str] = &[
@@ -63,7 +63,7 @@ const RUNNERS: &[&str] = &[
     "wasmtime", "watch", "wget", "wine", "wish", "xargs", "xonsh", "xvfb-run", "yarn", "zip",
 ];
 
-/// The runners that callers who are not operators may name, besides the interpreters.
+/// The programs among `RUNNERS` that callers who are not operators may name; they may also name the interpreters.
 const COMMON: &[&str] = &["bunx", "deno", "npx", "uv", "uvx"];
 
 /// The extensions of code files.
@@ -80,7 +80,7 @@ pub(super) enum Kind {
     Script,
     /// An interpreter, which runs the script that its first argument names.
     Interpreter,
-    /// A program that runs what its arguments name.
+    /// A program that runs code named by its arguments, see `RUNNERS`.
     Runner,
 }
 
@@ -91,7 +91,7 @@ pub(super) enum Code {
     None,
     /// The text of the only script that runs, and its language.
     Text { language: String, text: String },
-    /// Code that cannot be shown to a judge.
+    /// Code that a judge cannot see completely.
     Unreadable,
 }
 
@@ -155,8 +155,8 @@ pub(super) fn find(
     })
 }
 
-/// Returns the interpreter that a shim starts by default, and any other program unchanged. The shim itself would choose
-/// an interpreter at each start, possibly from a file in `cwd`.
+/// Returns the interpreter that the shim of a version manager starts by default; returns any other program unchanged.
+/// The shim itself would choose an interpreter at each start, possibly from a file in `cwd`.
 fn without_shim(command: PathBuf, notes: &mut Vec<String>) -> PathBuf {
     let Some(shim) = VersionShim::at(&command) else { return command };
     if let Some(program) = shim.default_program() {
@@ -211,15 +211,15 @@ fn is_script(first: Option<&String>, cwd: &Path) -> bool {
     first.is_some_and(|first| !first.starts_with('-') && cwd.join(first).is_file())
 }
 
-/// The result of comparing the files of a proposal with those on the disk.
+/// The result of comparing the files of a proposal with the current files on the disk.
 pub(super) enum FileCheck {
     /// The files are unchanged.
     Same,
-    /// The files changed; this proposal contains the current ones.
+    /// The files changed; the value is the proposal with the current files.
     Changed(Box<Proposal>),
 }
 
-/// Compares the files of a proposal with those that are on the disk now.
+/// Compares the files of a proposal with the current files on the disk.
 pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let text = |refused: Refused| refused.to_string();
     let command = Path::new(&proposal.command);
@@ -238,7 +238,7 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     if now == *proposal { Ok(FileCheck::Same) } else { Ok(FileCheck::Changed(Box::new(now))) }
 }
 
-/// Returns the file name of a request's stored script.
+/// Returns the name of the file that stores the script of a request.
 pub(super) fn source_name(proposal: &Proposal) -> String {
     let name = name_of(Path::new(&proposal.command));
     let ending =
@@ -265,8 +265,8 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether callers who are not operators may name a program. In the lists of allowed programs, a name without a
-/// folder means a program on `PATH`.
+/// Returns whether callers who are not operators may name a program. An entry of `programs` without a folder means a
+/// program on `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();
@@ -281,7 +281,7 @@ fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     // Check both the name and the target of a link: `sh` and every program of busybox are links.
     for name in [name_of(command), name_of(real)] {
-        // The dynamic loader of the system runs the program in its argument.
+        // The dynamic loader of the system runs the program that its argument names.
         let is_loader = name.starts_with("ld-") || name.starts_with("ld.so") || name == "ld";
         if is_loader || RUNNERS.contains(&name.as_str()) {
             return Ok(Kind::Runner);
@@ -296,8 +296,8 @@ fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     Ok(if begin == b"#!" { Kind::Script } else { Kind::Built })
 }
 
-/// Returns the name of a program without its folder and extension, cut off before the version: `python` for
-/// `/usr/bin/python3.11`, `perl` for `perl5.36-x86_64-linux-gnu`.
+/// Returns the name of a program without its folder, extension and version: `python` for `/usr/bin/python3.11`, `perl`
+/// for `perl5.36-x86_64-linux-gnu`.
 fn name_of(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
@@ -307,7 +307,7 @@ fn name_of(program: &Path) -> String {
 }
 
 /// Returns the files among the arguments that can contain code: the first argument that is a file, and every file with
-/// the extension of code.
+/// an extension of code.
 fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     let mut files: Vec<BoundFile> = Vec::new();
     for arg in args {
@@ -324,8 +324,8 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     Ok(files)
 }
 
-/// Returns the arguments of a program that name the code it runs, in their order: files with the extension of code, and
-/// the script of an interpreter, whatever its name. The call blocks.
+/// Returns the arguments of a program that name the code it runs, in their order: the files with an extension of code,
+/// and the script of an interpreter, whatever its extension. The call blocks.
 #[must_use]
 pub fn code_arguments<'a>(command: &str, args: &[&'a str], cwd: &Path) -> Vec<&'a str> {
     let name = name_of(Path::new(command));
@@ -383,7 +383,7 @@ pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     Ok(BoundFile { path: path.to_owned(), sha256: to_hex(&hash.finalize()) })
 }
 
-/// Returns the text of a script, or an error if its hash is not the one in `files`.
+/// Returns the text of a script; returns an error if its hash differs from its hash in `files`.
 fn text(path: &Path, files: &[BoundFile], config: &RegistrationConfig) -> Result<String, Refused> {
     let mut bytes = Vec::new();
     let failed = |error: io::Error| unreadable(path, &error);
@@ -419,8 +419,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// Returns whether only the system's administrator can change a program; an approval covers only the path of such a
-/// program, so that updates need no new approval.
+/// Returns whether only the system's administrator can change a program. An approval covers only the path of such a
+/// program, not its content, so that updates need no new approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

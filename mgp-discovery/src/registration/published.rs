@@ -1,4 +1,4 @@
-//! Requests for servers that a registry lists: the registry entry, not the caller, determines what runs (MGP §15.4).
+//! Requests to register a server of a registry: the registry entry, not the caller, determines what runs (MGP §15.4).
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ impl PublishedEntry {
     }
 }
 
-/// Checks the name and the version in a request for a server of a registry, and returns them.
+/// Returns the name and the version of the registry's server that a request names; returns an error if they are not
+/// valid, or the request also names a program.
 pub(super) fn requested<'a>(
     params: &RegisterParams,
     published: &'a str,
@@ -78,8 +79,8 @@ fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
     )
 }
 
-/// Returns the params with the program that a registry entry describes. All texts are literal; only the user's secrets
-/// are added later.
+/// Returns the params with the program that a registry entry describes. All texts in them are literal; the values of
+/// secrets are added at the start of the server.
 pub(super) fn resolve(
     mut params: RegisterParams,
     found: PublishedEntry,
@@ -135,8 +136,8 @@ pub(super) fn resolve(
     Ok((params, origin))
 }
 
-/// Returns the values for what an entry needs: the caller's value, else the default; a missing required secret is read
-/// from the user's secrets.
+/// Returns the values that a registry entry needs: the caller's value, else the default, else, for a required secret, a
+/// reference to the user's stored secret.
 fn answers(
     id: &str,
     needs: &[Need],
@@ -171,7 +172,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Returns the name of the user's secret for a variable of a server.
+/// Returns the name of the user's stored secret for a variable of a server.
 fn secret_name(id: &str, variable: &str) -> String {
     format!("{id}.{variable}")
 }
@@ -179,8 +180,8 @@ fn secret_name(id: &str, variable: &str) -> String {
 /// A map of texts, e.g. an environment.
 type Texts = BTreeMap<String, String>;
 
-/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither literal nor
-/// a secret of this server.
+/// Divides an environment into its literal values and the names of its secrets; returns `None` if a value is neither
+/// literal nor a secret of this server.
 fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
     let (mut values, mut secrets) = (Texts::new(), Texts::new());
     for (name, text) in env {
@@ -190,7 +191,7 @@ fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
             (None, Some(secret)) if secret.starts_with(&format!("{id}.")) => {
                 secrets.insert(name, secret.to_owned());
             }
-            // An optional value that was not given is left out.
+            // Omit an optional value that the caller did not give.
             (None, _) if text.ends_with(":-}") && text.rfind("${") == Some(0) => {}
             (None, _) => return None,
         }

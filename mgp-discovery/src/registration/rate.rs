@@ -14,13 +14,13 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of principals whose calls are counted; while the table is full, other principals are refused.
 const MAX_PRINCIPALS: usize = 1024;
 
-/// The calls of each principal within one minute: for each principal, the start of its minute and the number of calls
-/// since then.
+/// The calls of each principal in its current minute: the start of the minute, and the number of calls since then.
 #[derive(Default)]
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 
 impl CallRate {
-    /// Counts a call; if the principal made too many, returns an error with the time until the next permitted call.
+    /// Counts a call. Returns an error with the time until the next permitted call, if the principal made too many
+    /// calls.
     pub(super) fn take(&self, by: &Principal, most: u32) -> Result<(), Refused> {
         let now = Instant::now();
         let mut counted = self.0.lock();

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::RegistryOrigin;
 
-/// The name space of the records in the store; the key of each is the server's id.
+/// The name space of the records in the store; the key of a record is the server's id.
 pub(super) const SPACE: &str = "registrations";
 
-/// The permissions that sandboxed servers do not get unless an operator grants each of them.
+/// The permissions that a sandboxed server gets only if an operator grants each of them.
 const DENIED_TO_SANDBOXED: [Permission; 5] = [
     Permission::ShellExecute,
     Permission::CodeExecution,
@@ -53,7 +53,8 @@ pub(super) struct Record {
 pub(super) struct Created {
     /// The requested capabilities that no tool had.
     pub(super) wanted: Vec<String>,
-    /// The number of the creation in its process: another session can create another server with the same id.
+    /// The number of the creation, unique in its process. It distinguishes the creation from one in another session
+    /// with the same server id.
     #[serde(default)]
     pub(super) number: u64,
 }
@@ -71,8 +72,8 @@ pub(super) enum Stage {
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
 }
 
-/// A program and its governance, as proposed for approval. If any field except `notes` differs, it is another proposal,
-/// and needs its own approval.
+/// A program and its governance, as proposed for approval. Proposals that differ in any field except `notes` need
+/// separate approvals.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) id: String,
@@ -80,7 +81,7 @@ pub(super) struct Proposal {
     pub(super) command: String,
     /// The real path of the program, with links resolved.
     pub(super) real: String,
-    /// The arguments; if there is a `source`, they follow the path of the script's file.
+    /// The arguments; if `source` is set, the command line has the path of the script's file before them.
     pub(super) args: Vec<String>,
     /// The absolute path of the working directory.
     pub(super) cwd: String,
@@ -143,8 +144,8 @@ impl Record {
         }
     }
 
-    /// Returns the permissions that a server of this trust level does not get by default, except those that an operator
-    /// granted.
+    /// Returns the permissions that the server does not get: those that its trust level excludes by default and no
+    /// operator granted.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let mut denied = denied_by_default(&self.program.trust);
         denied.retain(|permission| !self.granted().contains(permission));
@@ -157,7 +158,7 @@ pub(super) fn denied_by_default(trust: &TrustLevel) -> Vec<Permission> {
     if is_sandboxed(trust) { DENIED_TO_SANDBOXED.to_vec() } else { Vec::new() }
 }
 
-/// Returns whether a trust level is treated as sandboxed; unknown levels are too.
+/// Returns whether a trust level is treated as `sandboxed`, as also any unknown level is.
 pub(super) fn is_sandboxed(trust: &TrustLevel) -> bool {
     !matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard)
 }
@@ -167,11 +168,11 @@ impl Proposal {
         ServerId::from(self.id.as_str())
     }
 
-    /// Returns the hash that identifies an approved proposal; it covers the values of the environment too.
+    /// Returns the hash by which an approval identifies a proposal; it also covers the values of the environment.
     pub(super) fn fingerprint(&self) -> Sha256Hash {
         // Notes are generated and their wording can change, so the hash leaves them out.
         let bound = Self { notes: Vec::new(), ..self.clone() };
-        // The proposal was read from JSON or checked to be text, so it can be encoded.
+        // The proposal came from JSON or consists of checked texts, so encoding it cannot fail.
         Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
     }
 }

@@ -1,4 +1,4 @@
-//! The refusals of registration (MGP §14.3, §15.4).
+//! The reasons why requests about registrations are refused (MGP §14.3, §15.4).
 
 use std::time::Duration;
 
@@ -90,10 +90,10 @@ pub enum RegistrationError {
         /// The description of what is missing, as a sentence.
         reason: String,
     },
-    /// The server must not run: it is not approved, it is being removed, or the configuration took its id.
+    /// The server must not run, because it is not approved, it is being removed, or the configuration now uses its id.
     #[error("`{0}` is not started: it is not approved, or no longer registered")]
     NotApproved(ServerId),
-    /// The change could not be written to the audit log, so it was not made.
+    /// The change was not made, because it could not be written to the audit log.
     #[error("nothing was changed: {0}")]
     Unaudited(#[from] mgp_types::service::AuditError),
 }
@@ -102,7 +102,7 @@ pub enum RegistrationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
-    /// The id belongs to a server that was not registered at run time, e.g. one of the configuration.
+    /// The id belongs to a server that was not registered at run time, e.g. to a server of the configuration.
     Other,
     /// A server that was registered at run time has the id.
     Registered,

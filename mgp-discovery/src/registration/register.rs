@@ -33,7 +33,7 @@ impl Registrations {
     /// [`DiscoveryError::Registration`] with the reason of the refusal; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the server may or may not be registered; a start that has begun continues.
+    /// If the future is dropped, it is uncertain whether the server is registered; a start that has begun continues.
     pub async fn register(
         &self,
         cx: &Context,
@@ -46,14 +46,15 @@ impl Registrations {
 
     /// Approves a waiting registration, if it has not changed since its review, and starts the server.
     ///
-    /// `granted` names permissions that sandboxed servers do not get by default, but that this server gets.
+    /// `granted` names permissions that this server gets, although sandboxed servers do not get them by default.
     ///
     /// # Errors
     /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
     /// registration waits, its files have changed, or its code is not accepted; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the registration may or may not be approved; a start that has begun continues.
+    /// If the future is dropped, it is uncertain whether the registration is approved; a start that has begun
+    /// continues.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -85,7 +86,8 @@ impl Registrations {
         state.judged(&stored.record.program).await?;
         let turn = state.turn().await;
         state.refresh(&turn).await?;
-        // The registration may have been decided or replaced while its files were compared and its code was judged.
+        // Another caller may have decided or replaced the registration while its files were compared and its code was
+        // judged.
         if state.stored(server).is_none_or(|now| now.revision != stored.revision) {
             return Err(Refused::NotWaiting(server.clone()).into());
         }
@@ -105,13 +107,14 @@ impl Registrations {
     }
 
     /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an
-    /// identical request is refused, even if its principal deregisters or replaces the registration.
+    /// identical request of the same principal is refused, even if the registration was deregistered or replaced
+    /// meanwhile.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the registration may or may not be rejected.
+    /// If the future is dropped, it is uncertain whether the registration is rejected.
     pub async fn reject(
         &self,
         by: &Principal,
@@ -174,7 +177,7 @@ impl RegistrationState {
         let created = record.created.clone();
         let is_created = created.is_some();
         if let Some(created) = created {
-            // Bind first: the decision below is completed even if this future is dropped.
+            // Bind the server before the record is stored, because storing continues even if this future is dropped.
             self.bind_to_session(cx, &server, created);
         }
         self.decide(turn, before, record, events).await?;
@@ -197,8 +200,8 @@ impl RegistrationState {
         let (authority, allowed) = (by.authority(), self.servers.allow_list());
         let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
-        // Check early, before files are read, that the id is free. It is checked again later, under the lock that
-        // excludes other changes.
+        // Check before files are read that the id is free. The caller checks it again under the lock that excludes
+        // other changes.
         self.free(&server)?;
         if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {
@@ -231,8 +234,8 @@ impl RegistrationState {
         })
     }
 
-    /// If the params name an entry of a registry, returns params with the entry's program, and the origin of the entry.
-    /// Returns other params unchanged.
+    /// If the params name a server of a registry, returns params with the program of its registry entry, and the origin
+    /// of the entry. Returns other params unchanged.
     async fn find_published(
         &self,
         params: RegisterParams,
@@ -248,7 +251,8 @@ impl RegistrationState {
         resolve(params, found).map(|(params, origin)| (params, Some(origin)))
     }
 
-    /// Returns the record that a new registration would replace, if there is one; returns an error if the id is taken.
+    /// Returns the record that a new registration would replace; `None` if no record has this id. Returns an error if
+    /// the id is taken.
     fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
         let taken = |there: &str, is| Err(Refused::IdTaken { there: there.into(), is });
         if self.servers.is_configured(server) {
@@ -281,7 +285,7 @@ impl RegistrationState {
     }
 
     /// Returns an error if one more registration would exceed a limit. For operators, only the limit of the total
-    /// number applies.
+    /// number of registrations applies.
     fn room(
         &self,
         record: &Record,
@@ -336,7 +340,8 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Returns the waiting registration of a server, or an error if none waits or it has changed since its review.
+    /// Returns the waiting registration of a server; returns an error if no registration waits, or it has changed since
+    /// its review.
     async fn found(
         self: &Arc<Self>,
         server: &ServerId,
@@ -350,8 +355,8 @@ impl RegistrationState {
         Ok(stored.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
     }
 
-    /// Removes the access entries and pins of an earlier server with this id, because they do not apply to the new
-    /// server.
+    /// Removes the access entries, pins and other state of an earlier server with this id, because they do not apply to
+    /// the new server.
     async fn clear_earlier_state(&self, server: &ServerId) -> Result<(), Refused> {
         self.servers.remove(server).await.map_err(|error| {
             tracing::error!(%server, %error, "removal failed: state of an earlier server remains");
@@ -360,7 +365,7 @@ impl RegistrationState {
         })
     }
 
-    /// Replaces the files in the record of a waiting registration by the files that are on the disk now.
+    /// Replaces the files in the record of a waiting registration by the current files on the disk.
     async fn replace(
         self: &Arc<Self>,
         before: StoredRegistration,
@@ -406,8 +411,8 @@ impl RegistrationState {
     }
 }
 
-/// Returns the reply to a request that repeats the earlier request; `None` if the new request replaces the earlier one.
-/// Returns an error if the new request must not replace it.
+/// Returns the reply to a request for an id with an earlier request, if the new request repeats it. Returns `None` if
+/// the new request replaces the earlier one, and an error if it must not replace it.
 fn earlier_reply(
     before: &StoredRegistration,
     record: &Record,
@@ -417,7 +422,7 @@ fn earlier_reply(
         && before.record.program.fingerprint() == record.program.fingerprint();
     let is_operator = by.authority() == Authority::Operator;
     match &before.record.stage {
-        // An operator repeats the request, so it needs no further approval.
+        // The requester is now an operator, so the repeated request needs no further approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
         Stage::Rejected { .. } if is_same => Ok(Some(rejected(&record.program))),

@@ -29,9 +29,9 @@ use super::work::{Progress, Work};
 use crate::error::DiscoveryError;
 use crate::registry::{KnownServer, ServerCatalog};
 
-/// The delay before the first attempt to read a store again after it failed.
+/// The delay before the first attempt to read the store again after a failed write.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// The maximum number of attempts to read a store again after it failed.
+/// The maximum number of attempts to read the store again after a failed write.
 const MAX_RETRIES: u32 = 8;
 
 /// The servers that are registered at run time.
@@ -40,8 +40,8 @@ const MAX_RETRIES: u32 = 8;
 /// approved.
 /// A removal that a crash of the kernel interrupts is completed at its next start.
 ///
-/// If an implementation of [`ServerRunner`] refers to this value, it must use a weak reference; otherwise neither is
-/// ever dropped.
+/// An implementation of [`ServerRunner`] that refers to this value must use a weak reference. Otherwise the two keep
+/// each other alive and are never dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -118,24 +118,25 @@ pub(super) struct RegistrationState {
     pub(super) judge: Option<Arc<dyn CodeJudge>>,
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) rate: CallRate,
-    /// A lock that is held from reading the records until the change that depends on them is stored.
+    /// A lock for changes; its holder keeps it from reading the records until the change that depends on them is
+    /// stored.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// `true` once `open` has read the store and resumed work.
+    /// `true` once `open` has begun to resume work; before that, reading the records starts and removes no servers.
     opened: AtomicBool,
     /// The records of the store at the last read.
     records: Mutex<Arc<Records>>,
-    /// The running work on each server, or the result of work that has ended.
+    /// The work on each server, running or finished, by server id.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
     news: watch::Sender<u64>,
 }
 
-/// The exclusive right to change registrations, as a lock guard.
+/// A lock guard that gives its holder the exclusive right to change registrations.
 pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 /// The registrations by server id.
 pub(super) type Records = BTreeMap<String, StoredRegistration>;
 
-/// A registration, with the store's revision of its last write.
+/// A registration, with the revision that the store assigned to its last write.
 #[derive(Clone)]
 pub(super) struct StoredRegistration {
     pub(super) record: Arc<Record>,
@@ -145,16 +146,16 @@ pub(super) struct StoredRegistration {
 impl RegistrationsBuilder {
     /// Sets the audit sink. By default events are kept only in memory.
     ///
-    /// If the sink writes its events to the same store, a change and its events are committed together.
+    /// If the sink writes its events to the same store, the store commits a change and its events together.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = audit;
         self
     }
 
-    /// Sets who may register and deregister servers in addition to operators: the callers that can see the method as a
-    /// kernel tool, e.g. `mgp.discovery.register`.
+    /// Sets the rule for callers who are not operators: such a caller may register and deregister servers if it can see
+    /// the method as a kernel tool, e.g. `mgp.discovery.register`.
     ///
-    /// By default only operators may.
+    /// By default, only operators may register and deregister servers.
     pub fn authorized_by(mut self, may: Arc<dyn Visibility>) -> Self {
         self.authorized_by = may;
         self
@@ -210,8 +211,8 @@ impl Registrations {
 
     /// Reads the store and resumes work: starts approved servers, and completes removals.
     ///
-    /// Must be called once, after the configuration was loaded; the work continues after this function has returned.
-    /// When it returns, the [`ServerRunner`] knows each approved server, whether or not it runs yet.
+    /// Must be called once, after the configuration was loaded. When this function returns, the [`ServerRunner`] knows
+    /// each approved server, but some starts and removals may still be running.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read; then no work was begun.
@@ -247,8 +248,8 @@ impl Registrations {
         approved.map(|stored| stored.record.program.server()).collect()
     }
 
-    /// Returns whether a store contains an approved registration with this id that is not being removed. It is meant
-    /// for programs that run no servers.
+    /// Returns whether a store contains an approved registration with this id that is not being removed. Use it in
+    /// programs that run no servers.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read.
@@ -265,8 +266,8 @@ impl Registrations {
         Ok(read.is_some_and(|record| record.is_approved()))
     }
 
-    /// Returns the ids of the servers in a store that an operator has approved, even if their files have changed since,
-    /// and that are not being removed. It is meant for programs that run no servers.
+    /// Returns the ids of the servers in a store that an operator approved and that are not being removed. Includes
+    /// servers whose files have changed since the approval. Use it in programs that run no servers.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read.
@@ -282,7 +283,8 @@ impl Registrations {
     }
 
     /// Applies a changed configuration to the registrations. If the configuration now uses the id of a registered
-    /// server, that server is drained and suspended; if it no longer uses the id, the server is started again.
+    /// server, the registered server is drained and suspended. A suspended server is started again when the
+    /// configuration no longer uses its id.
     ///
     /// Call this after [`ServerRunner::is_configured`] reflects the new configuration, and before the configured
     /// servers are started.
@@ -328,8 +330,8 @@ impl Registrations {
         Ok(records.values().filter_map(|stored| PendingRegistration::of(&stored.record)).collect())
     }
 
-    /// Returns the registrations in a store that wait for an operator, except those that ended with a session of an
-    /// earlier process. It is meant for programs that run no servers.
+    /// Returns the registrations in a store that wait for an operator, except tools that an agent creates in its
+    /// session. Use it in programs that run no servers.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read.
@@ -507,8 +509,8 @@ impl RegistrationState {
                     change = change.event(log, event);
                 }
             }
-            // The sink writes to another place than the store. Record the events first, because a change that cannot be
-            // recorded must not be made.
+            // The sink does not write to this store, so the two cannot be committed together. Record the events first,
+            // because a change that cannot be recorded must not be made.
             None => {
                 for event in events {
                     self.audit.record(event).await.map_err(Refused::from)?;
@@ -547,7 +549,7 @@ impl RegistrationState {
         })
     }
 
-    /// Requests an approval of files that differ from the approved ones.
+    /// Requests a new approval for a registration whose files differ from the approved files.
     pub(super) async fn ask_again(
         self: &Arc<Self>,
         before: StoredRegistration,

@@ -1,4 +1,5 @@
-//! The rejections of registrations. Each is kept until it ends, even if its registration is removed or replaced before.
+//! The rejections of registrations. Each rejection is kept until it expires, even if the registration is removed or
+//! replaced earlier.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,11 +12,11 @@ use super::record::{Creator, Record, Stage};
 use super::registrations::{RegistrationState, Turn};
 use crate::error::DiscoveryError;
 
-/// The name space of the rejections in the store; the key of each is the hash of its principal and its proposal.
+/// The name space of the rejections in the store; the key of a rejection is a hash of its principal and its proposal.
 const SPACE: &str = "registration_rejections";
 
-/// The maximum number of rejections of all principals. At this number, callers who are not operators can register
-/// nothing until a rejection has ended.
+/// The maximum number of rejections of all principals together. When it is reached, only operators can register servers
+/// until a rejection expires.
 pub(super) const MAX_REJECTIONS: usize = 1024;
 
 #[derive(Serialize, Deserialize)]
@@ -25,7 +26,7 @@ struct Rejection {
     until: Timestamp,
 }
 
-/// The principals of the rejections that have not ended, by the key of the rejection.
+/// The rejections that have not expired: the principal of each, by the key of the rejection.
 pub(super) struct Rejections(BTreeMap<String, Creator>);
 
 impl Rejections {
@@ -43,8 +44,8 @@ impl Rejections {
     }
 }
 
-/// Adds the rejection of a rejected record to the change that stores the record; leaves the change of any other record
-/// as it is. If the record does not expire, the rejection ends at `default`.
+/// Adds a rejection to a change that stores a rejected record; returns the change of any other record unmodified. If
+/// the record does not expire, the rejection expires at `default`.
 pub(super) fn add_rejection(
     change: Change,
     record: &Record,
@@ -64,14 +65,14 @@ fn key(record: &Record) -> String {
 }
 
 impl RegistrationState {
-    /// Reads the rejections from the store, and removes those that have ended.
+    /// Reads the rejections from the store, and removes the expired rejections.
     pub(super) async fn rejections(&self, turn: &Turn) -> Result<Rejections, DiscoveryError> {
         let loaded = with_timeout(self.store.answer_timeout(), self.store.load(SPACE)).await?;
         let (mut kept, mut ended) = (BTreeMap::new(), Change::new());
         for stored in loaded.records {
             let Some(value) = stored.value else { continue };
             match value.get::<Rejection>() {
-                // If the end cannot be read, treat the rejection as ended, as an expired record is treated.
+                // Treat a rejection with an unreadable expiry time as expired, as is also done with records.
                 Ok(read) if !read.until.is_before(SystemTime::now()).unwrap_or(true) => {
                     kept.insert(stored.key, read.by);
                 }
@@ -84,7 +85,7 @@ impl RegistrationState {
         Ok(Rejections(kept))
     }
 
-    /// Ends the rejection of a record early, because an operator removes the record.
+    /// Removes the rejection of a record before it expires, because an operator removes the record.
     pub(super) async fn end_rejection(
         &self,
         turn: &Turn,

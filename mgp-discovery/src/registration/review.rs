@@ -23,8 +23,8 @@ use super::record::{Record, Stage, denied_by_default};
 pub struct PendingRegistration {
     /// The id of the server.
     pub server: ServerId,
-    /// The hash of the proposed program and its governance, including the values of the environment. An approval
-    /// applies to this hash only.
+    /// The hash of the proposed program and its governance, including the values of the environment. An approval names
+    /// this hash, and so covers nothing else.
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
@@ -90,8 +90,8 @@ impl PendingRegistration {
         })
     }
 
-    /// Returns the registration as an operator's programs list it: an open approval with the fingerprint as its id. If
-    /// `is_whole` is set, its arguments contain the script of the request.
+    /// Converts the registration to the form in which programs of operators list open approvals, with the fingerprint
+    /// as id. If `is_whole` is set, the arguments contain the script of the request.
     #[must_use]
     pub fn to_listed(&self, is_whole: bool) -> KernelApproval {
         let mut approval = KernelApproval::new(
@@ -113,7 +113,7 @@ impl PendingRegistration {
     }
 }
 
-/// Returns the notes about a registration for its reviewer: the stored ones, and those that follow from the record.
+/// Returns the notes about a registration for its reviewer: the stored notes, and notes that follow from the record.
 fn notes(record: &Record) -> Vec<String> {
     let mut notes = record.program.notes.clone();
     if let Some(created) = &record.created {
@@ -189,8 +189,8 @@ impl fmt::Display for PendingRegistration {
     }
 }
 
-/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it might be the path of
-/// code that the server loads.
+/// Returns a variable as `NAME=value`, in which `…` replaces a value that looks like a secret. A value with a path
+/// separator is always shown, because it might be the path of code that the server loads.
 fn setting(name: &str, value: &str) -> String {
     let is_hidden = looks_secret(name, value).is_some() && !value.contains(['/', '\\']);
     format!("{name}={}", if is_hidden { "…" } else { value })
@@ -205,7 +205,7 @@ fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// Returns a command-line word; quoted if it could otherwise be read as several words.
+/// Returns a word of a command line, in quotes if a reader could mistake it for several words.
 fn word_of(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("{word:?}") }

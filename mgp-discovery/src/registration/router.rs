@@ -11,8 +11,9 @@ impl Registrations {
     /// Returns a router for `mgp/discovery/register` and `mgp/discovery/deregister`, to be used together with
     /// [`list_router`](crate::list_router).
     ///
-    /// A caller without the right is refused before the params are checked, and the refusal is recorded in the audit
-    /// log. If the kernel offers the methods as tools, their names have dots or underscores, and the same rules apply.
+    /// The router refuses a caller without the right before it checks the params, and records the refusal in the audit
+    /// log. The kernel can also offer the methods as tools, under names with dots or underscores; the same rules apply
+    /// to these tools.
     #[must_use]
     pub fn router(&self) -> Router {
         let (register, deregister) = (self.clone(), self.clone());
@@ -48,7 +49,7 @@ impl Registrations {
     }
 }
 
-/// The part of the params that names the server, for the audit event of a refusal.
+/// The part of the params with the id of the server, for the audit event of a refusal.
 #[derive(Deserialize)]
 struct Named {
     id: String,

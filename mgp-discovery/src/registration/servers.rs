@@ -17,21 +17,21 @@ use crate::registry::ServerCatalog;
 
 /// Runner that starts, drains and removes registered servers.
 ///
-/// Each future can be dropped at any point. Each function can be called again after its work is done, because work that
-/// a crash interrupted is repeated in this way.
+/// An implementation must allow that any future is dropped at any point. It must also allow that a function is called
+/// again after its work is done, because work that a crash interrupted is repeated in this way.
 pub trait ServerRunner: ServerCatalog + 'static {
-    /// Returns whether the id is reserved, or the configuration has an entry with this id, even a faulty one.
+    /// Returns whether the id is reserved, or the configuration has an entry with this id, including a faulty entry.
     ///
     /// Must read a snapshot and never wait.
     fn is_configured(&self, server: &ServerId) -> bool;
 
-    /// Returns the programs and variables that callers who are not operators may use, besides the default ones.
+    /// Returns the programs and variables that callers who are not operators may use, in addition to the built-in ones.
     fn allow_list(&self) -> RegistrationAllowList {
         RegistrationAllowList::default()
     }
 
-    /// Finds this version of a server in the kernel's registry; without a version, its latest one. An error is the
-    /// reason of the failure, as a text for the caller.
+    /// Finds a version of a server in the kernel's registry; without a version, the latest one. The error is the reason
+    /// of the failure, in words for the caller.
     fn published(
         &self,
         _name: &str,
@@ -51,8 +51,8 @@ pub trait ServerRunner: ServerCatalog + 'static {
     /// Refuses new calls to a server, waits for running calls up to a time limit, then stops it.
     fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()>;
 
-    /// Removes all state of a server that does not run: its tools, what was learned about them, access, permissions,
-    /// and pins.
+    /// Removes all state of a server that does not run: its tools, what the kernel learned about them, its access
+    /// entries, permissions and pins.
     ///
     /// Called after a drain, and before an id is given to a server that an agent registered.
     /// A failed removal is tried again later.
@@ -79,7 +79,8 @@ impl ApprovedRegistration {
         &self.server.id
     }
 
-    /// Returns whether the server must not run: it is not approved, or its files have changed and wait for a review.
+    /// Returns `true` if the server must not run, because it is not approved, or its files have changed and wait for a
+    /// review.
     ///
     /// Reads a snapshot and never waits.
     #[must_use]
@@ -88,20 +89,20 @@ impl ApprovedRegistration {
         !stored.is_some_and(|stored| stored.record.is_approved())
     }
 
-    /// Returns the program to run: exactly the approved program, or an error.
+    /// Returns the approved program, ready to be started; returns an error if it is not exactly as approved.
     ///
     /// # Errors
     /// [`DiscoveryError::Registration`] if the server was deregistered meanwhile, if a file cannot be read, or if the
     /// files differ from the approved ones; in the last case an operator is asked to approve them.
     ///
     /// # Cancel safety
-    /// If the future is dropped, an operator may or may not be asked.
+    /// If the future is dropped, it is uncertain whether an operator is asked for an approval.
     pub async fn launch(&self) -> Result<ExpandedServer, DiscoveryError> {
         RegistrationState::launch(&self.records, self.id()).await
     }
 }
 
-/// Judge of the code of sandboxed servers, before an operator is asked for approval (MGP §7, §15.4).
+/// Judge that checks the code of sandboxed servers before an operator is asked for an approval (MGP §7, §15.4).
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
@@ -109,7 +110,7 @@ pub trait CodeJudge: Send + Sync + 'static {
     /// Judges a script at the validation level `strict`.
     ///
     /// # Errors
-    /// An error means that the script could not be judged; the script is then treated as not accepted.
+    /// The script could not be judged; it is then treated as not accepted.
     async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError>;
 }
 

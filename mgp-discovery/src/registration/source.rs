@@ -30,7 +30,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     Ok(Some(file.path().to_owned()))
 }
 
-/// Creates the folder for the script of a proposal, which runs and can write files there. Blocks.
+/// Creates the folder in which the script of a proposal runs and can write files. Blocks.
 pub(super) fn own_folder(
     folder: Option<&Path>,
     program: &Proposal,
@@ -45,7 +45,7 @@ fn own_folder_in(folder: &Path, program: &Proposal) -> PathBuf {
     folder.join(format!("{}.files", program.id))
 }
 
-/// Removes the stored script of a proposal and its folder. A file that cannot be removed never runs anyway.
+/// Removes the stored script of a proposal and its folder. If the file cannot be removed, it never runs anyway.
 pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
     let (Some(folder), Some(_)) = (folder, &program.source) else { return };
     let path = file(&folder, program).path().to_owned();

@@ -40,9 +40,9 @@ pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
-    /// The number of further starts that fail.
+    /// The number of starts that will fail, beginning with the next start.
     broken: AtomicU32,
-    /// The number of further removals that fail.
+    /// The number of removals that will fail, beginning with the next removal.
     stuck: AtomicU32,
     /// If set, draining a server waits for a permit of this semaphore.
     held: Mutex<Option<Arc<Semaphore>>>,
@@ -138,7 +138,7 @@ impl ServerRunner for Shared {
     }
 }
 
-/// The setup of a test: a folder with a program, an interpreter and a script that registrations may use, and the
+/// The environment of a test: a folder with a program, an interpreter and a script that registrations may use, and the
 /// registrations with their store, audit log and fake servers.
 pub(super) struct World {
     _guard: TempDir,
@@ -199,7 +199,8 @@ impl World {
         Self { _guard: guard, folder, store, audit, fake, registrations }
     }
 
-    /// Replaces the registrations by new ones with the same store and configured ids, as after a crash of the kernel.
+    /// Simulates a crash of the kernel: replaces the registrations by new ones with the same store and the same
+    /// configured ids.
     pub(super) fn killed(&mut self) {
         let fake = Arc::<Fake>::default();
         *fake.configured.lock().unwrap() = self.fake.configured.lock().unwrap().clone();
@@ -242,7 +243,7 @@ impl World {
         self.store.load("registrations").await.unwrap().records.len()
     }
 
-    /// Returns the type, the result and the actor of each audit event so far.
+    /// Returns the type, the result and the actor of all audit events so far.
     pub(super) fn new_events(&self) -> Vec<String> {
         let word = |event: &AuditEvent| {
             let name = event.event_type.as_str();

@@ -1,7 +1,7 @@
-//! The work on registrations: start, removal, and suspension. Only one of these runs for a server at a time (MGP §15.4,
-//! §15.5).
+//! The work on registrations, i.e. the start, removal and suspension of servers. For each server, only one such task
+//! runs at a time (MGP §15.4, §15.5).
 //!
-//! Work belongs to the registrations and not to the caller: it continues if the caller drops its future.
+//! The work runs in tasks of its own, so it continues if the caller drops its future.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Work {
 pub(super) enum Progress {
     /// The server is being started.
     Starting,
-    /// The server runs, or is known and starts with its first call.
+    /// The server runs, or the runner knows it and starts it at its first call.
     Running,
     Failed(RpcError),
     /// The server is suspended, because the configuration has a server with the same id.
@@ -60,8 +60,8 @@ impl Progress {
 type ProgressSender = watch::Sender<Progress>;
 
 impl RegistrationState {
-    /// Begins the work that the state of a registration requires, unless it has already begun. Returns the progress of
-    /// the work; `None` if none is required.
+    /// Begins the work that the stage of a registration requires, unless this work has already begun. Returns the
+    /// progress of the work; `None` if no work is required.
     pub(super) fn resume(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -115,7 +115,7 @@ impl RegistrationState {
         live
     }
 
-    /// Drops the work on servers that are no longer registered.
+    /// Forgets the work on servers that are no longer registered.
     pub(super) fn forget_all_but(&self, records: &Records) {
         self.work.lock().retain(|server, _| records.contains_key(server.as_str()));
     }
@@ -145,11 +145,11 @@ impl RegistrationState {
         }
     }
 
-    /// Drains and removes a server, then removes its record. The record is last, so that after a crash the work is
-    /// repeated.
+    /// Drains and removes a server, then removes its record. The record is removed last, so that the work is repeated
+    /// after a crash.
     async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         let (mut wait, longest) = RETRY_DELAYS;
-        // If the configuration now has a server with this id, that server must not be stopped here.
+        // Do not drain a server of the configuration that now has this id.
         if !self.servers.is_configured(server) {
             self.drain(server).await;
         }
@@ -190,8 +190,8 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Suspends a registered server, because the configuration now has a server with the same id; the returned future
-    /// completes when the server has stopped.
+    /// Suspends a registered server, because the configuration now has a server with the same id. The returned future
+    /// completes when the registered server has stopped; `None` if there is nothing to stop.
     pub(super) fn suspend(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -199,7 +199,7 @@ impl RegistrationState {
         let server = stored.record.program.server();
         let is_ours = match &stored.record.stage {
             Stage::Approved { .. } | Stage::Leaving { .. } => true,
-            // If a registration waits again, its server might still run with the files that were approved earlier.
+            // The server of a registration that waits again might still run with the files that were approved earlier.
             Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
         let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });
@@ -216,7 +216,7 @@ impl RegistrationState {
                 sender.send_replace(Progress::Suspended);
             }
         });
-        // An error means that other work replaced this work; the server then reaches the right state too.
+        // Ignore an error: other work has then replaced this work, and brings the server to the right state.
         Some(async move { drop(live.wait_for(Progress::is_over).await) })
     }
 
@@ -234,8 +234,7 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the entry in the list of servers for a registration whose server is not running. [`ServerRunner`] lists
-    /// only running servers.
+    /// Returns the list entry of a registered server that is not running; [`ServerRunner`] lists only running servers.
     pub(super) fn list_entry(&self, record: &Record) -> KnownServer {
         let program = &record.program;
         let server = program.server();
@@ -259,8 +258,8 @@ impl RegistrationState {
         KnownServer::new(summary, program.mgp.permissions_required.iter().cloned())
     }
 
-    /// Waits until the work ends, or until the caller's time limit, and returns the progress. `None` means that the
-    /// registration is already removed.
+    /// Waits until the work ends, or until the time limit of the reply, and returns the progress. `live` is `None` if
+    /// the registration is already removed.
     pub(super) async fn outcome(&self, live: Option<watch::Receiver<Progress>>) -> Progress {
         let Some(mut live) = live else { return Progress::Gone };
         let over = timeout(self.config.reply_timeout, live.wait_for(Progress::is_over));

@@ -21,7 +21,7 @@ pub struct KnownServer {
 }
 
 impl KnownServer {
-    /// Describes a server that needs these permissions.
+    /// Creates the description of a server that needs these permissions.
     #[must_use]
     pub fn new(summary: ServerSummary, permissions: impl IntoIterator<Item = Permission>) -> Self {
         Self { summary, permissions: permissions.into_iter().collect() }

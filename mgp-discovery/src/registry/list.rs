@@ -15,8 +15,9 @@ const ALL: &str = "all";
 
 /// Returns a router for `mgp/discovery/list`.
 ///
-/// An operator sees every server. Any other caller sees only the servers with a tool that it may call, with these tools
-/// only, and cannot tell that other servers exist. Without `status` the list contains servers in every state.
+/// An operator sees every server. Any other caller sees only servers with a tool that it may call, and of these servers
+/// only such tools; it cannot find out that other servers exist. Without `status`, the list contains servers in every
+/// state.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,7 +48,7 @@ pub fn list_router(fleet: Arc<dyn ServerCatalog>, visibility: Arc<dyn Visibility
     Router::new().on::<DiscoveryList, _, _>(move |cx, params| {
         let filter = params.filter.unwrap_or_default();
         let known = fleet.known().into_iter();
-        // Filter only the servers that the caller can see, so that a filter does not reveal others.
+        // Apply the filter only to servers that the caller can see, so that it does not reveal other servers.
         let seen = known.filter_map(|known| shown(&cx, &*visibility, known));
         let servers = seen.filter(|known| matches(known, &filter)).map(|known| known.summary);
         let result = DiscoveryListResult::new(servers.collect::<Vec<ServerSummary>>());
@@ -55,7 +56,7 @@ pub fn list_router(fleet: Arc<dyn ServerCatalog>, visibility: Arc<dyn Visibility
     })
 }
 
-/// Returns the part of a server that a caller may see, or `None` if there is none.
+/// Returns the part of a server that a caller may see; `None` if the caller may see no part.
 pub(crate) fn shown(
     cx: &Context,
     visibility: &dyn Visibility,
@@ -75,8 +76,8 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    // Compare meanings, not spellings. An extension may have several names, and a short permission name means standard
-    // ones, e.g. `network` means `network.outbound`.
+    // Compare meanings, not spellings. An extension may have several names, and a short name of a permission means its
+    // standard names, e.g. `network` means `network.outbound`.
     let extensions = ExtensionSet::from_names(summary.extensions.iter());
     let has_extension = |wanted: &String| {
         summary.extensions.contains(wanted) || !extensions.names_for(&[wanted]).is_empty()

@@ -1,4 +1,4 @@
-//! Reads a configuration file, and refuses one of the wrong kind, size or permissions (MGP §15.2).
+//! Reads a configuration file, and refuses a file of the wrong kind, size or permissions (MGP §15.2).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -11,8 +11,8 @@ use crate::error::DiscoveryError;
 /// The reason reported for a link that leads nowhere.
 const BROKEN_LINK: &str = "it is a link to a file that does not exist";
 
-/// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error: the
-/// target folder may not be mounted, and without the file, the operator's rules would not apply.
+/// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error, because
+/// the target's file system may not be mounted, and without the file the operator's rules would not apply.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, DiscoveryError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
@@ -45,8 +45,8 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }))
 }
 
-/// Returns an error if every user can write the file. A project's file is exempt, because its content needs an
-/// approval.
+/// Returns an error if every user of the machine can write the file. A project's file is exempt, because its content
+/// needs an approval.
 #[cfg(unix)]
 fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), DiscoveryError> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -10,7 +10,7 @@ use crate::registration::{bind_file, is_code_file, runs_arguments};
 /// Finds the project's code files that a program and its arguments name, and returns their hashes. The texts are
 /// expanded; `file` is the project's configuration, and `folder` the absolute working directory of the program.
 ///
-/// Other files named by arguments are treated as data, which may change without a new approval.
+/// Other files that arguments name are treated as data, which may change without a new approval.
 ///
 /// # Errors
 /// Returns the reason why a file cannot be read.
@@ -27,7 +27,8 @@ pub(crate) fn local_files<'a>(
     };
     // A program without a path is found in `PATH`, never in the project.
     let program = Some(command).filter(|command| command.contains(std::path::is_separator));
-    // If the program is an interpreter, the first file argument is a script, whatever its name.
+    // If the program runs code that its arguments name, the first argument that is a file counts as code, whatever its
+    // extension.
     let mut is_script = runs_arguments(Path::new(command));
     let named = args.into_iter().filter_map(|arg| {
         let found = plain_file(arg, folder, &project)?;
@@ -42,8 +43,8 @@ pub(crate) fn local_files<'a>(
     Ok(files)
 }
 
-/// Returns the file that an argument, or the value of an option, names: its path relative to the project, and its real
-/// path. `None` if it names no file of the project.
+/// Returns the file that an argument or the value of an option names, as its path relative to the project and its real
+/// path; `None` if it is not a file of the project.
 fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, PathBuf)> {
     let value = match text.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
@@ -56,8 +57,8 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
     Some((path.to_owned(), real))
 }
 
-/// Returns the reason why a project's server must not be started; `None` if its files are the approved ones. The texts
-/// are those of [`local_files`].
+/// Returns the reason why a project's server must not be started; `None` if its files have the approved content. The
+/// texts must be expanded, as for [`local_files`].
 pub(crate) fn changed_file<'a>(
     server: &ServerConfig,
     command: &str,

@@ -15,17 +15,17 @@ const USER_FOLDER: &str = "mgp";
 const USER_FILE: &str = "servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
 
-/// The variable that names the folder for configurations in place of `~/.config`.
+/// The environment variable that names a folder for configurations in place of `~/.config`.
 const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 
 /// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file that replaces
-/// both. `$XDG_CONFIG_HOME` takes the place of `~/.config` unless that has a folder `mgp`.
+/// both. The folder in `$XDG_CONFIG_HOME` replaces `~/.config`, unless `~/.config` has a folder `mgp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
     project: Option<PathBuf>,
     user: Option<PathBuf>,
-    /// The single file that replaces both.
+    /// The single file that replaces the project's file and the user's own file.
     single: Option<PathBuf>,
 }
 
@@ -66,15 +66,16 @@ impl Sources {
         Self { project, user, single: None }
     }
 
-    /// Creates sources with a single file that the user named; a relative path refers to the current directory.
+    /// Creates sources with a single file that the user named; a relative path is relative to the current directory.
     pub fn single(file: impl Into<PathBuf>) -> Self {
         let file = file.into();
         let file = std::path::absolute(&file).unwrap_or(file);
         Self { project: None, user: None, single: Some(file) }
     }
 
-    /// Creates sources with the existing files that another process uses, in the order of [`files`](Self::files): the
-    /// project's file and the user's own. A single file is used like one that the user [named](Self::single).
+    /// Creates sources with the files that another process uses, in the order of [`files`](Self::files): the project's
+    /// file, then the user's own. If there is only one file, it is treated as a file that the user
+    /// [named](Self::single).
     pub fn from_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut files = files.into_iter();
         match (files.next(), files.next()) {
@@ -83,8 +84,8 @@ impl Sources {
         }
     }
 
-    /// Creates the sources of this process: the file in `$MGP_CONFIG_PATH`, else those of the working and the home
-    /// directory.
+    /// Creates the sources of this process: the file in `$MGP_CONFIG_PATH`, else the files in the working directory and
+    /// the home directory.
     #[must_use]
     pub fn from_env() -> Self {
         // An empty variable counts as unset, as in shells.
@@ -97,15 +98,15 @@ impl Sources {
         Self { project, user, single: None }
     }
 
-    /// Returns `$XDG_CONFIG_HOME` if the user's own file is in it, and not in `~/.config`.
+    /// Returns the folder in `$XDG_CONFIG_HOME`, if the user's own file belongs in it and not in `~/.config`.
     #[must_use]
     pub fn config_home() -> Option<PathBuf> {
         let folders = UserFolders::from_env();
         folders.moved.clone().filter(|moved| folders.used() == Some(moved))
     }
 
-    /// Returns the folder of `$XDG_CONFIG_HOME` for the user's own file that is not used, because `~/.config` also has
-    /// a folder `mgp`.
+    /// Returns the folder `mgp` in `$XDG_CONFIG_HOME` if it exists but is not used, because `~/.config` also has a
+    /// folder `mgp`.
     #[must_use]
     pub fn unused_folder() -> Option<PathBuf> {
         UserFolders::from_env().unused()
@@ -118,7 +119,7 @@ impl Sources {
 
     /// Reads the files and merges them. Access to the files blocks the thread; only the store is awaited.
     ///
-    /// The content of a project's file that is not approved is not parsed.
+    /// A project's file that is not approved is not even parsed.
     ///
     /// # Errors
     /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the
@@ -174,7 +175,8 @@ impl Sources {
         }
     }
 
-    /// Returns a warning if the user's folder contains an `mgp.toml`, because only projects' files have this name.
+    /// Returns a warning if the user's configuration folder contains an `mgp.toml`, because only a project's file has
+    /// this name.
     fn misplaced(&self) -> Option<ConfigFinding> {
         let user = self.user.as_ref()?;
         let file = user.with_file_name(PROJECT_FILE);
@@ -202,7 +204,7 @@ impl Sources {
 struct UserFolders {
     /// The folder `~/.config`.
     usual: Option<PathBuf>,
-    /// The folder in `$XDG_CONFIG_HOME`, if it is a different folder.
+    /// The folder in `$XDG_CONFIG_HOME`, if it is absolute and not `~/.config`.
     moved: Option<PathBuf>,
 }
 
@@ -213,13 +215,14 @@ impl UserFolders {
 
     fn new(home: Option<PathBuf>, config_home: Option<PathBuf>) -> Self {
         let usual = home.map(|home| home.join(".config"));
-        // The specification of the variable requires that programs ignore a relative path.
+        // The specification of `$XDG_CONFIG_HOME` requires that programs ignore a relative path.
         let is_other = |folder: &PathBuf| folder.is_absolute() && Some(folder) != usual.as_ref();
         let moved = config_home.filter(is_other);
         Self { usual, moved }
     }
 
-    /// Returns the folder `mgp` that is not used, unless it is the used one behind a link.
+    /// Returns the existing folder `mgp` in `$XDG_CONFIG_HOME` if it is not used, unless a link makes it the same as
+    /// the used folder.
     fn unused(&self) -> Option<PathBuf> {
         let (used, moved) = (self.used()?, self.moved.as_ref()?);
         let real = |folder: &Path| dunce::canonicalize(folder.join(USER_FOLDER)).ok();
@@ -227,14 +230,15 @@ impl UserFolders {
         is_other.then(|| moved.join(USER_FOLDER))
     }
 
-    /// Returns the folder that has the user's own file. A folder that an earlier version has created stays in use.
+    /// Returns the folder for the user's own file. A folder `mgp` in `~/.config`, which an earlier version has created,
+    /// stays in use.
     fn used(&self) -> Option<&PathBuf> {
         let is_usual = self.usual.as_ref().is_some_and(|usual| usual.join(USER_FOLDER).exists());
         self.moved.as_ref().filter(|_| !is_usual).or(self.usual.as_ref())
     }
 }
 
-/// Returns the real path of a file, so that an approval does not apply to another file when a link changes.
+/// Returns the real path of a file. Approvals use it, so that they do not apply to another file when a link changes.
 fn real(path: &Path) -> PathBuf {
     dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

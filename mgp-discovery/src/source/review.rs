@@ -16,10 +16,10 @@ use crate::registration::changes_code;
 
 use super::local_file::local_files;
 
-/// The maximum number of characters of a value that are shown, unless the value can change which code runs.
+/// The maximum number of shown characters of a value, unless the value can change which code runs.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// A project's configuration as it was read once; an approval covers exactly this content.
+/// A project's configuration at the time it was read; an approval covers exactly this content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProjectReview {
@@ -41,13 +41,14 @@ pub struct ReviewedServer {
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
     pub runs: String,
-    /// The references to outside values: `${GITHUB_TOKEN}`, `${file:key}`; variables of `pass_env` are among them.
+    /// The references to values outside the file, e.g. `${GITHUB_TOKEN}` and `${file:key}`, including the variables of
+    /// `pass_env`.
     pub needs: Vec<String>,
     /// The variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
     /// The project's files that the server runs, with their SHA-256; the approval covers their content too.
     pub files: LocalFiles,
-    /// The rules that the server loosens compared to the defaults.
+    /// The settings of the server that make rules less strict than the defaults.
     pub loosens: Vec<String>,
     /// `true` if the user's own file has a server with this id, which the project's server would replace.
     pub overrides: bool,
@@ -240,7 +241,7 @@ fn loosens(server: &ServerConfig) -> Vec<String> {
     );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
-    // A configured validator replaces the tool's own one, even if that is stricter.
+    // A configured validator replaces the validator that the tool declares, even a stricter one.
     let replaced = mgp.validators.iter().filter(|(_, validator)| **validator != Validator::None);
     loosens.extend(replaced.map(|(tool, validator)| {
         format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())

@@ -1,4 +1,4 @@
-//! Tests of which configuration files are used.
+//! Tests that check which configuration files are used.
 
 use std::fs;
 use std::path::PathBuf;
@@ -124,8 +124,7 @@ async fn a_server_that_the_user_adds_later_is_not_replaced() {
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!(command(&loaded, "git"), "own-git");
     assert!(loaded.findings[0].what.contains("run `mgp trust` again"));
-    // A faulty entry of the user is not replaced by the project's server either, because the id still belongs to the
-    // user.
+    // The project's server does not replace even a faulty entry of the user, because the id still belongs to the user.
     place.user("[[servers]]\nid = 'git'\n");
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
 }
@@ -293,7 +292,7 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     for id in ["a", "b", "c", "d", "e", "f"] {
         assert_eq!(start(id).await, Ok(()), "{id}");
     }
-    // The kernel can have other variables than the shell in which the files were approved.
+    // The kernel can have other environment variables than the shell in which the operator approved the files.
     let server = sources.load(&trust).await.unwrap().config.server("d").unwrap().clone();
     let kernel = crate::Expander::new(|name| (name == "NOT_SET").then(|| "./other.sh".to_owned()));
     let refused = kernel.server(&server).unwrap_err().to_string();

@@ -16,7 +16,7 @@ use super::review::sha256;
 use crate::error::DiscoveryError;
 
 const SPACE: &str = "trust";
-/// The maximum number of approvals; any further one is refused.
+/// The maximum number of stored approvals; further approvals are refused.
 const MAX_APPROVALS: usize = 4096;
 
 /// The approvals of projects' configuration files, kept in a store.
@@ -48,7 +48,7 @@ const MAX_APPROVALS: usize = 4096;
 #[derive(Clone)]
 pub struct Trust {
     store: Arc<dyn Store>,
-    /// The audit sink of approvals and revocations, if there is one.
+    /// The audit sink that records approvals and revocations, if it is set.
     audit: Option<Arc<dyn AuditSink>>,
 }
 
@@ -78,9 +78,9 @@ impl Trust {
         Self { store, audit: None }
     }
 
-    /// Sets an audit sink that records decisions: a decision that cannot be recorded is not made.
+    /// Sets the audit sink that records approvals and revocations. A decision that cannot be recorded is not made.
     ///
-    /// If the sink writes its events to the same store, a decision and its event are committed together.
+    /// If the sink writes its events to the same store, the store commits a decision and its event together.
     #[must_use]
     pub fn recorded(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = Some(audit);
@@ -115,7 +115,7 @@ impl Trust {
             approved_at: Timestamp::now(),
         };
         let text = serde_json::to_string(&approval).map_err(|_| DiscoveryError::NotText {
-            // This error is only possible if the path is not UTF-8.
+            // Encoding the approval fails only if the path is not UTF-8.
             path: review.file.clone(),
         })?;
         let change = Change::new().put(SPACE, key, Payload::from_trusted(text));

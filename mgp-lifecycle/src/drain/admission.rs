@@ -10,9 +10,10 @@ use mgp_types::service::{Call, CallerAccess, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// A call that does work. The drain waits for running calls, and refuses new ones.
+    /// A call that does work. The drain waits for running calls, and refuses new calls.
     Counted,
-    /// A stream that lasts as long as its caller wants. The drain does not wait for open streams, but refuses new ones.
+    /// A stream that lasts as long as its caller wants. The drain does not wait for open streams, but refuses new
+    /// streams.
     LongLived,
     /// A status request, or a message that helps running calls to complete. It is always admitted.
     Always,
@@ -36,8 +37,8 @@ impl Admission {
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // With these methods, callers get the results of running tasks, and send the answers and decisions that
-            // running calls wait for.
+            // Callers use these methods to get the results of running tasks, and to send answers and decisions for
+            // which running calls wait.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD

@@ -30,7 +30,7 @@ impl Default for CallDurations {
 
 /// Returns the bucket of a tool or method.
 ///
-/// Uses a cheap hash, because the cost is paid by every call; collisions are harmless.
+/// Uses a cheap hash, because every call computes it; collisions are harmless.
 pub(super) fn bucket_of(name: &str) -> u8 {
     let last = name.as_bytes().last().copied().unwrap_or(0);
     let digest = name.len() * 7 + usize::from(last);

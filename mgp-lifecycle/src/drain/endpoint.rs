@@ -16,7 +16,7 @@ use crate::error::LifecycleError;
 /// The status in the answer about a server that does not exist or that the caller is not allowed to see.
 const NOT_FOUND: &str = "not_found";
 
-/// Maximum length of a shutdown reason, in bytes; a longer one is clipped.
+/// The maximum length of a shutdown reason, in bytes; a longer reason is clipped.
 const MAX_REASON_BYTES: usize = 512;
 
 type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
@@ -52,8 +52,8 @@ impl Drain {
         Router::new().route(LifecycleShutdown::METHOD, answer)
     }
 
-    /// Handles a shutdown request. The drain begins before this returns, so that calls sent after the request are
-    /// refused.
+    /// Begins the drain that a shutdown request asks for. The drain begins before this returns, so that calls sent
+    /// after the request are refused.
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {

@@ -1,4 +1,4 @@
-//! A gate that counts the running calls and can be closed for new ones. The count and the flags are in one atomic
+//! A gate that counts the running calls and can be closed for new calls. The count and the flags are in one atomic
 //! value, so that no call is missed while the gate closes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ const ENDED: usize = 2;
 /// The value that one call adds to the state; the lower bits are flags.
 const ONE: usize = 4;
 
-/// The count of running calls, and the flags that refuse new ones. `state` is the count times [`ONE`], plus the flags.
+/// The count of running calls, and the flags that refuse new calls. `state` is the count times [`ONE`], plus the flags.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: AtomicUsize,
@@ -73,7 +73,7 @@ impl Gate {
         self.state.load(Ordering::Acquire) / ONE
     }
 
-    /// Waits until the gate is closed and no call is running, and admits nothing from that moment on.
+    /// Waits until the gate is closed and no call is running. From that moment on, the gate admits nothing.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future does not change the gate.

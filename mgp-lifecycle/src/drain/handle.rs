@@ -242,7 +242,7 @@ impl Drain {
         *self.0.is_over.borrow()
     }
 
-    /// Runs work that belongs to no call; the drain waits until it ends, as for a call.
+    /// Runs work that belongs to no call; the drain waits for the end of the work, as for a call.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
@@ -296,8 +296,8 @@ impl Drain {
 
     async fn run(self, first: Option<Transition>) {
         let state = &*self.0;
-        // Each observer runs in its own task, so that a slow peer does not delay the others, and a panic ends only that
-        // observer.
+        // Each observer runs in its own task, so that a slow peer does not delay the other peers, and a panic ends only
+        // that observer.
         let mut notifying = JoinSet::new();
         self.notify(first, &mut notifying);
         if !self.wait_empty().await {

@@ -1,4 +1,4 @@
-//! The layer that counts calls, refuses those that arrive during the drain, and cuts off those that outlast it.
+//! The layer that counts calls, refuses calls that arrive during a drain, and cuts off calls that outlast the drain.
 //!
 //! Applies to: inbound.
 
@@ -16,12 +16,12 @@ use super::durations::bucket_of;
 use super::handle::{Drain, DrainHold};
 use crate::error::LifecycleError;
 
-/// Layer that shuts a server down gracefully: it counts the running calls, and refuses new ones with error 2001 once
-/// the [`Drain`] has begun.
+/// Layer that shuts a server down gracefully: it counts the running calls, and refuses new calls with code 2001 (server
+/// draining) once the [`Drain`] has begun.
 ///
 /// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations) are
-/// always passed on. Calls that are still running at the deadline are answered with 3003. The layer also answers
-/// `mgp/lifecycle/shutdown`, like [`Drain::router`].
+/// always passed on. Calls that are still running at the deadline are answered with code 3003 (timeout). The layer also
+/// answers `mgp/lifecycle/shutdown`, like [`Drain::router`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,7 @@ impl DrainLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`DrainLayer`].
+    /// The service that [`DrainLayer`] creates.
     pub DrainService for DrainLayer
 }
 

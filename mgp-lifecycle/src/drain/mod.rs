@@ -1,4 +1,4 @@
-//! Graceful shutdown: running calls complete, new ones are refused, then the server ends (MGP §11.4).
+//! Graceful shutdown: running calls complete, new calls are refused, then the server ends (MGP §11.4).
 
 mod admission;
 mod durations;

@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 /// The maximum number of callers in the cache.
 const MAX_CALLERS: usize = 16;
-/// Maximum size, in bytes, of the cached `_meta` members of one caller; larger ones are not cached.
+/// The maximum size, in bytes, of the cached `_meta` members of one caller; larger members are not cached.
 const MAX_META_BYTES: usize = 4 * 1024;
 
 /// The members of a request's `_meta` that describe its caller, as raw JSON.
@@ -41,7 +41,7 @@ impl RecentCallers {
         callers.iter().find(same).map(|caller| Arc::clone(&caller.facts))
     }
 
-    /// Adds a caller. If the cache is full, drops the oldest one.
+    /// Adds a caller. If the cache is full, drops the oldest caller.
     pub(crate) fn insert(&self, meta: CallerMeta<'_>, facts: &Arc<PeerInfo>) {
         if meta.capabilities.len() + meta.info.map_or(0, str::len) > MAX_META_BYTES {
             return;

@@ -25,8 +25,8 @@ use super::permission::PermissionFlow;
 use super::state::{HandshakeState, Phase};
 use super::{initialized, negotiate};
 
-/// The minimum time that a server that refused `initialize` still has to answer the probe: it can be a modern server
-/// that starts slowly.
+/// The minimum time for which the client still waits for the answer to the probe after the server refused `initialize`:
+/// the server can be a modern server that starts slowly.
 const REFUSED_WAIT: Duration = Duration::from_secs(15);
 
 /// Settings of [`connect`].
@@ -35,11 +35,12 @@ const REFUSED_WAIT: Duration = Duration::from_secs(15);
 pub struct ConnectConfig {
     /// The era of the connection.
     pub era: EraChoice,
-    /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
+    /// The time after which the client also sends `initialize` to a server that has not answered the probe. Default: 10
+    /// s.
     ///
-    /// Most legacy servers refuse the probe at once; this limit is for those that do not answer it. It includes the
-    /// time that the server needs to start. The first useful answer counts, so a modern server that starts slowly is
-    /// still recognised as modern. The clients of this workspace wait at most 3 s for a server behind pipes.
+    /// Most legacy servers refuse the probe immediately; this limit is for legacy servers that do not answer it. It
+    /// includes the time that the server needs to start. The first useful answer counts, so a modern server that starts
+    /// slowly is still recognised as modern. The clients of this workspace wait at most 3 s for a server behind pipes.
     pub probe_timeout: Duration,
     /// The time limit of the handshake, not counting the decisions about permissions. Default: 30 s.
     pub handshake_timeout: Duration,
@@ -79,12 +80,13 @@ mgp_types::opaque_debug!(ConnectConfig { era });
 /// The era that a client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EraChoice {
-    /// The modern era (2026-07-28) if the server answers the probe, i.e. `server/discover`, else the legacy era.
+    /// The modern era (MCP 2026-07-28) if the server answers the probe, i.e. `server/discover`; otherwise the legacy
+    /// era.
     #[default]
     Auto,
-    /// Only the legacy era (2025-11-25 and before); no probe is sent.
+    /// Only the legacy era (MCP 2025-11-25 and earlier); no probe is sent.
     Legacy,
-    /// Only the modern era (2026-07-28); the client does not fall back to `initialize`.
+    /// Only the modern era (MCP 2026-07-28); the client does not fall back to `initialize`.
     Modern,
 }
 
@@ -111,7 +113,7 @@ pub enum UngrantedPolicy {
 
 /// Gate that decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
 ///
-/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
+/// Implement this trait with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait ConnectGate: Send + Sync {
     /// Decides based on `facts.permissions_required`, the permissions that the server needs.
@@ -159,7 +161,7 @@ pub enum ConnectError {
 /// of the same scope.
 ///
 /// # Errors
-/// The reason why the handshake failed; the connection cannot be used in that case.
+/// Returns the reason why the handshake failed; the connection cannot be used in that case.
 ///
 /// # Cancel safety
 /// Not cancel safe: close the connection if the future is dropped.
@@ -264,9 +266,10 @@ async fn first_answer<S: MgpService>(
     }
 }
 
-/// Returns the facts about a server that refused the probe as an unknown method with a 4xx status; `initialized` is the
-/// outcome of `initialize`, which was sent next. If the server accepted it, the server is legacy: some legacy servers
-/// refuse only the probe. If the server refused it as well, it counts as modern, without `server/discover`.
+/// Returns the facts about a server that refused the probe as an unknown method with a 4xx status. `initialized` is the
+/// outcome of `initialize`, which the client sent next. If the server accepted `initialize`, the server is legacy: some
+/// legacy servers refuse only the probe. If the server refused `initialize` too, it counts as modern, without
+/// `server/discover`.
 fn modern_if_refused(
     initialized: Result<Arc<PeerInfo>, ConnectError>,
     cx: &Context,
@@ -281,7 +284,7 @@ fn modern_if_refused(
     }
 }
 
-/// Sends the probe, and a second one if the server requires another modern revision.
+/// Sends the probe, and sends it again if the server requires another modern revision.
 async fn probe_twice<S: MgpService>(
     stack: &S,
     cx: &Context,
@@ -385,8 +388,8 @@ async fn initialize<S: MgpService>(
         request::<Initialize, _, _, _>(stack, cx, &params).await;
     let result = match first {
         Err(ConnectError::Refused(refusal)) => {
-            // A server that refuses the newest revision can list others in its refusal, and the client might support
-            // one.
+            // A server that refuses the newest revision can list other revisions in its refusal, and the client might
+            // support one of them.
             let Some(older) = supported_revision(&refusal) else {
                 return Err(ConnectError::Refused(refusal));
             };

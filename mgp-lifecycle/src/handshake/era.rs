@@ -1,5 +1,5 @@
-//! Chooses the era of MCP (legacy or modern) of a request or a connection, with pure functions of facts that transports
-//! and layers provide.
+//! Chooses the era of MCP (legacy or modern) of a request or a connection. The functions are pure; transports and
+//! layers provide their input.
 
 use std::error::Error as _;
 
@@ -61,13 +61,13 @@ pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result
     }
 }
 
-/// Returns error −32022, which lists the revisions that the client can use instead.
+/// Returns error −32022 (unsupported version), which lists the revisions that the client can use instead.
 fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
     let message = format!("unsupported protocol version `{requested}`");
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 
-/// Returns error −32602, the answer to `initialize` if its revision is not supported.
+/// Returns error −32602 (invalid params), the answer to `initialize` if its revision is not supported.
 pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
     let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
     with_revisions(error, requested, supported)
@@ -96,7 +96,7 @@ pub(crate) enum ProbeOutcome<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     Modern,
-    /// Send the probe again with one of these modern revisions, the only ones that the server supports.
+    /// Send the probe again with one of these modern revisions; the server supports no other revisions.
     Retry(Vec<Revision>),
     /// The server does not describe its capabilities. It is modern unless it accepts `initialize`, because some legacy
     /// servers refuse the probe in the same way.

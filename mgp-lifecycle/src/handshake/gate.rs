@@ -51,13 +51,14 @@ fn is_mgp_named(method: &str) -> bool {
     method.starts_with("mgp/") || method.starts_with("notifications/mgp.")
 }
 
-/// Returns −32601 for a notification that was sent with an id.
+/// Returns the error −32601 (method not found) for a notification that was sent with an id.
 fn not_a_request(name: &str) -> RpcError {
     let message = format!("`{name}` is a notification; send it without `id`");
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
 }
 
-/// Returns −32021, with the extension that a modern client would have to offer for the method.
+/// Returns the error −32021 (missing client capability), with the extension that a modern client would have to offer
+/// for the method.
 fn needs_extension(method: &str, extension: Extension) -> RpcError {
     let needed = format!(
         r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{"extensions":["{extension}"]}}}}}}}}"#,

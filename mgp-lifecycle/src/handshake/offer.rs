@@ -61,7 +61,7 @@ pub struct ServerOffer {
     /// The supported revisions, oldest first.
     ///
     /// If a legacy client requests an unknown revision, a server that supports all revisions answers with its newest
-    /// legacy one. A server that was restricted to some revisions refuses the request.
+    /// legacy revision. A server that was restricted to some revisions refuses the request.
     pub revisions: Vec<Revision>,
     /// If `true`, tool calls can become tasks; each era declares this capability in its own form.
     pub tasks: bool,
@@ -83,7 +83,8 @@ impl ServerOffer {
         }
     }
 
-    /// Returns the capabilities for `initialize`; in 2025-11-25, the last legacy revision, tasks are a core capability.
+    /// Returns the capabilities for `initialize`; in MCP 2025-11-25, the last legacy revision, tasks are a core
+    /// capability.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         // The methods for skills exist only in the modern era.
@@ -114,8 +115,8 @@ impl ServerOffer {
         capabilities
     }
 
-    /// Returns the revision to answer `initialize` with: the requested one if it is supported, otherwise the newest
-    /// legacy one.
+    /// Returns the revision for the answer to `initialize`: the requested revision if it is supported, otherwise the
+    /// newest legacy revision.
     ///
     /// Returns `None` if the requested revision is not supported and the revisions were restricted: the revision might
     /// have been excluded on purpose, so no other revision is offered instead.

@@ -24,12 +24,12 @@ mgp_types::opaque_debug!(CallInfo { is_tool_call });
 
 impl CallInfo {
     /// Returns the facts about a tool call that the handshake stored in the call's context. If it stored none, the tool
-    /// counts as one without an output schema.
+    /// counts as a tool without an output schema.
     pub(crate) fn of_tool_call(cx: &Context) -> Self {
         cx.extensions.get().cloned().unwrap_or(Self { is_tool_call: true, typed: None })
     }
 
-    /// Returns whether the tool has an output schema, which the structured content of a refusal would not match.
+    /// Returns whether the tool has an output schema. The structured content of a refusal would not match the schema.
     fn has_output_schema(&self) -> bool {
         self.typed.as_ref().is_some_and(|(has, tool)| has(tool))
     }

@@ -1,5 +1,5 @@
-//! Handles the members that negotiated proposals (extensions beyond MGP) add to tool calls: moves the members of a call
-//! from its params to its context, and writes the members for the caller into the result.
+//! Moves the members that negotiated proposals (extensions beyond MGP) add to a tool call from its params to its
+//! context, and writes the members for the caller into the result.
 //!
 //! Applies to: inbound.
 
@@ -53,7 +53,7 @@ impl ProposalLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`ProposalLayer`].
+    /// The service that [`ProposalLayer`] creates.
     pub ProposalService for ProposalLayer
 }
 

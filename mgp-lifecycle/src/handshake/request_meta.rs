@@ -36,7 +36,8 @@ pub struct RequestMetaLayer {
     traces_plain: bool,
 }
 
-/// The number of `_meta` members that get reserved space: those in `MetaMembers`, grants, trace and a progress token.
+/// The number of `_meta` members for which the vector is allocated: the members in `MetaMembers`, grants, the trace and
+/// a progress token.
 const MAX_META_MEMBERS: usize = 8;
 
 /// The members of `_meta` that every modern request contains, encoded once.
@@ -72,7 +73,7 @@ pub struct AcceptsTask;
 /// Marker among a call's extensions. It means that the call's caller can wait for a task, but prefers an ordinary
 /// result: the call declares the tasks extension only after the server has refused to run the call without it.
 ///
-/// Tools of 2026-07-28 do not declare that they run only as tasks, so the refusal is the first sign of it.
+/// In MCP 2026-07-28, tools do not declare that they run only as tasks, so the refusal is the first sign of it.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptsRequiredTask;
 
@@ -80,7 +81,7 @@ impl RequestMetaLayer {
     /// Creates a layer for a connection; `session` holds the state of its handshake.
     ///
     /// # Errors
-    /// −32603 if the offer cannot be written as JSON.
+    /// Returns −32603 (internal error) if the offer cannot be written as JSON.
     pub fn new(session: Arc<HandshakeState>, offer: &ClientOffer) -> Result<Self, RpcError> {
         let capabilities = offer.modern_capabilities()?;
         let members = MetaMembers {
@@ -110,7 +111,7 @@ impl RequestMetaLayer {
 mgp_types::opaque_debug!(RequestMetaLayer { session });
 
 mgp_types::layer_service! {
-    /// Service of [`RequestMetaLayer`].
+    /// The service that [`RequestMetaLayer`] creates.
     pub RequestMetaService for RequestMetaLayer
 }
 
@@ -137,8 +138,9 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
 }
 
 impl<S: MgpService> RequestMetaService<S> {
-    /// Waits for the outcome of a call, and repeats the call as one that accepts a task if the server requires that.
-    /// The call does not run twice, because a server does not run a call that it refuses in this way.
+    /// Waits for the outcome of a call. If the server refused it because it would run only as a task, repeats the call
+    /// and declares that the caller accepts a task. The call does not run twice, because a server does not run a call
+    /// that it refuses in this way.
     async fn or_as_task(
         mut self,
         sending: S::Future,

@@ -76,7 +76,7 @@ impl HandshakeLayer {
 mgp_types::opaque_debug!(HandshakeLayer { offer });
 
 mgp_types::layer_service! {
-    /// Service of [`HandshakeLayer`].
+    /// The service that [`HandshakeLayer`] creates.
     pub Handshake for HandshakeLayer
 }
 

@@ -85,7 +85,7 @@ impl HandshakeState {
         (state.phase, Arc::clone(&state.facts))
     }
 
-    /// Stores the phase and the negotiated facts, unless an earlier handshake has stored some.
+    /// Stores the phase and the negotiated facts, unless an earlier handshake has stored them.
     pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) {
         let mut state = self.0.lock();
         if state.phase == Phase::New {

@@ -13,7 +13,8 @@ pub struct HealthConfig {
     pub timeout: Duration,
     /// The time that a result is reused; meanwhile its check does not run again. Default: 1 s.
     pub fresh: Duration,
-    /// Maximum number of checks and resources in total; further ones are omitted and logged. Default: 128.
+    /// The maximum number of checks and resources in total; further checks and resources are omitted and logged.
+    /// Default: 128.
     pub probes: usize,
 }
 
@@ -27,7 +28,7 @@ impl Default for HealthConfig {
 const STATUS_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 impl HealthConfig {
-    /// Returns the time limit that applies to one check: the configured one, at most 1.5 s.
+    /// Returns the time limit that applies to one check: the configured limit, but at most 1.5 s.
     pub(super) fn effective_timeout(&self) -> Duration {
         self.timeout.min(STATUS_TIMEOUT)
     }

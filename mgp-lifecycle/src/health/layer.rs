@@ -50,7 +50,7 @@ impl<S> Layer<S> for HealthLayer {
     }
 }
 
-/// Service of [`HealthLayer`].
+/// The service that [`HealthLayer`] creates.
 #[derive(Clone)]
 pub struct HealthService<S> {
     inner: S,

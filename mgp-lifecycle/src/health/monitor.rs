@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub struct MonitorConfig {
     /// The interval between pings. Default: 15 s.
     pub interval: Duration,
-    /// Maximum time for an answer to a ping (MGP §11.3 requires one within 5 s). Default: 5 s.
+    /// The maximum time for an answer to a ping (MGP §11.3 requires an answer within 5 s). Default: 5 s.
     pub timeout: Duration,
     /// Number of consecutive failures after which a server is unhealthy. Default: 3.
     pub misses: u32,

@@ -47,7 +47,8 @@ impl Probe {
         Arc::new(Self { name, kind, run, latest: watch::Sender::default() })
     }
 
-    /// Starts a run, unless one is running or the latest result is fresh. While a run hangs, no second run is started.
+    /// Starts a run of the probe, unless it is running or the latest result is fresh. While a run hangs, no second run
+    /// is started.
     pub(super) fn start(self: &Arc<Self>, within: Duration, fresh: Duration) {
         let mut starts = false;
         self.latest.send_if_modified(|latest| {

@@ -296,7 +296,7 @@ impl Health {
         }
     }
 
-    /// Answers a status request for this server or for one in its fleet.
+    /// Answers a status request for this server or for a server in its fleet.
     pub(super) async fn answer_status(
         self,
         cx: Context,

@@ -1,10 +1,10 @@
 //! Keeps a runtime responsive while a task blocks one of its threads (MGP §11.3).
 //!
-//! In tokio's multi-thread runtime, one worker waits for sockets, pipes and timers while the others can sleep. If a
-//! task blocks that very worker, no input is read until the task returns, and a ping is not answered although other
-//! threads are free. Therefore one watchdog thread per process looks for polls that do not return. If it finds one, it
-//! spawns an empty task. That wakes another worker, which then waits for sockets, pipes and timers instead. The
-//! watchdog sleeps while nothing is polled. Each poll costs two atomic additions.
+//! In tokio's multi-thread runtime, one worker waits for sockets, pipes and timers while the other workers can sleep.
+//! If a task blocks that very worker, no input is read until the task returns, and a ping is not answered although
+//! other threads are free. Therefore one watchdog thread per process looks for polls that do not return. If it finds
+//! such a poll, it spawns an empty task. That wakes another worker, which then waits for sockets, pipes and timers
+//! instead. The watchdog sleeps while nothing is polled. Each poll costs two atomic additions.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 /// Interval between two checks. A poll that is running at two consecutive checks counts as blocking.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// The number of checks in a row without a running poll after which the watchdog stops checking a set of counts, so
+/// The number of consecutive checks without a running poll after which the watchdog stops checking a set of counts, so
 /// that it can sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
 /// The value that one ended poll adds to `PollCounts::polls`; the lower 32 bits contain the number of running polls.
@@ -216,14 +216,15 @@ mod tests {
 
     use super::*;
 
-    /// Without the watchdog, the timer would never fire, because the blocked worker is the one that waited for timers.
+    /// Without the watchdog, the timer would never fire, because the blocked worker is the worker that waits for
+    /// timers.
     #[test]
     fn timers_fire_while_a_task_blocks_the_thread_that_waited_for_them() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (done, all) = mpsc::channel();
         runtime.spawn(async move {
             for round in 0..20 {
-                // Both workers sleep. The one that wakes up when this timer fires is the one that waits for timers.
+                // Both workers sleep. The worker that this timer wakes then waits for timers.
                 sleep(Duration::from_millis(3)).await;
                 let (release, blocked) = mpsc::channel::<()>();
                 let blocking = spawn_watched(async move { blocked.recv().is_ok() });

@@ -25,6 +25,10 @@ pub(super) struct KeyedCall {
     pub(super) logical: Option<ByteString>,
     /// `true` if a second run of the call does no harm.
     pub(super) may_repeat: bool,
+    /// The transaction of which the call is a step; empty if the call is not a step.
+    pub(super) transaction: String,
+    /// The hash of the session state that the call has.
+    pub(super) state: Option<String>,
 }
 
 /// The decision about a tool call that has an idempotency key.
@@ -71,6 +75,12 @@ impl Entry {
     fn is_of_another(&self, call: &KeyedCall) -> bool {
         !self.key.arguments.is_empty() && self.key.arguments != call.arguments
     }
+
+    /// Returns whether the key belongs to a step of another transaction than the call. That transaction may have undone
+    /// the step.
+    fn is_of_another_transaction(&self, call: &KeyedCall) -> bool {
+        self.key.transaction.as_ref().is_some_and(|transaction| *transaction != call.transaction)
+    }
 }
 
 impl KeyTable {
@@ -112,7 +122,7 @@ impl KeyTable {
         let Some(entry) = self.entries.get_mut(&call.id) else {
             return self.begin(call, now);
         };
-        if entry.is_of_another(call) {
+        if entry.is_of_another(call) || entry.is_of_another_transaction(call) {
             return Err(LifecycleError::IdempotencyConflict);
         }
         if let Some(running) = &entry.running {
@@ -120,9 +130,13 @@ impl KeyTable {
         }
         let began_at = entry.key.began_at();
         if let Some(end) = &entry.key.end {
-            return Ok(Claim::Replay(end.clone(), began_at));
+            let mut end = end.clone();
+            if entry.key.state != call.state {
+                end.remove_session_state();
+            }
+            return Ok(Claim::Replay(end, began_at));
         }
-        // The round with the answer to a question continues the call, so it may run. Any other call with this key
+        // The request with the answer to a question continues the call, so it may run. Any other call with this key
         // repeats a run whose outcome is unknown, so it may run only if a second run does no harm.
         let continues = call.logical.is_some() && call.logical == entry.logical;
         if !continues && !call.may_repeat {
@@ -144,6 +158,8 @@ impl KeyTable {
         let key = StoredKey {
             owner: call.owner.clone(),
             arguments: call.arguments.clone(),
+            transaction: Some(call.transaction.clone()),
+            state: call.state.clone(),
             began_ms: now,
             expires_ms: now.saturating_add(ttl),
             end: None,
@@ -177,7 +193,7 @@ impl KeyTable {
     }
 
     /// Records the end of a run. Returns the keys that must be written to the store, with their new content: this key,
-    /// and those whose results were removed to make room.
+    /// and the keys whose results were removed to make room.
     pub(super) fn end(&mut self, id: &str, end: StoredEnd) -> Vec<(String, StoredKey)> {
         let Some(entry) = self.entries.get_mut(id) else { return Vec::new() };
         entry.running = None;
@@ -251,5 +267,37 @@ impl KeyTable {
             self.remove(id);
         }
         expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_whose_transaction_was_not_recorded_still_answers_a_repeated_step() {
+        let key = |recorded: &str| -> StoredKey {
+            let stored = r#"{"owner":"o","arguments":"a",RECORDED"began_ms":1,"expires_ms":2000000000000000,"end":{}}"#;
+            serde_json::from_str(&stored.replace("RECORDED", recorded)).unwrap()
+        };
+        let step = KeyedCall {
+            key: IdempotencyKey("k".to_owned()),
+            id: "k".to_owned(),
+            owner: "o".to_owned(),
+            arguments: "a".to_owned(),
+            ttl_ms: None,
+            logical: None,
+            may_repeat: false,
+            transaction: "tx".to_owned(),
+            state: None,
+        };
+        for (recorded, is_replayed) in
+            [("", true), (r#""transaction":"tx","#, true), (r#""transaction":"","#, false)]
+        {
+            let mut table = KeyTable::new(IdempotencyLimits::default());
+            table.restore(&step.id, key(recorded));
+            let claimed = table.claim(&step).1;
+            assert_eq!(matches!(claimed, Ok(Claim::Replay(..))), is_replayed, "{recorded}");
+        }
     }
 }

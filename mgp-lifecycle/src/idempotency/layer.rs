@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_types::proposal::{
     CallMembers, IdempotencyHeader, IdempotencyKey, IdempotencyTtl, Member as _, OriginalTimestamp,
-    ResultMembers, WasReplay,
+    ResultMembers, SessionState, WasReplay,
 };
 use mgp_types::service::{
     AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, ConsumerGone, Context,
@@ -27,9 +27,10 @@ use super::Idempotency;
 use super::keys::{Claim, KeyedCall};
 use super::stored::{RunEnd, SPACE, StoredKey};
 use crate::error::LifecycleError;
+use crate::transaction::StepOf;
 
-/// The maximum time to wait for the end of the caller's request after an item was refused. An item can be refused a
-/// moment before it is known that the caller has left.
+/// The maximum time to wait for the news that the caller has disconnected, after a partial result was refused. A
+/// partial result can be refused a moment before this news arrives.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Layer that runs a tool call with an idempotency key only once, and answers its repetitions with the stored result.
@@ -58,8 +59,8 @@ impl IdempotencyLayer {
         Self { keys, may_repeat: None, recheck: None }
     }
 
-    /// Sets the function that returns whether a call is allowed to run again if it is unknown how its first run ended.
-    /// By default, no call runs again.
+    /// Sets the function that returns whether a call may run again when it is unknown how its first run ended. By
+    /// default, no call runs again.
     pub fn may_repeat(
         mut self,
         may_repeat: impl Fn(&Call) -> bool + Send + Sync + 'static,
@@ -68,8 +69,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the function that checks a call again, e.g. for access: after it has waited for an equal call to end, and
-    /// before it is answered with the result of an earlier call.
+    /// Sets the function that checks a call again, e.g. for access. It is called after the call has waited for an equal
+    /// call to end, and before the call is answered with the result of an earlier call.
     pub fn recheck(
         mut self,
         recheck: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
@@ -104,6 +105,8 @@ fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
     let server = cx.server.as_ref().map_or("", ServerId::as_str);
     let whole = Payload::of(&(owner, server, tool.name, &key.0))?;
     let ttl = cx.member::<IdempotencyTtl>()?;
+    // The tool refuses a malformed state.
+    let state = cx.member::<SessionState>().ok().flatten();
     Ok(Some(KeyedCall {
         key,
         id: Sha256Hash::digest(whole.as_str().as_bytes()).to_string(),
@@ -112,6 +115,8 @@ fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
         ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
         logical: cx.logical.clone(),
         may_repeat: false,
+        transaction: cx.extensions.get::<StepOf>().map_or(String::new(), |step| step.0.clone()),
+        state: state.map(|state| Sha256Hash::digest(state.0.as_bytes()).to_string()),
     }))
 }
 
@@ -120,7 +125,7 @@ fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
 /// Outer layers can call this function, so that a malformed key is refused before a person is asked about the call.
 ///
 /// # Errors
-/// −32602 if the key or its time to live is malformed.
+/// Returns −32602 (invalid params) if the key or its time to live is malformed.
 pub(crate) fn check_key(cx: &Context) -> Result<(), RpcError> {
     if key_of(cx)?.is_some() {
         cx.member::<IdempotencyTtl>()?;
@@ -155,7 +160,7 @@ fn send_own_key(call: &mut Call, id: &str) -> Result<(), RpcError> {
 mgp_types::opaque_debug!(IdempotencyLayer);
 
 mgp_types::layer_service! {
-    /// Service of [`IdempotencyLayer`].
+    /// The service that [`IdempotencyLayer`] creates.
     pub IdempotencyService for IdempotencyLayer
 }
 
@@ -246,8 +251,8 @@ pub(crate) async fn run_on(
     running.await.map_err(|_| RpcError::internal("the call panicked"))?
 }
 
-/// Hides from the handler of a call that continues after its caller has left ([`run_on`]) that nothing receives its
-/// partial results any more. Otherwise the handler would end early, and its incomplete result would answer the
+/// Keeps the handler of a call that continues after its caller has left ([`run_on`]) from noticing that its partial
+/// results are no longer received. Otherwise the handler would end early, and its incomplete result would answer the
 /// repetitions of the call. The caller has left once the returned sender is dropped.
 #[must_use]
 pub(crate) fn ignore_gone_caller(call: &mut Call) -> watch::Sender<()> {
@@ -262,9 +267,9 @@ pub(crate) fn ignore_gone_caller(call: &mut Call) -> watch::Sender<()> {
     waiting
 }
 
-/// A sink for a call whose caller may leave. Once the caller has left, it also accepts the items that its inner sink
-/// refuses, up to the maximum total size of the call's chunks. It still refuses callbacks, because they would get no
-/// answer.
+/// A sink (receiver of partial results) for a call whose caller may leave. Once the caller has left, it also accepts
+/// the items that its inner sink refuses, up to the maximum total size of the call's chunks. It still refuses
+/// callbacks, because they would get no answer.
 struct UndeliveredSink {
     inner: Arc<dyn Sink>,
     peer: Peer,
@@ -276,8 +281,9 @@ struct UndeliveredSink {
 }
 
 impl UndeliveredSink {
-    /// Returns whether the caller has left. Waits a moment for that news, because an item can be refused before it
-    /// arrives. An item can also be refused because it exceeds a limit or the caller reads too slowly.
+    /// Returns whether the caller has left. Waits a moment for that news, because a partial result can be refused
+    /// before it arrives. A partial result can also be refused because it exceeds a limit or the caller reads too
+    /// slowly.
     async fn has_caller_left(&self) -> bool {
         let mut caller = self.caller.clone();
         // `changed` fails once the sender is dropped, i.e. once the caller has left.
@@ -333,8 +339,8 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
 struct Run {
     keys: Idempotency,
     id: String,
-    /// The channel for asking the caller of the run questions. `None` if it has no such channel, and once the run has
-    /// an outcome.
+    /// The channel for questions to the caller of the run. `None` if the caller cannot be asked, or the run has an
+    /// outcome.
     asker: Option<Arc<dyn CallerChannel>>,
     /// The sender that signals the end of the run; `None` once the end is recorded.
     ended: Option<watch::Sender<()>>,
@@ -399,7 +405,7 @@ impl Idempotency {
     /// key belongs to the arguments that reach that layer.
     ///
     /// # Errors
-    /// −32602 if the key is malformed, or was used with other arguments.
+    /// Returns −32602 (invalid params) if the key is malformed, or was used with other arguments.
     pub fn check(&self, call: &Call) -> Result<(), RpcError> {
         if let Some(keyed) = read_key(call)? {
             self.0.table.lock().check(&keyed)?;
@@ -426,8 +432,8 @@ impl Idempotency {
 
     /// Removes keys from the store in the background; losing this change would do no harm.
     ///
-    /// Must be called while the table is locked, so that a key that is used again at once is stored after this removal
-    /// and not before it.
+    /// Must be called while the table is locked, so that a key that is used again immediately is stored after this
+    /// removal and not before it.
     fn write_behind(&self, change: Change) {
         let committed = self.0.store.commit(change);
         tokio::spawn(async move {

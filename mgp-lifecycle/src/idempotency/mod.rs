@@ -1,4 +1,4 @@
-//! Calls that run only once, however often they are sent (proposal 5, `idempotency`).
+//! Calls that run only once, however often they are sent (extension `idempotency`).
 //!
 //! An entry is stored before a call with a key runs. It is completed with the result before the caller gets the result.
 //! A call whose run was interrupted, e.g. because the process was killed, is run again only if a second run does no
@@ -63,9 +63,9 @@ mgp_types::opaque_debug!(Idempotency);
 pub struct IdempotencyLimits {
     /// The lifetime of a key if its call does not choose another. Default: a day.
     pub ttl: Duration,
-    /// The maximum lifetime of a key, even if its call asks for a longer one. Default: a week.
+    /// The maximum lifetime of a key, even if its call asks for a longer lifetime. Default: a week.
     pub max_ttl: Duration,
-    /// The maximum number of keys per caller; further ones are refused until one expires. Default: 10,000.
+    /// The maximum number of keys per caller; further keys are refused until a stored key expires. Default: 10,000.
     pub caller_keys: usize,
     /// The maximum number of keys of all callers together. Default: 50,000.
     pub keys: usize,
@@ -100,7 +100,7 @@ impl Idempotency {
     /// Only one process at a time may use the keys of a store.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be read.
+    /// Returns [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -111,7 +111,7 @@ impl Idempotency {
     /// Reads the keys that are in a store.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be read.
+    /// Returns [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -132,8 +132,8 @@ impl Idempotency {
                 None => {}
             }
         }
-        // Restore the oldest keys first: if the results exceed the limits, those that were restored first are removed
-        // first.
+        // Restore the oldest keys first: if the results exceed the limits, the results that were restored first are
+        // removed first.
         keys.sort_by_key(|(_, stored)| stored.began_ms);
         let mut table = KeyTable::new(limits);
         for (id, stored) in keys {

@@ -2,22 +2,29 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_types::proposal::ResultMembers;
+use mgp_types::proposal::{Member as _, ResultMembers, SessionState, StateChanged};
 use mgp_types::service::{HttpFailure, Reply, is_connection_lost};
-use mgp_types::{ErrorCode, Payload, Recovery, RpcError, Timestamp};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::retry::Failure;
 
 pub(super) const SPACE: &str = "idempotency";
 
-/// The stored facts about an idempotency key and its call.
+/// The stored state of an idempotency key and its call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredKey {
     /// The caller to whom the key belongs.
     pub(super) owner: String,
     /// The hash of the arguments of the call with the key.
     pub(super) arguments: String,
+    /// The transaction of which the call was a step; empty if the call was not a step. `None` if an earlier version of
+    /// the program stored the key, or the key cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) transaction: Option<String>,
+    /// The hash of the session state that the call had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<String>,
     /// The time when the call began, in milliseconds since 1970.
     pub(super) began_ms: u64,
     pub(super) expires_ms: u64,
@@ -50,12 +57,13 @@ pub(super) struct StoredError {
 }
 
 impl StoredKey {
-    /// Returns a key that replaces one that cannot be read. It has no owner, and its call runs again only if a second
-    /// run does no harm.
+    /// Returns the key that replaces a stored key that cannot be read. It has no owner, and its call runs again only if
+    /// a second run does no harm.
     pub(super) fn unreadable(ttl: Duration) -> Self {
         let began_ms = now_ms();
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
-        Self { owner: String::new(), arguments: String::new(), began_ms, expires_ms, end: None }
+        let (owner, arguments) = (String::new(), String::new());
+        Self { owner, arguments, transaction: None, state: None, began_ms, expires_ms, end: None }
     }
 
     pub(super) fn began_at(&self) -> Timestamp {
@@ -71,6 +79,28 @@ impl StoredEnd {
             error.message.len() + error.data.as_ref().map_or(0, |data| data.as_str().len())
         });
         texts + error
+    }
+
+    /// Removes the session state: the caller has a newer state, which a replay must not replace.
+    pub(super) fn remove_session_state(&mut self) {
+        let remove = |members: &mut Object| {
+            members.remove(StateChanged::NAME);
+            members.remove(SessionState::NAME).is_some()
+        };
+        let object = |text: Option<&Payload>| text?.get::<Object>().ok();
+        if let Some(mut members) = object(self.members.as_ref())
+            && remove(&mut members)
+        {
+            self.members = Payload::of(&members).ok();
+        }
+        // If the call was forwarded to a server, the result of that server contains its members.
+        if let Some(mut result) = object(self.result.as_ref())
+            && let Ok(Some(mut meta)) = result.decode::<Object>("_meta")
+            && remove(&mut meta)
+            && result.encode("_meta", &meta).is_ok()
+        {
+            self.result = Payload::of(&result).ok();
+        }
     }
 
     /// Returns the stored answer, or `None` if it is not stored any more.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::proposal::Suggestion;
+use mgp_types::proposal::{SessionState, Suggestion};
 use mgp_types::service::{
     BoxFuture, Call, CallerRequest, ConsumerGone, Outlet, OutletItem, PeerInfo, Principal, Reply,
     Sink, Stack, StreamLimit, connection_lost, mock,
@@ -160,7 +160,7 @@ impl Sink for Refusing {
     }
 }
 
-/// Returns a client of a tool that sends a chunk after a while, which is refused.
+/// Returns a client of a tool that sends a chunk after a while; the chunk is refused.
 fn refusing_client() -> mock::Client {
     let tool = Stack::from_fn(|call: Call| async move {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -300,7 +300,7 @@ async fn the_newest_results_are_kept_after_a_restart() {
         call(&mut runs.client(&before, ok), key).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
-    // There is room for one result only.
+    // There is room for the result of one call only.
     let limits = IdempotencyLimits { caller_results: 20, ..IdempotencyLimits::default() };
     let after = IdempotencyLayer::new(Idempotency::with_limits(store, limits).await.unwrap());
     let mut client = runs.client(&after, ok);
@@ -320,7 +320,7 @@ async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() 
     while runs.count() == 0 {
         tokio::task::yield_now().await;
     }
-    // The next process finds what this process stored before the run.
+    // The next process finds the entry that this process stored before the run.
     let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
     let mut client = runs.client(&open().await, ok);
     let refused = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
@@ -377,7 +377,7 @@ async fn only_a_call_that_did_not_run_frees_its_key() {
         (RpcError::new(ErrorCode::INVALID_TOOL_ARGS, "no"), true, "no"),
         (connection_lost("it died"), false, "may have had effects"),
         (RpcError::new(ErrorCode::TIMEOUT, "late"), false, "may have had effects"),
-        // An error that the server returned ends a call like any other answer.
+        // If the server returned an error, the call counts as ended, as after any other answer.
         (RpcError::internal("broken"), false, "broken"),
     ] {
         let runs = Runs::default();
@@ -428,13 +428,32 @@ async fn an_unreadable_key_is_never_run() {
 }
 
 #[tokio::test]
+async fn a_replay_restores_no_session_state_to_a_caller_that_has_another_one_now() {
+    let tool = Stack::from_fn(|call: Call| async move {
+        call.cx().add_to_result(&SessionState("second".to_owned()))?;
+        ok().await
+    });
+    let mut client = mock::client(Stack::new(ProposalLayer::new().layer(layer().layer(tool))));
+    let mut caller = PeerInfo::default();
+    caller.mgp = Some(ExtensionSet::PROPOSALS);
+    client.cx.caller = caller.into();
+    for (state, is_restored) in [("first", true), ("first", true), ("second", false)] {
+        let call = params("k", "pay", "{}");
+        let with_state = format!(r#""_meta":{{"session_state":"{state}","#);
+        let call = call.replace(r#""_meta":{"#, &with_state);
+        let result = client.request("tools/call", &call).await.unwrap();
+        assert_eq!(result.as_str().contains("session_state"), is_restored, "{result:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_replay_has_the_members_that_its_tool_added_and_its_caller_negotiated() {
     let (store, runs) = (Arc::new(MemoryStore::new()), Runs::default());
     let all = ExtensionSet::PROPOSALS;
     for (negotiated, is_seen) in
         [(all, true), (all, true), (all.without(Extension::IntentHints), false)]
     {
-        // Each caller reaches a new process.
+        // For each caller, open the keys again from the same store, as a restarted process does.
         let keys = Idempotency::open(store.clone()).await.unwrap();
         let count = Arc::clone(&runs.0);
         let tool = Stack::from_fn(move |call: Call| {

@@ -1,4 +1,4 @@
-//! The caller for whom limits are counted, and to whom tasks belong: tenant, subject and agent (MGP §5).
+//! The caller: tenant, subject and agent (MGP §5). Limits are counted for it, and tasks belong to it.
 
 use std::hash::{Hash, Hasher};
 
@@ -14,7 +14,7 @@ impl Caller {
         Self(principal.clone())
     }
 
-    /// Returns the caller as which the calls of all users of the principal's agent are counted together. For a
+    /// Returns one caller for all users of the principal's agent, so that their calls are counted together. For a
     /// principal without an agent, this is the principal itself.
     pub(super) fn by_agent(principal: &Principal) -> Self {
         let of_agent =

@@ -1,5 +1,5 @@
-//! A limit on the number of tool calls that run, and of those that wait, at the same time. Waiting callers are served
-//! fairly.
+//! A limit on the number of tool calls that run at the same time, and on the number of those that wait. Waiting callers
+//! are served fairly.
 //!
 //! Calls wait in the response future and not in `poll_ready`. If they waited there, the read loop would stop, and a
 //! handler that asks its caller would wait for an answer that is never read.
@@ -27,31 +27,33 @@ use crate::error::LifecycleError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
-    /// The maximum number of tool calls that run at once. Default: 256.
+    /// The maximum number of tool calls that run at the same time. Default: 256.
     ///
     /// A call whose function cannot be stopped counts as running until the function returns, even if the call ended
     /// earlier ([`ConcurrencyLimitLayer::keep_running`]).
     pub max_running: usize,
     /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
-    /// When the queue is full, the newest call of the caller with the most waiting calls is refused with 3001.
-    /// If no other caller has more waiting calls than the new one, the new call is refused.
+    /// When the queue is full, the newest call of the caller with the most waiting calls is refused with code 3001
+    /// (resource exhausted). If no other caller has more waiting calls than the new call's caller, with the new call
+    /// included, the new call is refused.
     pub max_waiting: usize,
-    /// The maximum number of tool calls of one caller that run at once; further ones wait, and calls of other callers
-    /// can run before them. Default: no limit.
+    /// The maximum number of tool calls of one caller that run at the same time; further calls wait, and calls of other
+    /// callers can run before them. Default: no limit.
     pub running_per_caller: Option<usize>,
-    /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
+    /// The maximum number of waiting tool calls of one caller; further calls are refused with code 3001 (resource
+    /// exhausted). Default: no limit.
     pub waiting_per_caller: Option<usize>,
     /// `true` if the running calls of all users of an agent of a tenant are counted together. Waiting users still take
     /// turns. Default: `false`.
     pub by_agent: bool,
-    /// The maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
-    /// Default: empty.
+    /// The maximum number of calls of a tool that run at the same time, by tool name; further calls wait while other
+    /// calls pass. Default: empty.
     pub tools: HashMap<String, usize>,
 }
 
 impl LimitConfig {
-    /// Limits how many calls of one tool run at once.
+    /// Limits how many calls of one tool run at the same time.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>, running: usize) -> Self {
         self.tools.insert(name.into(), running);
@@ -75,7 +77,7 @@ impl Default for LimitConfig {
 /// Layer that limits the number of tool calls that run at the same time, and passes on all other methods.
 ///
 /// Waiting callers are served round-robin: each has one turn per round, however many of its calls wait. A call whose
-/// deadline passes before it gets a permit is answered with 3003, and does not run.
+/// deadline passes before it gets a permit is answered with code 3003 (timeout), and does not run.
 ///
 /// ```
 /// use mgp_lifecycle::{LimitConfig, ConcurrencyLimitLayer};
@@ -126,8 +128,8 @@ impl ConcurrencyLimitLayer {
 
     /// Counts a call as running, regardless of the limits, until the returned permit is dropped.
     ///
-    /// For a function that cannot be stopped and runs on after its call was dropped. Take the permit while the future
-    /// of the call is dropped: the call still has its own permit then, so no other call starts in between.
+    /// Use this for a function that cannot be stopped and runs on after its call was dropped. Request the permit while
+    /// the future of the call is dropped: the call still has its own permit then, so no other call starts in between.
     ///
     /// ```
     /// use mgp_lifecycle::{ConcurrencyLimitLayer, LimitConfig};
@@ -154,7 +156,7 @@ pub struct RunningPermit {
 mgp_types::opaque_debug!(ConcurrencyLimitLayer);
 
 mgp_types::layer_service! {
-    /// Service of [`ConcurrencyLimitLayer`].
+    /// The service that [`ConcurrencyLimitLayer`] creates.
     pub ConcurrencyLimit for ConcurrencyLimitLayer
 }
 
@@ -178,13 +180,13 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
-    /// Passes a call to the inner service; its permit is held until the call ends.
+    /// Passes a call to the inner service. The call keeps its permit until it ends.
     fn run(&mut self, call: Call, permit: Option<Permit>) -> <Self as Service<Call>>::Future {
         Either::Left { future: ResponseFuture::new(self.inner.call(call), permit) }
     }
 
     /// Runs a call once it has a permit. This slower path is taken if callers or tools have their own limits, or if no
-    /// permit is free at once.
+    /// permit is free immediately.
     #[cold]
     fn wait_and_run(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
         // Refunds the quota of a call that ends before it runs, e.g. because its caller stopped waiting.

@@ -53,14 +53,14 @@ struct RunningCounts {
 
 #[derive(Debug)]
 struct WaitingCall {
-    /// The caller for whom the running call is counted; the principal of the call determines its turn in the queue.
+    /// The caller whose count contains the running call; the principal of the call determines its turn in the queue.
     counted: Caller,
     /// The tool, if it has its own limit.
     tool: Option<Box<str>>,
     permit: oneshot::Sender<Permit>,
 }
 
-/// Permission to run one call. When a permit is dropped, the next waiting call gets one.
+/// Permission to run one call. When a permit is dropped, the next waiting call gets a permit.
 #[derive(Debug)]
 pub(super) struct Permit {
     semaphore: Arc<FairSemaphore>,
@@ -104,7 +104,7 @@ impl FairSemaphore {
         queue.running.callers.get(&self.caller(principal)).copied().unwrap_or(0)
     }
 
-    /// Returns the caller for whom the calls of a principal are counted.
+    /// Returns the caller whose count contains the calls of a principal.
     fn caller(&self, principal: &Principal) -> Caller {
         if self.config.by_agent { Caller::by_agent(principal) } else { Caller::of(principal) }
     }
@@ -135,7 +135,8 @@ impl FairSemaphore {
         None
     }
 
-    /// Returns a permit if possible, else a place in the queue, or an error if the limits of the queue are reached.
+    /// Returns a permit if possible; otherwise, adds the call to the queue, or returns an error if the limits of the
+    /// queue are reached.
     pub(super) fn acquire(
         self: &Arc<Self>,
         principal: &Principal,

@@ -1,5 +1,5 @@
-//! Limits on tool calls: the number that run at once (`concurrency.rs`), the number per second or minute (`rate/`), the
-//! use in a period such as a day (`quota.rs`), and sizes (`size.rs`) (MGP §14.3: 3000–3002).
+//! Limits on tool calls: the number that run at the same time (`concurrency.rs`), the number per second or minute
+//! (`rate/`), the use in a period such as a day (`quota.rs`), and sizes (`size.rs`) (MGP §14.3: 3000–3002).
 //!
 //! If a stack has several of these layers, put the cheapest check outermost: size, then rate, then quota, then
 //! concurrency.

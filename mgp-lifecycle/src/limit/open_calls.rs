@@ -11,12 +11,12 @@ use super::caller::Caller;
 /// with the most calls is forgotten, and its next round counts as a new call.
 const MAX_OPEN_CALLS: usize = 1024;
 
-/// The maximum number of rounds after the first one that do not count. By default, a call cannot have more rounds
+/// The maximum number of rounds after the first round that do not count. By default, a call cannot have more rounds
 /// anyway; the limit is for a caller that sends a refused round again and again.
 const MAX_ROUNDS: u32 = 16;
 
 /// The calls that wait for their next round, by their logical id, which all rounds of a call share. Each entry has a
-/// sequence number, the caller and the use so far.
+/// sequence number, the caller and how much of the limit the call has used so far.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     calls: HashMap<ByteString, (u64, Caller, RoundUse)>,
@@ -26,7 +26,7 @@ pub(super) struct OpenCalls {
 /// The part of a limit that the rounds (requests) of one call have used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundUse {
-    /// The number of rounds after the first one.
+    /// The number of rounds after the first round.
     pub(super) rounds: u32,
     /// The units of a quota that tools charged in these rounds.
     pub(super) units: u64,
@@ -48,8 +48,8 @@ impl OpenCalls {
         }
     }
 
-    /// Removes a call that waits for its next round, and returns its use. If a caller sends the same round twice, the
-    /// second one therefore counts as a new call.
+    /// Removes a call that waits for its next round, and returns how much of the limit it has used. If a caller sends
+    /// the same round twice, the second round therefore counts as a new call.
     pub(super) fn resume(&mut self, logical: &ByteString, caller: &Caller) -> Option<RoundUse> {
         let (_, owner, used) = self.calls.get(logical)?;
         if owner != caller {

@@ -61,15 +61,15 @@ impl Quota {
         self
     }
 
-    /// Sets how many principals are counted separately in a period. Beyond that, further principals share one quota.
-    /// Default: 65,536.
+    /// Limits how many principals are counted separately in a period. Beyond this number, further principals share one
+    /// quota. Default: 65,536.
     pub const fn callers(mut self, callers: usize) -> Self {
         self.callers = callers;
         self
     }
 
-    /// Charges the principal of a call for units; does nothing if the call passed no `QuotaLayer`. If the quota does
-    /// not limit units, they are only counted.
+    /// Charges the principal of a call for units; does nothing if the call passed no `QuotaLayer`. If the quota has no
+    /// limit on units, they are only counted.
     ///
     /// A handler that asks its caller questions is run again from the start in each round. Units that it charged in an
     /// earlier round are not charged a second time.
@@ -95,7 +95,7 @@ impl Quota {
     /// ```
     ///
     /// # Errors
-    /// 3002 if the units would exceed the quota; nothing is charged in that case.
+    /// Returns 3002 (quota exceeded) if the units would exceed the quota; nothing is charged in that case.
     pub fn charge(cx: &Context, units: u64) -> Result<(), RpcError> {
         match cx.extensions.get_shared::<Charge>() {
             Some(charge) => {

@@ -34,10 +34,12 @@ impl Default for SizeConfig {
     }
 }
 
-/// Layer that refuses tool calls with too large arguments or results (3001), and passes on all other methods.
+/// Layer that refuses tool calls with too large arguments or results with code 3001 (resource exhausted), and passes on
+/// all other methods.
 ///
 /// A call whose arguments are too large does not run. If the result is too large, the call has already run, and its
-/// caller gets an error with the size instead. A call that sends chunks is ended when their sum exceeds the limit.
+/// caller gets an error with the size instead. A call that sends chunks is ended when their total size exceeds the
+/// limit.
 ///
 /// ```
 /// use mgp_lifecycle::{SizeConfig, SizeLayer};
@@ -66,7 +68,7 @@ impl SizeLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`SizeLayer`].
+    /// The service that [`SizeLayer`] creates.
     pub SizeService for SizeLayer
 }
 
@@ -140,7 +142,7 @@ impl<S: MgpService> Service<Call> for SizeService<S> {
     }
 }
 
-/// Makes the call's outlet (its channel for partial results) count the bytes of the chunks that pass it. Returns the
+/// Replaces the call's outlet (its channel for partial results) by one that counts the bytes of the chunks. Returns the
 /// running sum, or `None` if the outlet accepts no chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;

@@ -70,8 +70,8 @@ impl<T> WaitQueue<T> {
         Some(entry)
     }
 
-    /// Removes and returns the next entry that can run: the oldest one of the first caller in the round that has such
-    /// an entry.
+    /// Removes and returns the next entry that can run. This is the oldest such entry of the first caller in the round
+    /// that has one.
     pub(super) fn pop(&mut self, may_run: impl Fn(&Caller, &T) -> bool) -> Option<(Caller, T)> {
         let (turn, id) = self.round.iter().find_map(|(turn, caller)| {
             let entries = &self.callers.get(caller)?.entries;

@@ -1,4 +1,5 @@
-//! The idempotency key of a retried call: a server that keeps keys runs only one attempt with a key (proposal 5).
+//! The idempotency key of a retried call: a server that keeps keys (extension `idempotency`) runs only one attempt with
+//! a key.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +15,9 @@ use tokio::time::Instant;
 use super::config::KeyPolicy;
 use crate::error::LifecycleError;
 
-/// The time that a server is asked to keep a key that the layer adds to a call.
+/// The lifetime that the layer requests for a key that it adds to a call itself.
 const ADDED_TTL: Duration = Duration::from_hours(1);
-/// The time that a server keeps a key if the caller does not choose another.
+/// The lifetime of a key of the caller if the caller sets none.
 const DEFAULT_TTL: Duration = Duration::from_hours(24);
 
 /// The idempotency key of a call. All attempts of the call share this value through the extensions of the call.
@@ -27,7 +28,7 @@ pub(crate) struct AttemptKey {
     ttl: Duration,
     /// The time when an attempt was first sent with the key to a server that keeps keys.
     sent: OnceLock<Instant>,
-    /// `true` if an earlier attempt may have run, so that the next one must be recognised by its key.
+    /// `true` if an earlier attempt may have run, so that the server must recognise the next attempt by its key.
     is_required: AtomicBool,
 }
 
@@ -59,7 +60,7 @@ impl AttemptKey {
         self.sent.get().is_some_and(|sent| sent.elapsed() < self.ttl / 2)
     }
 
-    /// Requires that the server recognises further attempts by their key, because an earlier one may have run.
+    /// Requires that the server recognises further attempts by their key, because an earlier attempt may have run.
     pub(super) fn require(&self) {
         self.is_required.store(true, Ordering::Relaxed);
     }
@@ -68,9 +69,10 @@ impl AttemptKey {
     /// members.
     ///
     /// # Errors
-    /// 5000 if an earlier attempt may have run, and the server would not recognise this one.
+    /// Returns 5000 (upstream error) if an earlier attempt may have run, and the server would not recognise this
+    /// attempt as its repetition.
     pub(crate) fn add_to(&self, call: &mut Call, callee: &PeerInfo) -> Result<(), RpcError> {
-        // The extensions of a call are also those of further requests that are made for the call.
+        // Further requests that are made for the call have the same extensions.
         if call.tool().is_none() {
             return Ok(());
         }

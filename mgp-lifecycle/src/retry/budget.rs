@@ -39,7 +39,7 @@ pub(super) struct BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// Takes one retry from the budget if it is allowed; `calls` is the number of all calls so far.
+    /// Counts one retry and returns `true`, if the budget allows it; `calls` is the number of all calls so far.
     pub(super) fn take(&mut self, now: Instant, calls: u64, budget: RetryBudget) -> bool {
         self.decay(now, calls);
         let paid = self.calls * f64::from(budget.percent) / 100.0;

@@ -9,14 +9,15 @@ use tokio::time::Instant;
 
 /// Settings of a circuit breaker: how many failures open it, and how long it stays open.
 ///
-/// While it is open, calls are refused immediately with 5002. Afterwards one call passes as a probe. If the probe
-/// succeeds, the breaker closes, otherwise it opens again. If the probe has not ended after
+/// While it is open, calls are refused immediately with code 5002 (upstream unavailable). Afterwards one call passes as
+/// a probe. If the probe succeeds, the breaker closes, otherwise it opens again. If the probe has not ended after
 /// [`open_for`](Self::open_for), e.g. because it waits for a person's approval, another call passes as a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
-    /// The number of consecutive calls that find the server, or an upstream of it, unreachable (2000, 5001, 5002, a
-    /// broken connection) after which the breaker opens; 0 disables the circuit breaker. Default: 5.
+    /// The number of consecutive failures after which the breaker opens; 0 disables it. Only calls that find the
+    /// server, or an upstream of it, unreachable count as failures (codes 2000, 5001 and 5002, a broken connection).
+    /// Default: 5.
     pub failures: u32,
     /// The time window of the failures. Default: 30 s.
     pub within: Duration,
@@ -30,7 +31,7 @@ impl Default for CircuitConfig {
     }
 }
 
-/// The conclusion that the outcome of an attempt permits about whether the server is reachable.
+/// The conclusion from the outcome of an attempt about whether the server is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The server answered the call.
@@ -53,7 +54,7 @@ impl Evidence {
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
-    /// Returns the conclusion from the code of a refusal that was sent as a result.
+    /// Returns the evidence in the code of a refusal that was sent as a result.
     pub(super) fn of_code(code: ErrorCode) -> Self {
         if is_unreachable(code) { Self::Unreachable } else { Self::Answered }
     }
@@ -76,8 +77,8 @@ pub(super) enum Circuit {
     Failing { failures: u32, since: Instant },
     /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call, the probe, is running, and others are refused until this time. The probe's outcome determines the next
-    /// state.
+    /// One call, the probe, is running, and other calls are refused until this time. The probe's outcome determines the
+    /// next state.
     Probing { until: Instant },
 }
 
@@ -149,7 +150,8 @@ impl Circuit {
         matches!(self, Self::Open { until } if *until > now)
     }
 
-    /// Returns the state after this number of consecutive failures; `None` if so many failures open the circuit.
+    /// Returns the state after this number of consecutive failures; `None` if the number is high enough to open the
+    /// circuit.
     fn failing(failures: u32, since: Instant, config: &CircuitConfig) -> Option<Self> {
         let max = if config.failures == 0 { u32::MAX } else { config.failures };
         (failures < max).then_some(Self::Failing { failures, since })

@@ -30,7 +30,7 @@ use super::circuit::CircuitConfig;
 pub struct RetryConfig {
     /// Maximum number of retries of a call. Default: 3.
     pub max_retries: u32,
-    /// Maximum single wait. If the server requires a longer one, the call is not retried. Default: 10 s.
+    /// The maximum wait before one retry. If the server requires a longer wait, the call is not retried. Default: 10 s.
     pub max_wait: Duration,
     /// The wait before the first retry, if the server sends no wait. Default: 500 ms.
     pub first_wait: Duration,
@@ -42,8 +42,8 @@ pub struct RetryConfig {
     pub circuit: CircuitConfig,
     /// The handling of the `fallback_tool` that a server proposes.
     pub fallback: FallbackPolicy,
-    /// The calls that have idempotency keys. If the server negotiated the extension `idempotency`, a call with a key is
-    /// retried even if it may have run, unless its tool is dangerous and irreversible.
+    /// Selects the calls that have idempotency keys. If the server negotiated the extension `idempotency`, a call with
+    /// a key is retried even if it may have run, unless its tool is dangerous and irreversible.
     pub keys: KeyPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,
@@ -52,11 +52,11 @@ pub struct RetryConfig {
 type Repeatable = dyn Fn(&Call) -> bool + Send + Sync;
 type Observer = dyn Fn(&AttemptReport<'_>) + Send + Sync;
 
-/// The handling of a different tool that a server proposes instead of a failed one.
+/// The treatment of the tool that a server proposes instead of a tool that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackPolicy {
-    /// The tool is called once all attempts have failed, if the server lists it and it is not more dangerous.
+    /// The proposed tool is called once all attempts have failed, if the server lists it and it is not more dangerous.
     Listed,
     /// The fallback tool is never called.
     Never,
@@ -66,10 +66,11 @@ pub enum FallbackPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyPolicy {
-    /// Those that their caller gave a key.
+    /// The calls that their caller gave a key.
     Given,
-    /// All calls: a call without a key gets one that the server keeps for an hour. The server must keep its keys when
-    /// it restarts, and it finishes a call with a key even if its caller leaves or cancels the call.
+    /// All calls: the layer adds a key to each call without a key, and asks the server to keep it for an hour. The
+    /// server must keep its keys when it restarts, and it finishes a call with a key even if its caller leaves or
+    /// cancels the call.
     Added,
 }
 
@@ -90,8 +91,8 @@ pub struct AttemptReport<'a> {
 }
 
 impl RetryConfig {
-    /// Sets the function that selects the calls that can run twice without harm. They are retried even if it is unknown
-    /// whether they have run.
+    /// Sets the function that selects the calls that can run twice without harm. The layer retries them even if it is
+    /// unknown whether they have run.
     pub fn repeat(mut self, may: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.repeat = Some(Arc::new(may));
         self

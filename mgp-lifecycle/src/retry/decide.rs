@@ -1,4 +1,4 @@
-//! Decides whether a call is retried, and after how long a wait, with a pure function (MGP §14.6).
+//! Decides with a pure function whether a call is retried, and how long to wait before (MGP §14.6).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::tools::{MAX_NAME_BYTES, RepeatPolicy, ToolRetryInfo};
 pub(super) struct Situation<'a> {
     pub(super) failure: &'a Failure,
     /// The number of retries of the call so far.
-    pub(super) made: u32,
+    pub(super) retries: u32,
     /// Time left until the call's deadline or the end of the retry period.
     pub(super) left: Duration,
     pub(super) repeat: RepeatPolicy,
@@ -64,10 +64,10 @@ impl Situation<'_> {
             return Decision::Stop(stop);
         }
         let max = hints.max_retries.unwrap_or(u32::MAX).min(config.max_retries);
-        if self.made >= max {
+        if self.retries >= max {
             return Decision::Stop(StopReason::Exhausted);
         }
-        let wait = wait(hints, self.made, config, self.jitter);
+        let wait = wait(hints, self.retries, config, self.jitter);
         if wait > config.max_wait || wait >= self.left {
             return Decision::Stop(StopReason::TooLong);
         }
@@ -87,7 +87,7 @@ impl Situation<'_> {
 }
 
 /// Returns the wait before the next attempt; at least as long as the server requires.
-fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Duration {
+fn wait(hints: &Recovery, retries: u32, config: &RetryConfig, jitter: f64) -> Duration {
     let servers = hints.retry_after_ms.map(Duration::from_millis);
     let least = servers.unwrap_or_default();
     // If the server names no strategy that is known here, all waits have the same length.
@@ -96,7 +96,7 @@ fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Durat
         Some(RetryStrategy::Immediate) => least,
         Some(RetryStrategy::ExponentialBackoff) => {
             let first = if least.is_zero() { config.first_wait } else { least };
-            let wait = first.saturating_mul(1 << made.min(16)).min(config.max_wait);
+            let wait = first.saturating_mul(1 << retries.min(16)).min(config.max_wait);
             // Jitter prevents calls that failed together from being retried together.
             wait.saturating_add(wait.mul_f64(jitter.clamp(0.0, 1.0) / 2.0))
         }
@@ -139,7 +139,7 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Irreversible);
     }
     let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
-    // An unknown level of risk counts as the highest one, for both tools.
+    // An unknown level of risk counts as the highest level, for both tools.
     let others = other.risk.clone().min(RiskLevel::Dangerous);
     if others > risk { Err(FallbackRefusal::Riskier) } else { Ok(()) }
 }
@@ -154,7 +154,7 @@ mod tests {
     struct Case {
         code: i32,
         hints: &'static str,
-        made: u32,
+        retries: u32,
         left: Duration,
         repeat: RepeatPolicy,
         delivered: Delivered,
@@ -164,7 +164,7 @@ mod tests {
     const CASE: Case = Case {
         code: 3000,
         hints: r#"{"retryable":true}"#,
-        made: 0,
+        retries: 0,
         left: Duration::from_secs(30),
         repeat: RepeatPolicy::IfNotStarted,
         delivered: Delivered::Nothing,
@@ -177,8 +177,8 @@ mod tests {
             code: ErrorCode(case.code),
             hints: serde_json::from_str(case.hints).unwrap(),
         };
-        let Case { made, left, repeat, delivered, jitter, .. } = *case;
-        let situation = Situation { failure: &failure, made, left, repeat, delivered, jitter };
+        let Case { retries, left, repeat, delivered, jitter, .. } = *case;
+        let situation = Situation { failure: &failure, retries, left, repeat, delivered, jitter };
         let hints = case.hints;
         assert_eq!(situation.decide(&RetryConfig::default()), expected, "{} {hints}", case.code);
     }
@@ -228,13 +228,13 @@ mod tests {
                 [10_000, 10_000, 10_000],
             ),
         ] {
-            for (made, wait) in (0..).zip(waits) {
-                check(&Case { hints, made, ..CASE }, ms(wait));
+            for (retries, wait) in (0..).zip(waits) {
+                check(&Case { hints, retries, ..CASE }, ms(wait));
             }
         }
         let hints = r#"{"retryable":true,"retry_strategy":"exponential","retry_after_ms":100}"#;
         check(&Case { hints, jitter: 1.0, ..CASE }, ms(150));
-        check(&Case { hints, jitter: 0.5, made: 1, ..CASE }, ms(250));
+        check(&Case { hints, jitter: 0.5, retries: 1, ..CASE }, ms(250));
     }
 
     #[test]
@@ -247,11 +247,11 @@ mod tests {
             check(&Case { hints, ..CASE }, No(StopReason::TooLong));
         }
         let hints = r#"{"retryable":true,"max_retries":1000000000}"#;
-        check(&Case { hints, made: 2, ..CASE }, ms(500));
-        check(&Case { hints, made: 3, ..CASE }, No(StopReason::Exhausted));
+        check(&Case { hints, retries: 2, ..CASE }, ms(500));
+        check(&Case { hints, retries: 3, ..CASE }, No(StopReason::Exhausted));
         let hints = r#"{"retryable":true,"max_retries":1}"#;
         check(&Case { hints, ..CASE }, ms(500));
-        check(&Case { hints, made: 1, ..CASE }, No(StopReason::Exhausted));
+        check(&Case { hints, retries: 1, ..CASE }, No(StopReason::Exhausted));
         check(
             &Case { hints: r#"{"retryable":true,"max_retries":0}"#, ..CASE },
             No(StopReason::Exhausted),

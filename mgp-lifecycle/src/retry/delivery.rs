@@ -1,11 +1,11 @@
-//! Tracks which partial results were delivered to the caller, because they cannot be taken back.
+//! Tracks which partial results were delivered to the caller, because this decides whether the call can be retried.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use mgp_types::service::{BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Sink};
 
-/// The most important kind of item that was delivered so far. It determines whether a retry is possible.
+/// The most important kind of partial result that was delivered so far. It determines whether a retry is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Delivered {
     Nothing,

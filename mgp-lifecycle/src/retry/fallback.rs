@@ -9,15 +9,15 @@ use super::config::FallbackPolicy;
 use super::decide::may_replace;
 use super::failure::Failure;
 use super::future::RetryableCall;
-use super::retries::left;
+use super::retries::time_left;
 
 impl<S: MgpService> RetryableCall<S> {
-    /// Calls the tool that the server proposes instead of the failed one. Returns `None` if that is not allowed, or if
-    /// the proposed tool fails as well.
+    /// Calls the tool that the server proposes instead of the tool that failed. Returns `None` if that is not allowed,
+    /// or if the proposed tool fails as well.
     pub(super) async fn fallback(
         &mut self,
         failure: &Failure,
-        made: u32,
+        retries: u32,
         end: Deadline,
     ) -> Option<Reply> {
         let proposed = failure.hints.fallback_tool.as_deref()?;
@@ -35,14 +35,15 @@ impl<S: MgpService> RetryableCall<S> {
             tracing::debug!(tool, %reason, "fallback tool refused");
             return None;
         }
-        if left(end).is_zero() || !self.server.take_retry(self.context.config.budget) {
+        if time_left(end).is_zero() || !self.server.take_retry(self.context.config.budget) {
             return None;
         }
         self.probe = self.server.admit(&self.context.config.circuit).ok()?;
-        let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
+        let attempt =
+            RetryAttempt::new(retries + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         if self.key.is_some() {
-            // The key belongs to the call of the original tool.
+            // The idempotency key belongs to the call of the original tool.
             call.cx_mut().extensions.insert(AttemptKey::default());
         }
         call.params_mut().set_target(Target::Tool(proposed.into()));
@@ -52,7 +53,7 @@ impl<S: MgpService> RetryableCall<S> {
         // The report about the attempt names the tool that was called.
         self.call.params_mut().set_target(Target::Tool(proposed.into()));
         let outcome = self.inner.call(call).await;
-        self.record(&outcome, made + 2, Duration::ZERO);
+        self.record(&outcome, retries + 2, Duration::ZERO);
         match outcome {
             Ok(Reply::Complete(body)) if !is_tool_error(&body) => Some(Reply::Complete(body)),
             Ok(Reply::Task(task)) => Some(Reply::Task(task)),

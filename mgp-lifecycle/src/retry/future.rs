@@ -33,8 +33,8 @@ pub(super) struct RetryableCall<S> {
 }
 
 pin_project! {
-    /// Response future of [`Retry`](super::Retry). If it is dropped, the running attempt or the wait for the next one
-    /// ends.
+    /// Response future of [`Retry`](super::Retry). If it is dropped, the running attempt or the wait for the next
+    /// attempt ends.
     pub struct ResponseFuture<S: MgpService> {
         #[pin]
         state: State<S, S::Future>,
@@ -46,7 +46,7 @@ pin_project! {
     enum State<S, F> {
         // The call is never retried.
         Pass { #[pin] future: F },
-        First { #[pin] future: F, kept: Option<RetryableCall<S>> },
+        First { #[pin] future: F, retryable: Option<RetryableCall<S>> },
         Retrying { later: BoxFuture<'static, Outcome> },
         Refused { error: Option<RpcError> },
     }
@@ -57,8 +57,8 @@ impl<S: MgpService> ResponseFuture<S> {
         Self { state: State::Pass { future } }
     }
 
-    pub(super) fn first(future: S::Future, kept: RetryableCall<S>) -> Self {
-        Self { state: State::First { future, kept: Some(kept) } }
+    pub(super) fn first(future: S::Future, retryable: RetryableCall<S>) -> Self {
+        Self { state: State::First { future, retryable: Some(retryable) } }
     }
 
     pub(super) fn refuse(error: RpcError) -> Self {
@@ -74,14 +74,14 @@ impl<S: MgpService> Future for ResponseFuture<S> {
         loop {
             match state.as_mut().project() {
                 StateProj::Pass { future } => return future.poll(task),
-                StateProj::First { future, kept } => {
+                StateProj::First { future, retryable } => {
                     let outcome = ready!(future.poll(task));
-                    let Some(mut kept) = kept.take() else { return Poll::Ready(outcome) };
-                    let failure = kept.record(&outcome, 1, Duration::ZERO);
+                    let Some(mut retryable) = retryable.take() else { return Poll::Ready(outcome) };
+                    let failure = retryable.record(&outcome, 1, Duration::ZERO);
                     match failure.filter(|failure| failure.hints.is_retryable()) {
                         None => return Poll::Ready(outcome),
                         Some(failure) => {
-                            let later = Box::pin(retry(kept, outcome, failure));
+                            let later = Box::pin(retry(retryable, outcome, failure));
                             state.set(State::Retrying { later });
                         }
                     }
@@ -89,7 +89,7 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                 StateProj::Retrying { later } => return later.as_mut().poll(task),
                 StateProj::Refused { error } => match error.take() {
                     Some(error) => return Poll::Ready(Err(error)),
-                    // This is reached only after completion, when the future must not be polled any more.
+                    // The future has completed, and must not be polled any more.
                     None => return Poll::Pending,
                 },
             }

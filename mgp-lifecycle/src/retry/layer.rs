@@ -125,8 +125,8 @@ impl From<RetryConfig> for RetryLayer {
 }
 
 impl RetryContext {
-    /// Returns the state of a server that retries depend on, e.g. its circuit breaker. Calls without a server id go to
-    /// the configured server.
+    /// Returns the state of a server that retries depend on, e.g. its circuit breaker. Calls without a server id use
+    /// the state of the configured server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         // In the common case, the call goes to the configured server.
         if id.is_none() || id == self.server.as_ref() {
@@ -147,7 +147,7 @@ impl RetryContext {
         self.tools.is_none()
     }
 
-    /// Stores the tools of a list that the layer passes on.
+    /// Stores the tools of a list that passes through the layer.
     pub(super) fn learn(&self, server: &Server, reply: &Reply, page: ListPage) {
         server.tools.lock().take(reply, page, |tool| match &self.risk {
             Some(of) => of(tool),
@@ -166,7 +166,7 @@ impl<S> Layer<S> for RetryLayer {
     }
 }
 
-/// Service of [`RetryLayer`].
+/// The service that [`RetryLayer`] creates.
 #[derive(Clone)]
 pub struct Retry<S> {
     inner: S,
@@ -181,7 +181,7 @@ pub(super) enum RequestKind {
     Tool,
     /// A request for a list of tools.
     List(ListPage),
-    /// Another request that only reads, e.g. a resource.
+    /// Another request that only reads, e.g. for a resource.
     Read,
 }
 
@@ -233,12 +233,12 @@ impl<S: MgpService> Service<Call> for Retry<S> {
         server.count();
         let mut key = None;
         if kind == RequestKind::Tool {
-            // Set the trace id and the key here, so that all attempts have the same ones.
+            // Set the trace id and the key here, so that all attempts share them.
             call.cx_mut().trace_or_new();
             key = AttemptKey::attach(&mut call, self.context.config.keys);
         }
         let monitor = OutletMonitor::attach(&mut call);
-        let kept = RetryableCall {
+        let retryable = RetryableCall {
             call: call.clone(),
             inner: self.inner.clone(),
             context: Arc::clone(&self.context),
@@ -248,6 +248,6 @@ impl<S: MgpService> Service<Call> for Retry<S> {
             probe,
             kind,
         };
-        ResponseFuture::first(self.inner.call(call), kept)
+        ResponseFuture::first(self.inner.call(call), retryable)
     }
 }

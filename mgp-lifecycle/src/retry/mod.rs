@@ -15,8 +15,9 @@
 //! | `fallback_tool` | after the last retry: one call of another tool of the server, which must be listed and no more dangerous |
 //! | circuit breaker | calls to a server that was unreachable several times in a row are refused for a while ([`RetryConfig::circuit`]) |
 //!
-//! A call that the circuit breaker refuses (5002) does not reach any gate, so it gets no audit record. For a call that
-//! succeeds, the layer costs a clone of the call, about 1,800 instructions, but no box and no timer.
+//! A call that the circuit breaker refuses with code 5002 (upstream unavailable) does not reach any gate, so it gets no
+//! audit record. For a call that succeeds, the layer costs a clone of the call, about 1,800 instructions, but no box
+//! and no timer.
 //!
 //! The layer retries tool calls and requests that only read: lists, resources, prompts, completion. It passes on
 //! everything else unchanged: notifications, the handshake, pings, and the methods of tasks and of MGP.

@@ -14,51 +14,52 @@ use super::tools::RepeatPolicy;
 
 /// Retries a call until it succeeds or must not be retried; returns the last outcome.
 pub(super) async fn retry<S: MgpService>(
-    mut kept: RetryableCall<S>,
+    mut retryable: RetryableCall<S>,
     mut outcome: Outcome,
     mut failure: Failure,
 ) -> Outcome {
-    let end = Deadline::after(kept.context.config.total_timeout).earlier(kept.call.cx().deadline);
-    let mut made = 0;
+    let end = Deadline::after(retryable.context.config.total_timeout)
+        .earlier(retryable.call.cx().deadline);
+    let mut retries = 0;
     let stop = loop {
-        let wait = match kept.next_wait(&failure, made, end).await {
+        let wait = match retryable.next_wait(&failure, retries, end).await {
             Ok(wait) => wait,
             Err(stop) => break stop,
         };
         tracing::debug!(
-            tool = kept.call.tool().map(|tool| tool.name),
+            tool = retryable.call.tool().map(|tool| tool.name),
             code = failure.code.0,
-            retry = made + 1,
+            retry = retries + 1,
             ?wait,
             "retrying call"
         );
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        if kept.call.cx().scope.is_ended() {
+        if retryable.call.cx().scope.is_ended() {
             break StopReason::Disconnected;
         }
-        let Ok(probe) = kept.server.admit(&kept.context.config.circuit) else {
+        let Ok(probe) = retryable.server.admit(&retryable.context.config.circuit) else {
             break StopReason::Circuit;
         };
-        kept.probe = probe;
-        made += 1;
-        let call = kept.attempt(RetryAttempt::new(made, failure.code, wait));
-        let last = kept.inner.call(call).await;
-        match kept.record(&last, made + 1, wait) {
-            None => return last,
-            Some(again) => (outcome, failure) = (last, again),
+        retryable.probe = probe;
+        retries += 1;
+        let call = retryable.attempt(RetryAttempt::new(retries, failure.code, wait));
+        let new_outcome = retryable.inner.call(call).await;
+        match retryable.record(&new_outcome, retries + 1, wait) {
+            None => return new_outcome,
+            Some(new_failure) => (outcome, failure) = (new_outcome, new_failure),
         }
     };
     tracing::debug!(
-        tool = kept.call.tool().map(|tool| tool.name),
+        tool = retryable.call.tool().map(|tool| tool.name),
         code = failure.code.0,
-        retries = made,
+        retries,
         reason = %stop,
         "giving up on call"
     );
     if stop == StopReason::Exhausted
-        && let Some(reply) = kept.fallback(&failure, made, end).await
+        && let Some(reply) = retryable.fallback(&failure, retries, end).await
     {
         return Ok(reply);
     }
@@ -70,26 +71,29 @@ impl<S: MgpService> RetryableCall<S> {
     async fn next_wait(
         &mut self,
         failure: &Failure,
-        made: u32,
+        retries: u32,
         end: Deadline,
     ) -> Result<Duration, StopReason> {
         if self.call.cx().scope.is_ended() {
             return Err(StopReason::Disconnected);
         }
-        let mut decision = self.decide(failure, made, end, self.repeat());
+        // All decisions about one failure use the same random number, so that they differ only in their policy.
+        let jitter = fastrand::f64();
+        let mut decision = self.decide(failure, retries, end, jitter, self.repeat());
         // The tool's definition might permit a second run. Request the definition from the server only if it could
         // change the decision.
         if decision == Decision::Stop(StopReason::MayHaveRun)
-            && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
+            && let Decision::Retry(_) =
+                self.decide(failure, retries, end, jitter, RepeatPolicy::Always)
         {
             self.learn_tools(end).await;
-            decision = self.decide(failure, made, end, self.repeat());
+            decision = self.decide(failure, retries, end, jitter, self.repeat());
             // A server that has the key of the call does not run it twice.
             if decision == Decision::Stop(StopReason::MayHaveRun)
                 && let Some(key) = self.key.as_ref().filter(|key| key.is_kept())
             {
                 key.require();
-                decision = self.decide(failure, made, end, RepeatPolicy::Always);
+                decision = self.decide(failure, retries, end, jitter, RepeatPolicy::Always);
             }
         }
         let wait = match decision {
@@ -99,7 +103,7 @@ impl<S: MgpService> RetryableCall<S> {
         // Wait at least until the circuit breaker would let the attempt pass.
         let wait = wait.max(self.server.refuses_for());
         let config = &self.context.config;
-        if wait > config.max_wait || wait >= left(end) {
+        if wait > config.max_wait || wait >= time_left(end) {
             return Err(StopReason::Circuit);
         }
         if self.server.take_retry(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
@@ -108,18 +112,19 @@ impl<S: MgpService> RetryableCall<S> {
     fn decide(
         &self,
         failure: &Failure,
-        made: u32,
+        retries: u32,
         end: Deadline,
+        jitter: f64,
         repeat: RepeatPolicy,
     ) -> Decision {
         let delivered =
             self.monitor.as_ref().map_or(Delivered::Nothing, |monitor| monitor.delivered());
-        let (left, jitter) = (left(end), fastrand::f64());
-        let situation = Situation { failure, made, left, repeat, delivered, jitter };
+        let left = time_left(end);
+        let situation = Situation { failure, retries, left, repeat, delivered, jitter };
         situation.decide(&self.context.config)
     }
 
-    /// Returns when the call may run twice.
+    /// Returns the condition under which the call may run twice.
     fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
             return RepeatPolicy::Always;
@@ -147,6 +152,6 @@ impl<S: MgpService> RetryableCall<S> {
 }
 
 /// Returns the time left until the end of the retry period.
-pub(super) fn left(end: Deadline) -> Duration {
+pub(super) fn time_left(end: Deadline) -> Duration {
     end.remaining().unwrap_or(Duration::MAX)
 }

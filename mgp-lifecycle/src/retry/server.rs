@@ -54,7 +54,7 @@ impl Server {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes one retry from the budget; returns `false` if none is left.
+    /// Counts one retry; returns `false` if the budget has none left.
     pub(super) fn take_retry(&self, budget: RetryBudget) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
         self.state.lock().usage.take(Instant::now(), calls, budget)
@@ -63,7 +63,7 @@ impl Server {
     /// Decides whether a call may be sent now; returns a [`Probe`] if the call tests whether the server is back.
     ///
     /// # Errors
-    /// The time until the server will be tried again.
+    /// Returns the time until the server will be tried again.
     pub(super) fn admit(
         self: &Arc<Self>,
         config: &CircuitConfig,

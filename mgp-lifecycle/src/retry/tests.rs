@@ -20,7 +20,7 @@ use super::{RetryConfig, RetryLayer};
 mod circuits;
 mod fallbacks;
 
-/// A server whose answers a function determines, and which records the calls it receives.
+/// A server that records the calls it receives. A function determines its answers.
 #[derive(Clone)]
 struct Server(Arc<Record>);
 

@@ -69,7 +69,7 @@ impl ToolRetryInfo {
         self.risk.clone().min(max)
     }
 
-    /// Returns the risk that a definition declares; dangerous if it declares none or contradicts itself.
+    /// Returns the risk that a definition declares: dangerous if the definition declares no risk or contradicts itself.
     pub(super) fn declared_risk(tool: &Tool) -> RiskLevel {
         let security = tool.find_security();
         let declared = security.as_ref().and_then(Lenient::valid);
@@ -90,11 +90,11 @@ fn is_irreversible(security: &ToolSecurity) -> bool {
     security.reversible == Some(false)
 }
 
-/// Maximum number of tools stored per server; further ones count as unknown.
+/// The maximum number of tools stored per server; further tools count as unknown.
 const MAX_TOOLS: usize = 4096;
 /// Maximum length, in bytes, of a tool name that is stored or called as a fallback.
 pub(super) const MAX_NAME_BYTES: usize = 256;
-/// The time after which a server that did not list its tools is asked again.
+/// The time after which the layer requests the tool list again from a server that did not list its tools.
 const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The tools of one server, read from the lists that passed through the layer.

@@ -8,19 +8,20 @@ use mgp_types::Backoff;
 
 use super::config::SuperviseConfig;
 
-/// The maximum number of restarts that are counted if there is no limit. With so many, the wait already has its maximum
-/// length.
+/// The maximum number of restarts that are counted if there is no limit. After this number, the wait already has its
+/// maximum length.
 const MAX_COUNTED: usize = 32;
 
-/// The maximum length of a reason, in bytes. Longer ones are clipped, because a server can describe its end in a text
-/// of any length.
+/// The maximum length of a reason, in bytes. Longer reasons are clipped, because a server can describe its end in a
+/// text of any length.
 pub(super) const MAX_REASON_BYTES: usize = 512;
 
-/// The restarts within the window. Each is stored as the total time that the server had been connected before it.
+/// The restarts within the window. A restart is stored as the total time for which the server had been connected before
+/// it.
 #[derive(Debug)]
 pub(super) struct RestartWindow {
     restarts: VecDeque<Duration>,
-    /// The number of starts in a row that were not ready in time.
+    /// The number of consecutive starts after which the server was not ready in time.
     missed_starts: u32,
     random: fastrand::Rng,
 }
@@ -34,7 +35,7 @@ pub(super) struct AllowedRestart {
 }
 
 impl AllowedRestart {
-    /// Returns the reason that is shown during the wait: the cause, and the time until the next attempt.
+    /// Returns the reason that observers see during the wait: the cause, and the time until the next attempt.
     pub(super) fn reason(self, how: &str, config: &SuperviseConfig) -> Arc<str> {
         let seconds = self.wait.as_secs_f64();
         let limit = if config.gives_up {
@@ -57,14 +58,14 @@ impl RestartWindow {
         now.saturating_add(config.start_limit(self.missed_starts))
     }
 
-    /// Counts a start that was not ready in time, and returns its limit.
+    /// Counts a start after which the server was not ready in time, and returns the time limit of that start.
     pub(super) fn miss_start(&mut self, config: &SuperviseConfig) -> Duration {
         let limit = config.start_limit(self.missed_starts);
         self.missed_starts = self.missed_starts.saturating_add(1);
         limit
     }
 
-    /// Records that a start was ready in time.
+    /// Records that the server was ready in time after a start.
     pub(super) fn meet_start(&mut self) {
         self.missed_starts = 0;
     }
@@ -98,7 +99,7 @@ impl RestartWindow {
         self.restarts = VecDeque::new();
     }
 
-    /// Subtracts up to a quarter at random, so that servers that crashed together do not restart together.
+    /// Subtracts up to a quarter from a wait at random, so that servers that crashed together do not restart together.
     fn jittered(&mut self, full: Duration) -> Duration {
         let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX);
         full.saturating_sub(Duration::from_nanos(self.random.u64(..=nanos / 4)))

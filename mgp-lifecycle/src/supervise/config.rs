@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mgp_types::mgp::{RestartConfig, RestartPolicy};
 
-/// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and so many restarts are certainly a crash
-/// loop.
+/// The upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and a server that exceeds this number is
+/// certainly in a crash loop.
 const MAX_RESTARTS: u32 = 10_000;
 /// Lower limit of the window for counting restarts. With an empty window, restarts would not be counted, and a crash
 /// loop would never end.
@@ -14,7 +14,7 @@ const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
-/// The number of times that the limit of a start doubles after starts that were not ready in time.
+/// The number of times that the time limit of a start doubles after starts that exceeded it.
 const MAX_DOUBLINGS: u32 = 2;
 
 /// The configuration of a supervised server.
@@ -34,7 +34,7 @@ const MAX_DOUBLINGS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SuperviseConfig {
-    /// The restart policy; an unknown one counts as `never`. Default: `on_failure`.
+    /// The restart policy; an unknown policy counts as `never`. Default: `on_failure`.
     pub policy: RestartPolicy,
     /// Maximum number of restarts within the window; after one more failure the server stays in the state `error`.
     /// Default: 5, at most 10,000; with 0 there are no restarts.
@@ -44,19 +44,19 @@ pub struct SuperviseConfig {
     /// Length of the window for counting restarts, measured in time that the server was connected. Default: 300 s; from
     /// 1 s to 30 days.
     ///
-    /// Time in which the server waits, starts or stops does not count. So a crash loop ends in `error` however long its
-    /// waits are.
+    /// The time for which the server waits, starts or stops does not count. So a crash loop ends in `error` however
+    /// long its waits are.
     pub window: Duration,
     /// The wait before the first restart within the window; the wait doubles with each further restart. Default: 1 s,
     /// at most 1 h.
     pub backoff_base: Duration,
-    /// Maximum wait before a restart, which applies to the first one too. Default: 30 s, at most 1 h.
+    /// The maximum wait before a restart, including the first restart. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,
     /// The time limit of a start, handshake included. Default: 30 s, at most 1 h.
     ///
-    /// After a start that was not ready in time, the limit doubles, up to four times this value, until a start
-    /// succeeds: such a start may have had too little of the processors, e.g. because many servers start at once, and
-    /// would fail again. Without `gives_up` the limit stays the same.
+    /// After a start that exceeded the limit, the limit doubles, up to four times this value, until a start succeeds.
+    /// The reason is that the start may have got too little of the processors, e.g. because many servers start at the
+    /// same time, and would fail again. Without `gives_up` the limit stays the same.
     pub start_timeout: Duration,
     /// The time limit of a stop, after which the server is killed. Default: 60 s, at most 1 h.
     pub stop_timeout: Duration,
@@ -92,19 +92,19 @@ impl From<&RestartConfig> for SuperviseConfig {
 }
 
 impl SuperviseConfig {
-    /// Returns the time limit of a start that follows many others that were not ready in time.
+    /// Returns the time limit of a start after many starts that exceeded theirs.
     #[must_use]
     pub fn longest_start(&self) -> Duration {
         self.start_limit(MAX_DOUBLINGS)
     }
 
-    /// Returns the time limit of a start that follows this number of others that were not ready in time.
+    /// Returns the time limit of a start after this number of starts that exceeded theirs.
     pub(super) fn start_limit(&self, missed_starts: u32) -> Duration {
         let doublings = if self.gives_up { missed_starts.min(MAX_DOUBLINGS) } else { 0 };
         self.start_timeout.saturating_mul(1 << doublings).min(MAX_WAIT)
     }
 
-    /// Replaces every value out of range by the nearest allowed one, and an unknown policy by `never`.
+    /// Replaces every value out of range by the nearest allowed value, and an unknown policy by `never`.
     pub(super) fn bounded(mut self) -> Self {
         if let RestartPolicy::Other(word) = &self.policy {
             tracing::warn!(

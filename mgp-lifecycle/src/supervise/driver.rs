@@ -23,7 +23,7 @@ use crate::state::StateHandle;
 
 /// The maximum number of commands that wait for the task; further senders wait until there is room.
 const MAX_COMMANDS: usize = 16;
-/// The maximum number of reports that a listener can lag behind; a slower listener loses the oldest reports.
+/// The maximum number of reports that can wait for a listener; a slower listener loses the oldest reports.
 const MAX_REPORT_LAG: usize = 256;
 
 /// The client of the servers that `S` starts.
@@ -120,7 +120,7 @@ struct Driver<S: Spawn> {
     incarnation: Incarnation<S::Server>,
     begun: Instant,
     run: u64,
-    /// The restart limit that was exceeded, until the resulting change of state is reported.
+    /// The restart limit that was exceeded; set until the resulting change of state is reported.
     exceeded: Option<RestartLimitExceeded>,
     state: StateHandle,
     live: watch::Sender<Option<LiveServer<ClientOf<S>>>>,
@@ -258,7 +258,8 @@ impl<S: Spawn> Drop for Driver<S> {
     }
 }
 
-/// Returns the resting state that corresponds to a state; `None` if the server already rests.
+/// Returns the state that a server enters when it rests (is not running and is started only on request) after the state
+/// `state`; `None` if the server already rests.
 fn rest_of(state: &ServerState) -> Option<ServerState> {
     match state {
         ServerState::Connecting | ServerState::Connected | ServerState::Draining => {

@@ -23,12 +23,12 @@ pub enum SupervisorEvent {
     StartFailed {
         /// A description of the failure of the server.
         how: String,
-        /// `true` if another attempt would fail in the same way. The server then stays stopped until an operator or a
-        /// call starts it.
+        /// `true` if another attempt would fail in the same way. The server then stays stopped until an operator starts
+        /// it or a call requires it.
         is_permanent: bool,
     },
-    /// An attempt to start failed, and another attempt follows, made in a different way. Both belong to the same start:
-    /// the new attempt does not count as a restart, and does not depend on the policy.
+    /// An attempt to start the server failed, and another attempt follows, made in a different way. Both attempts
+    /// belong to the same start: the new attempt does not count as a restart, and does not depend on the policy.
     StartContinues,
     /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),
@@ -47,7 +47,7 @@ pub enum SupervisorEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorAction {
-    /// Change the state of the server. Each change is one that §11.2 allows.
+    /// Change the state of the server. §11.2 allows each of these changes.
     Enter {
         /// The state of the server before the change.
         from: ServerState,

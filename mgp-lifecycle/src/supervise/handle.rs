@@ -29,7 +29,7 @@ pub struct Supervised<C> {
 pub struct LiveServer<C> {
     /// The client for calling the server.
     pub client: C,
-    /// The number of starts so far, including this one.
+    /// The number of starts so far, including the start of this incarnation.
     pub run: u64,
 }
 
@@ -119,7 +119,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Reports that the server does not answer: it is treated as failed, i.e. stopped without a drain and restarted
     /// according to its policy.
     ///
-    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another one is ignored.
+    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another incarnation is
+    /// ignored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the report may or may not have an effect.
@@ -131,7 +132,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Reports that the server itself states that it is unhealthy, but still answers: its running calls may end, then
     /// it is treated as failed, i.e. stopped and restarted according to its policy.
     ///
-    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another one is ignored.
+    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another incarnation is
+    /// ignored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the report may or may not have an effect.
@@ -143,7 +145,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Waits until the server can be called.
     ///
     /// # Errors
-    /// [`RestState`] if the server rests and will not be started without a request.
+    /// Returns [`RestState`] if the server rests and will not be started without a request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -180,8 +182,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// Returns the server's state of rest; `None` if it is running or will be started, or before the first request to
-    /// start or stop it.
+    /// Returns the state of a server that rests, i.e. is not running and will not be started without a request. Returns
+    /// `None` if the server is running or will be started, or before the first request to start or stop it.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()
@@ -189,7 +191,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Returns whether it is already decided what follows the current stop, so that a call must not start the server.
     /// This is so if a restart follows, or if the server is drained because it failed and then enters the state
-    /// `error`. Returns `false` if the server only rests after the stop, until [`start`](Self::start) is called.
+    /// `error`. Returns `false` if the server rests after the stop until [`start`](Self::start) is called.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         self.status.borrow().is_restart_decided
@@ -201,7 +203,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         self.live.borrow().as_ref().map(|live| live.client.clone())
     }
 
-    /// Subscribes to the incarnations. Each one is available before the state becomes `connected`.
+    /// Subscribes to the incarnations. Each incarnation is available before the state becomes `connected`.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Option<LiveServer<C>>> {
         self.live.clone()
@@ -213,14 +215,14 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         &self.state
     }
 
-    /// Returns the number of restarts, both automatic and requested ones.
+    /// Returns the number of restarts, both automatic and requested.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.status.borrow().restarts
     }
 
     /// Subscribes to every change of state from now on. A listener that is more than 256 reports behind loses the
-    /// oldest.
+    /// oldest reports.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<StateReport> {
         self.reports.subscribe()

@@ -40,7 +40,7 @@ impl<T: Spawned> Incarnation<T> {
         Self { server: None, starting: None, preparing: None, ending: None, stopping: None }
     }
 
-    /// Starts a server. The previous one must have ended or been killed.
+    /// Starts a server. The previous server must have ended or been killed.
     pub(super) fn start<S: Spawn<Server = T>>(&mut self, spawn: &Arc<S>) {
         let spawn = Arc::clone(spawn);
         self.starting = Some(Box::pin(async move {
@@ -77,7 +77,8 @@ impl<T: Spawned> Incarnation<T> {
         }
     }
 
-    /// Waits for the next outcome of the futures of this incarnation; never completes if none is running. Cancel safe.
+    /// Waits for the next outcome of the futures of this incarnation; never completes if no future is running. Cancel
+    /// safe.
     pub(super) async fn next(&mut self) -> Outcome<T::Client> {
         loop {
             let started = poll_fn(|task| {

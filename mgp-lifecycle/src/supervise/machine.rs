@@ -44,14 +44,14 @@ pub struct Supervisor {
     window: RestartWindow,
     /// The state of the server as §11.2 defines it; observers see this state.
     state: ServerState,
-    /// The current activity of the supervisor, in more detail than `state`.
+    /// The current activity of the supervisor; it distinguishes more cases than `state`.
     phase: Phase,
     /// The total time that the server has been connected, without the current connection.
     connected: Duration,
     restarts: u64,
     /// The reason why the server rests; `None` before any start or stop.
     rest_reason: Option<Arc<str>>,
-    /// The restart limit if it was exceeded, which is why the server rests.
+    /// The restart limit, if the server rests because the limit was exceeded.
     exceeded_limit: Option<RestartLimitExceeded>,
     /// `true` if the last start failed for a reason that a restart would not remove.
     is_start_failure: bool,
@@ -74,8 +74,8 @@ enum Phase {
 
 /// The step that follows a stop.
 ///
-/// `GiveUp` and `Fail` only follow a drain. Without one, the supervisor enters the state `error` before it stops the
-/// remaining processes, and `Rest` follows.
+/// `GiveUp` and `Fail` only follow a drain. Without a drain, the supervisor enters the state `error` before it stops
+/// the remaining processes, and `Rest` follows.
 #[derive(Debug)]
 enum AfterStop {
     /// The server rests: it is not started again without a request.
@@ -322,8 +322,8 @@ impl Supervisor {
             AfterStop::Rest { reason, .. } => AfterStop::Fail { how: reason },
             next => next,
         };
-        // §11.4 has no reason for this. This one is the closest: it also means that the server is in a bad state, and
-        // that a restart may follow.
+        // §11.4 has no reason for this case. `resource_limit` is the closest: it also means that the server is in a bad
+        // state, and that a restart may follow.
         self.drain(&ShutdownReason::ResourceLimit, how, next, now, out);
     }
 
@@ -435,8 +435,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server; `text` is the reason in reports, `reason` the one that is sent to the server. Only a connected
-    /// server is drained; any other one keeps its state until it has ended.
+    /// Stops the server; `text` is the reason in reports, and `reason` the reason that is sent to the server. Only a
+    /// connected server is drained; in any other state, the server keeps its state until it has ended.
     fn drain(
         &mut self,
         reason: &ShutdownReason,
@@ -453,7 +453,7 @@ impl Supervisor {
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// Takes the step that follows a stop, because the stop is complete.
+    /// Executes the step that follows a stop. Called when the stop is complete.
     fn on_stopped(&mut self, now: Duration, out: &mut Actions) {
         let Phase::Stopping { next, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
         else {
@@ -516,7 +516,7 @@ impl Supervisor {
     }
 
     fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Actions) {
-        // This restart is counted after this change of state, whose report contains the number of earlier ones.
+        // This restart is counted after this change of state, whose report contains the number of earlier restarts.
         self.leave_for_connecting(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.connect(reason, now, out);

@@ -8,18 +8,19 @@ use std::time::Duration;
 pub struct TasksConfig {
     /// Maximum number of tasks, running or ended. Default: 128.
     ///
-    /// If there is no room, a call that does not need a task runs without one, and any other call is refused with 3001.
+    /// If there is no room, a call that does not need a task runs without a task, and any other call is refused with
+    /// code 3001 (resource exhausted).
     ///
-    /// While its call runs, a task occupies the call's permit of a concurrency limit. So this number should be lower
+    /// While its call runs, a task occupies the call's permit of a concurrency limit. So `max_tasks` should be lower
     /// than that limit.
     ///
-    /// If the table is full, a new task replaces the oldest ended one whose outcome was delivered.
+    /// If the table is full, a new task replaces the oldest ended task whose outcome was delivered.
     pub max_tasks: usize,
     /// The maximum number of tasks per principal. Default: 64.
     pub max_per_principal: usize,
     /// The time to live of a task from its start, unless its caller asks for another time. Default: 10 minutes.
     ///
-    /// A call that is still running then is dropped.
+    /// A call that is still running when this time has passed is dropped.
     pub ttl: Duration,
     /// Maximum time to live that a caller can request. Default: 24 hours.
     pub max_ttl: Duration,
@@ -30,8 +31,8 @@ pub struct TasksConfig {
     /// With zero, a call becomes a task unless its future completes the first time it is polled. If a tool runs on its
     /// own tokio task, its calls never complete at the first poll, so they always become MCP tasks.
     ///
-    /// Does not apply to callers of 2025-11-25: they request each task themselves, and get one even for a call that
-    /// completes at once.
+    /// Does not apply to callers of MCP 2025-11-25: they request each task themselves, and get a task even for a call
+    /// that completes immediately.
     pub grace: Duration,
 }
 

@@ -1,6 +1,7 @@
-//! The methods `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
+//! The methods `tasks/get`, `tasks/update` and `tasks/cancel`, and the methods `tasks/result` and `tasks/list` of MCP
+//! 2025-11-25.
 //!
-//! They run outside the layers that check access, so they check themselves that a task belongs to the calling
+//! They run outside the layers that check access. So they check themselves that a task belongs to the calling
 //! principal, and that the caller's credentials permit it.
 
 use std::sync::Arc;

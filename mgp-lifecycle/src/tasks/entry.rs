@@ -32,9 +32,9 @@ pub(super) struct Entry {
     /// The sequence number of the task, in the order of creation.
     pub(super) number: u64,
     pub(super) expires: Instant,
-    /// The facts about the caller, which determine the form of the outcome.
+    /// The negotiated properties of the caller that determine the form of the outcome.
     pub(super) caller: Arc<PeerInfo>,
-    /// The facts about the call, which also determine the form of the outcome.
+    /// The properties of the call that determine the form of the outcome.
     pub(super) info: CallInfo,
     pub(super) changed: Notify,
     pub(super) driver: OnceLock<AbortHandle>,
@@ -193,8 +193,8 @@ impl Entry {
         state.outcome.is_some()
     }
 
-    /// Returns the outcome, which counts as delivered from then on, or an error if the task was removed; `None` while
-    /// the task is running.
+    /// Returns the outcome and marks it as delivered. Returns an error if the task was removed, and `None` while the
+    /// task is running.
     pub(super) fn outcome(&self) -> Option<Result<Outcome, LifecycleError>> {
         let mut state = self.state.lock();
         if state.removed {
@@ -230,7 +230,7 @@ impl Entry {
     /// Cancels the task.
     ///
     /// # Errors
-    /// The status of the task, if it has already ended.
+    /// Returns the status of the task if the task has already ended.
     pub(super) fn cancel(&self) -> Result<(), TaskStatus> {
         let ended = {
             let mut state = self.state.lock();
@@ -291,7 +291,7 @@ impl Entry {
         self.changed.notify_waiters();
     }
 
-    // === Waiting callers (2025-11-25) ===
+    // === Waiting callers (MCP 2025-11-25) ===
 
     pub(super) fn add_waiting(self: &Arc<Self>, cx: &Context) -> WaitingCaller {
         self.state.lock().waiting.push(cx.clone());
@@ -394,7 +394,7 @@ impl Entry {
         task
     }
 
-    /// Returns the `_meta` member that names the task (2025-11-25).
+    /// Returns the `_meta` member that names the task (MCP 2025-11-25).
     pub(super) fn related_task_meta(&self) -> (&'static str, Payload) {
         (key::RELATED_TASK, Payload::from_trusted(format!(r#"{{"taskId":"{}"}}"#, self.id)))
     }
@@ -439,7 +439,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// A guard that counts a caller among the waiting ones until the guard is dropped.
+/// A guard that counts a caller as waiting until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct WaitingCaller {
     entry: Arc<Entry>,

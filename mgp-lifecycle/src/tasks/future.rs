@@ -66,7 +66,7 @@ impl ResponseFuture {
             }
             return outcome;
         }
-        // A caller of revision 2025-11-25 has requested a task and expects one, so a result becomes a task that has
+        // A caller of MCP 2025-11-25 has requested a task and expects a task, so a result becomes a task that has
         // already ended. An error is returned unchanged.
         let own = self.stage.own();
         match adapt_to_caller(outcome, &own.caller, &CallInfo::of_tool_call(own)) {

@@ -1,7 +1,7 @@
 //! Redirects a call's questions and partial results when the call becomes a task.
 //!
-//! Before that, both are sent to the caller over its request. Afterwards, questions are kept in the task until they are
-//! answered, and partial results are dropped.
+//! While the call is a request, both are sent to the caller over that request. Once it is a task, questions are kept in
+//! the task until they are answered, and partial results are dropped.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -41,11 +41,11 @@ impl TaskTicket {
         cx.extensions.get()
     }
 
-    /// Makes the call a task now; does nothing if it is one already. If questions of this round are open, the future
+    /// Makes the call a task now; does nothing if it is a task already. If questions of this round are open, the future
     /// never completes: the call ends with these questions, and runs again with the answers.
     ///
     /// # Errors
-    /// 3001 if there are too many tasks.
+    /// Returns 3001 (resource exhausted) if there are too many tasks.
     ///
     /// # Cancel safety
     /// If the future is dropped, the call may or may not have become a task.
@@ -63,8 +63,9 @@ impl TaskTicket {
         self.0.entry().is_some()
     }
 
-    /// Recommends a poll interval to the caller, e.g. that of another server's task if the call waits for it. Has no
-    /// effect before the call has become a task. The interval is at least 100 ms and at most one minute.
+    /// Recommends a poll interval to the caller. If the call waits for a task of another server, this can be the
+    /// interval of that task. Has no effect before the call has become a task. The interval is at least 100 ms and at
+    /// most one minute.
     pub fn recommend_interval(&self, interval: Duration) {
         if let Some(entry) = self.0.entry() {
             entry.set_poll_interval(interval.clamp(MIN_INTERVAL, MAX_INTERVAL));
@@ -123,8 +124,8 @@ struct Round {
 }
 
 impl CallStage {
-    /// Replaces the call's channel for questions and its outlet for partial results by ones that depend on the call's
-    /// stage, and adds its [`TaskTicket`].
+    /// Replaces the call's channel for questions, and its outlet for partial results, by a channel and an outlet that
+    /// depend on the call's stage. Adds the call's [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),
@@ -180,7 +181,7 @@ impl CallStage {
         }
     }
 
-    /// Makes a task of a call that stayed pending.
+    /// Turns a call that stayed pending into a task.
     pub(super) fn hand_over(&self) -> Result<NextStep, RpcError> {
         let mut stage = self.stage.lock();
         self.become_task(&mut stage)?;
@@ -234,7 +235,7 @@ impl CallStage {
         }
     }
 
-    /// Closes a request that was answered or dropped. Returns its task if one was created but is not driven yet.
+    /// Closes a request that was answered or dropped. Returns its task if a task was created but is not driven yet.
     pub(super) fn close(&self) -> Option<Arc<Entry>> {
         match std::mem::replace(&mut *self.stage.lock(), Stage::Closed) {
             Stage::Task(entry) => Some(entry),
@@ -361,8 +362,8 @@ impl CallerChannel for CallStage {
 
     fn has_suspended(&self) -> bool {
         let CallerAccess::Channel(asker) = &self.own.caller_access else { return false };
-        // A question of a task does not end its call. The channel of the request is then ignored, because a task asks
-        // it only to look up earlier answers.
+        // A question of a task does not end the call. The channel of the request is then ignored, because a task uses
+        // this channel only to look up earlier answers.
         let is_task = matches!(&*self.stage.lock(), Stage::Task(_));
         !is_task && asker.has_suspended()
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::config::TasksConfig;
 use crate::error::LifecycleError;
 
-/// The way a call can become a task.
+/// The conditions under which a call can become a task, and the form of that task.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The era that determines the form of the task on the wire.
@@ -64,7 +64,7 @@ impl Plan {
         struct Augmented {
             task: Option<TaskAugmentation>,
         }
-        // Revisions before 2025-11-25 have no tasks, even if the caller sends `task`.
+        // Revisions before MCP 2025-11-25 have no tasks, even if the caller sends `task`.
         let requested = if call.cx().caller.revision < Revision::V2025_11_25
             || !call.params().may_contain_member("\"task\"")
         {

@@ -75,8 +75,8 @@ impl Table {
         Ok(entry)
     }
 
-    /// Returns a task of the caller's principal. A task of another principal is reported as unknown, and so is one that
-    /// the caller's credentials do not permit.
+    /// Returns a task of the caller's principal. A task is reported as unknown if it belongs to another principal, or
+    /// if the caller's credentials do not permit it.
     pub(super) fn find(&self, id: &str, cx: &Context) -> Result<Arc<Entry>, LifecycleError> {
         let owner = Caller::of(&cx.principal);
         let is_own = |entry: &&Arc<Entry>| entry.owner == owner && entry.is_permitted(cx);

@@ -28,9 +28,10 @@ pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// The waits between two attempts: half a second at first, five seconds at most.
 pub(super) const BACKOFF: Backoff =
     Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
-/// The maximum wait between two attempts, even if the refusal names a longer one.
+/// The maximum wait between two attempts, even if the server's refusal names a longer wait.
 const MAX_WAIT: Duration = Duration::from_mins(1);
-/// The time that the key of a compensation is kept: a rollback that a kill interrupted may go on days later.
+/// The lifetime that is requested for the idempotency key of a compensation. It is long, because a rollback that a kill
+/// interrupted may go on days later.
 const KEY_TTL: Duration = Duration::from_hours(24 * 7);
 
 /// The delay before the rollback of an inactive transaction is tried again if its beginning could not be stored.
@@ -58,7 +59,7 @@ impl CompensationCall {
     /// Converts this into a call for a stack of services. The scope must be ended after the call.
     ///
     /// # Errors
-    /// −32603 if the params cannot be written.
+    /// Returns −32603 (internal error) if the params cannot be written.
     pub fn into_call(self) -> Result<(Call, Scope), RpcError> {
         let mut named = Object::new();
         named.encode("name", &self.tool)?;
@@ -108,7 +109,8 @@ impl Transactions {
 
     /// Changes a transaction, and starts its rollback if the change returns `true`.
     ///
-    /// Both also happen if the future is dropped: otherwise the transaction could wait for a rollback that never runs.
+    /// The change and the rollback also happen if the future is dropped: otherwise the transaction could wait for a
+    /// rollback that never runs.
     pub(super) async fn change_and_roll_back(
         &self,
         key: &SagaKey,
@@ -144,7 +146,7 @@ impl Transactions {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
                 drop(running.take());
-                // It may have begun again before it was removed above.
+                // The rollback may have begun again before it was removed above.
                 let is_begun = transactions.0.log.is_rolling_back(&key);
                 let continues = is_begun && transactions.current_tools().is_some();
                 if !continues || !transactions.0.rollbacks.lock().insert(key.clone()) {
@@ -165,7 +167,7 @@ impl Transactions {
             if saga.status != TransactionStatus::RollingBack {
                 return Ok(saga);
             }
-            // The call that undoes a step when the tools end may still complete the rollback.
+            // The call that is undoing a step when the tools end may still complete the rollback.
             if self.current_tools().is_none() && !self.0.rollbacks.lock().contains(key) {
                 return Err(RpcError::internal(
                     "the server stops; its next start continues the rollback",
@@ -234,7 +236,7 @@ impl Transactions {
             // The wait for this attempt may have been long enough for the credentials to end.
             let grant = self.valid_grant(saga.credentials.as_ref()).await?;
             let tools = self.current_tools().ok_or("the server stops")?;
-            // A task of its own, because a panic in it must not end the rollback.
+            // Use a separate tokio task, because a panic in the call must not end the rollback.
             let answer = tokio::spawn(tools.compensate(CompensationCall {
                 principal: saga.owner.principal(),
                 grant,
@@ -261,7 +263,8 @@ impl Transactions {
 }
 
 impl Transactions {
-    /// Waits, unless the tools end: their server must not wait for another attempt.
+    /// Waits before the next attempt. Ends the wait if the tools end, because their server must not wait for another
+    /// attempt.
     async fn wait_while_running(&self, mut wait: Duration) {
         while !wait.is_zero() && self.current_tools().is_some() {
             let part = wait.min(Duration::from_secs(1));
@@ -270,10 +273,11 @@ impl Transactions {
         }
     }
 
-    /// Returns the rights of the caller that began a transaction; the caller's own session may have ended long ago.
+    /// Returns the rights of the caller that began a transaction. The caller's own session may have ended long ago, so
+    /// the credentials are checked again.
     ///
     /// # Errors
-    /// The reason why the step waits for a person, if the caller's key was revoked or has expired.
+    /// Returns the reason why the step waits for a person, if the caller's key was revoked or has expired.
     async fn valid_grant(
         &self,
         credentials: Option<&TransactionCredentials>,

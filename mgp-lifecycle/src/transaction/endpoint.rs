@@ -46,10 +46,10 @@ impl Transactions {
     /// Calls a method with the arguments of a tool call, and returns its result as the result of a tool.
     ///
     /// # Errors
-    /// The error of the method.
+    /// Returns the error of the method.
     ///
     /// # Cancel safety
-    /// The same as that of the method.
+    /// Dropping the future has the same effect as dropping the call of the method.
     pub async fn call_tool(&self, method: &'static str, call: Call) -> Result<Reply, RpcError> {
         let params = Params::split(method, call.tool_arguments().as_shared().clone())?;
         let call = Call::request(Method::from_static(method), params, call.cx().clone());

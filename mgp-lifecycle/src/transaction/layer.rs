@@ -29,7 +29,8 @@ const MAX_STEPS: usize = 100;
 const MAX_TOOL_BYTES: usize = 256;
 /// The maximum size of a compensation, in bytes.
 const MAX_UNDO_BYTES: usize = 64 << 10;
-/// The maximum size of all compensations of a transaction, in bytes; beyond it, the transaction takes no further steps.
+/// The maximum size of all compensations of a transaction, in bytes; beyond it, no more steps can be added to the
+/// transaction.
 const MAX_SAGA_BYTES: usize = 1 << 20;
 
 /// Layer that adds each tool call with a transaction id to that transaction as a step.
@@ -48,7 +49,7 @@ impl TransactionLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`TransactionLayer`].
+    /// The service that [`TransactionLayer`] creates.
     pub TransactionService for TransactionLayer
 }
 
@@ -84,7 +85,7 @@ impl Transactions {
     /// the step again before the call runs.
     ///
     /// # Errors
-    /// The error if [`TransactionLayer`] would refuse the call now.
+    /// Returns the error with which [`TransactionLayer`] would refuse the call now.
     pub fn check(&self, call: &Call) -> Result<(), RpcError> {
         let Some(step) = StepCall::read(self, call)? else { return Ok(()) };
         let saga = self.0.log.get(&step.saga);
@@ -115,6 +116,10 @@ impl StepTask {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// The transaction of which a call is a step: its id and the time when it began, because an id can be used again.
+#[derive(Clone, Debug)]
+pub(crate) struct StepOf(pub(crate) String);
 
 struct StepCall {
     saga: SagaKey,
@@ -209,8 +214,8 @@ impl StepCall {
         saga.active_ms = now_ms();
         let server = self.server.as_str();
         let is_same = |step: &Step| step.tool == self.tool && step.server == server;
-        // Two kinds of calls continue a step: one that returns with the answer to a question of the step's task, and a
-        // retry of an attempt that may have run. Such a retry is made only if a second run does no harm.
+        // Two kinds of calls continue a step: a call that returns with the answer to a question of the step's task, and
+        // a retry of an attempt that may have run. Such a retry is made only if a second run does no harm.
         let continues = |step: &Step| {
             step.has_asked_in(self.logical.as_deref())
                 || self.is_retry && step.was_called_in(&self.called_in)
@@ -235,7 +240,7 @@ impl StepCall {
         } else if saga.steps.len() >= MAX_STEPS {
             return Err(LifecycleError::TooManySteps(MAX_STEPS));
         }
-        // A step that could not continue would not end, and the transaction could not be committed.
+        // Do not refuse the continuation of a step: the step would not end, and the transaction could not be committed.
         if !is_continued && saga.undo_bytes() > MAX_SAGA_BYTES {
             return Err(LifecycleError::TooMuchToUndo(MAX_SAGA_BYTES));
         }
@@ -277,9 +282,12 @@ async fn run_step<S: MgpService>(
     let _caller = ignore_gone_caller(&mut call);
     let (cx, step_cx) = (call.cx().clone(), call.cx().clone());
     let task = async move {
-        // In this task, because a caller that disconnects now must not leave a step that has begun but never runs.
+        // Do this in this tokio task, because a caller that disconnects now must not leave a step that has begun but
+        // never runs.
         let log = &transactions.0.log;
-        let ((id, is_new), _) = log.change(&saga, |saga| step.begin(saga)).await?;
+        let ((id, is_new), begun) = log.change(&saga, |saga| step.begin(saga)).await?;
+        let of = StepOf(format!("{}\n{}", begun.id, begun.began_ms));
+        call.cx_mut().extensions.insert(of);
         // A question to the caller ends the step; the next round of the call begins it again.
         let asking = step_cx.caller_access.clone();
         let answer = asking.run_round(inner.call(call)).await;
@@ -379,8 +387,8 @@ fn usable(
 ) -> Result<Undo, String> {
     declared.server_id = None;
     let undo = Undo::new(declared, server.as_str());
-    // Without tools, e.g. after the connection of the caller has ended, the call that undoes the step is decided when it
-    // is made.
+    // Without tools, e.g. after the connection of the caller has ended, it is decided later whether the call that
+    // undoes the step is allowed: when that call is made.
     let may_call = || match transactions.current_tools() {
         Some(tools) => tools.check(cx, server, &undo.tool),
         None => Ok(()),

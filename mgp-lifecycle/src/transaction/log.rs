@@ -69,7 +69,8 @@ impl SagaLog {
         self.sagas.lock().values().cloned().collect()
     }
 
-    /// Adds a transaction, unless its id was used before or too many transactions are open. Removes old settled ones.
+    /// Adds a transaction, unless its id was used before or too many transactions are open. Removes old settled
+    /// transactions.
     pub(super) async fn insert(&self, saga: Saga) -> Result<(), RpcError> {
         let key = (saga.owner.clone(), saga.id.clone());
         let stored = {
@@ -157,7 +158,8 @@ impl SagaLog {
         self.running.lock().contains_key(key)
     }
 
-    /// Returns the transactions that were inactive for too long, and the time after which the next one can be due.
+    /// Returns the transactions that were inactive for too long, and the time after which the next transaction can have
+    /// been inactive for too long.
     pub(super) fn inactive(&self) -> (Vec<SagaKey>, Duration) {
         let now = now_ms();
         let mut next = Duration::from_hours(1);

@@ -1,7 +1,8 @@
-//! Transactions over tools of several servers, whose steps can be undone in reverse order (proposal 5, `transactions`).
+//! Transactions over tools of several servers, whose steps can be undone in reverse order (extension `transactions`).
 //!
 //! Every change is stored before it takes effect, so that a rollback continues after the process was killed. A
-//! compensation is sent with an idempotency key. A step that could not be undone waits for a person.
+//! compensation, i.e. the call that undoes a step, is sent with an idempotency key. A step that could not be undone
+//! waits for a person.
 
 mod compensate;
 mod endpoint;
@@ -27,6 +28,7 @@ use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 
 pub use compensate::CompensationCall;
+pub(crate) use layer::StepOf;
 pub use layer::{StepTask, TransactionLayer, TransactionService};
 
 use self::log::{SagaKey, SagaLog, check_ended};
@@ -42,16 +44,16 @@ const MAX_ID_BYTES: usize = 128;
 /// The maximum length of the description or the reason of a transaction, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
-/// The tools as the coordinator of transactions sees them: it examines and calls them.
+/// The access to tools that the coordinator of transactions needs: it examines tools and calls them.
 pub trait TransactionTools: Send + Sync + 'static {
     /// Checks that the caller is allowed to call the tool of a compensation.
     ///
     /// # Errors
-    /// An error if the caller is not allowed to call it.
+    /// Returns an error if the caller is not allowed to call the tool.
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
 
-    /// Finds the server and the tool that a caller means by a name. By default none is found, so that only tools of a
-    /// step's own server can undo the step.
+    /// Finds the server and the tool that a caller means by a name. By default no tool is found, so that only tools of
+    /// a step's own server can undo the step.
     fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
         None
     }
@@ -59,7 +61,7 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// Returns whether a tool only reads, so that there is nothing to undo.
     fn only_reads(&self, server: &ServerId, tool: &str) -> bool;
 
-    /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
+    /// Calls a compensation on behalf of the caller that owns its transaction, as if that caller called it.
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
     /// Returns whether these tools have ended, e.g. with their server. A rollback then pauses until the transactions are
@@ -78,7 +80,7 @@ pub struct Transactions(Arc<Coordinator>);
 
 struct Coordinator {
     log: Arc<SagaLog>,
-    /// The tools that transactions were started with, e.g. those of each connection of a server.
+    /// The tools that were passed to `Transactions::start`, e.g. the tools of each connection of a server.
     tools: Mutex<Vec<Arc<dyn TransactionTools>>>,
     live_keys: OnceLock<Box<LiveKeys>>,
     /// The rollbacks that run in this process.
@@ -96,7 +98,7 @@ impl Transactions {
     /// Reads the transactions in a store. Only one process at a time may use the transactions of a store.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be read.
+    /// Returns [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -111,9 +113,9 @@ impl Transactions {
         })))
     }
 
-    /// Sets the function that returns whether the API key with an id is valid now. Without it, only the process that
-    /// received a key can check it: after a restart, the rollback of a transaction that a caller with a key began waits
-    /// for a person. Only the first call has an effect.
+    /// Sets the function that returns whether the API key with an id is valid now. Without this function, only the
+    /// process that received a key can check it. After a restart, the rollback of a transaction that a caller with a
+    /// key began then waits for a person. Only the first call has an effect.
     #[must_use]
     pub fn live_keys(
         self,
@@ -126,7 +128,7 @@ impl Transactions {
 
     /// Continues interrupted rollbacks, and rolls back transactions that were inactive for too long; outside of a
     /// runtime, both begin with the next transaction. Can be called again with further tools for the same servers: the
-    /// newest that have not ended are used.
+    /// newest tools that have not ended are used.
     pub fn start(&self, tools: Arc<dyn TransactionTools>) {
         let mut all = self.0.tools.lock();
         all.retain(|earlier| !earlier.has_ended());
@@ -156,8 +158,8 @@ impl Transactions {
     /// Begins a transaction for a caller.
     ///
     /// # Errors
-    /// −32602 if the id is malformed or was used before, 3001 if too many transactions are open, else the error of the
-    /// store.
+    /// Returns −32602 (invalid params) if the id is malformed or was used before, 3001 (resource exhausted) if too many
+    /// transactions are open, and otherwise the store's error.
     ///
     /// # Cancel safety
     /// If the future is dropped, the transaction may or may not begin.
@@ -206,7 +208,8 @@ impl Transactions {
     /// Commits a transaction of a caller, so that its steps will not be undone.
     ///
     /// # Errors
-    /// −32602 if the caller has no open transaction with the id, or one of its steps has not ended.
+    /// Returns −32602 (invalid params) if the caller has no open transaction with the id, or one of its steps has not
+    /// ended.
     ///
     /// # Cancel safety
     /// If the future is dropped, the transaction may or may not be committed.
@@ -234,8 +237,8 @@ impl Transactions {
     /// Undoes the steps of a transaction in reverse order, and waits until the rollback has ended.
     ///
     /// # Errors
-    /// −32602 if the caller has no transaction with the id, or it is committed; −32603 if the tools end before the
-    /// rollback.
+    /// Returns −32602 (invalid params) if the caller has no transaction with the id, or it is committed, and −32603
+    /// (internal error) if the tools end before the rollback.
     ///
     /// # Cancel safety
     /// If the future is dropped, the rollback continues.
@@ -258,8 +261,8 @@ impl Transactions {
         self.rolled_back(&key).await.map(|saga| saga.result())
     }
 
-    /// Returns the transactions of a tenant; those that wait for a person come first. Settled ones are included only if
-    /// `all` is `true`.
+    /// Returns the transactions of a tenant; transactions that wait for a person come first. Settled transactions are
+    /// included only if `all` is `true`.
     #[must_use]
     pub fn list(&self, tenant: &str, all: bool) -> Vec<TransactionRecord> {
         let mut sagas = self.0.log.all();
@@ -272,7 +275,8 @@ impl Transactions {
     /// has ended.
     ///
     /// # Errors
-    /// −32602 unless exactly one transaction with the id waits for a person; −32603 if the tools end before the rollback.
+    /// Returns −32602 (invalid params) unless exactly one transaction with the id waits for a person, and −32603
+    /// (internal error) if the tools end before the rollback.
     ///
     /// # Cancel safety
     /// If the future is dropped, the rollback continues.
@@ -298,7 +302,7 @@ impl Transactions {
     /// Records that a person has dealt with a transaction of a tenant.
     ///
     /// # Errors
-    /// −32602 unless exactly one transaction with the id waits for a person.
+    /// Returns −32602 (invalid params) unless exactly one transaction with the id waits for a person.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not have been stored.

@@ -48,8 +48,8 @@ impl Owner {
     }
 }
 
-/// The credentials that began a transaction or requested its rollback. Its compensations have no more rights than
-/// these.
+/// The credentials that began a transaction or requested its rollback. Its compensations have no more rights than these
+/// credentials.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TransactionCredentials {
     /// The id of the API key; `None` for other credentials.
@@ -99,14 +99,16 @@ pub(super) struct Step {
     pub(super) error: Option<String>,
     /// `true` if the step needs no compensation, because its tool only reads.
     pub(super) only_reads: bool,
-    /// The number of times that a person has asked to try the undo again after it failed; part of the idempotency key.
+    /// The number of times that a person has asked to undo the step again after that failed; part of the idempotency
+    /// key.
     #[serde(default)]
     pub(super) attempts: u32,
     /// The logical call whose task asked the caller a question and was then cancelled. If the call returns with the
     /// answer, the step runs again; until then it is not known whether it had an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked_in: Option<String>,
-    /// The logical call that last ran the step. It is not stored, because another process does not repeat its attempts.
+    /// The logical call that last ran the step. It is not stored, because another process does not repeat the attempts
+    /// of that call.
     #[serde(skip)]
     pub(super) called_in: Option<String>,
 }
@@ -157,7 +159,7 @@ impl Saga {
         self.steps.iter().filter_map(|step| step.undo.as_ref()).map(Undo::bytes).sum()
     }
 
-    /// Returns an id for the next step that no other step has; the caller may have chosen some of their ids.
+    /// Returns an id for the next step that no other step has; the caller may have chosen the ids of some steps.
     pub(super) fn unused_step_id(&self) -> String {
         let mut number = self.steps.len();
         loop {

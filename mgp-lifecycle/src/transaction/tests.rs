@@ -150,7 +150,7 @@ fn client_of(steps: Stack) -> mock::Client {
     client
 }
 
-/// Returns a world whose server runs a call with an idempotency key only once.
+/// Returns a test world (server, store and transactions) whose server runs a call with an idempotency key only once.
 async fn keyed_world() -> World {
     let mut world = world().await;
     let held = Arc::clone(&world.gate);
@@ -331,7 +331,7 @@ async fn what_is_not_undone_waits_for_a_person() {
     let stuck = &world.transactions.list("local", false)[0];
     let errors: Vec<_> = stuck.steps.iter().map(|step| step.error.as_deref()).collect();
     assert_eq!(errors, [None, Some("its compensation failed: no"), Some("it has no compensation")]);
-    // An operator repeats, with a new key, the steps that can be repeated, and settles the others.
+    // An operator repeats, with a new key, the steps that can be repeated, and settles the other steps.
     let again = world.transactions.retry("local", "tx", None).await.unwrap();
     assert_eq!(again.status, TransactionStatus::PartiallyRolledBack);
     assert_eq!(world.undone().len(), 3);
@@ -489,6 +489,24 @@ async fn a_step_that_is_refused_for_its_key_is_no_obstacle_to_a_commit() {
     let refused = world.step("make", 2, r#","idempotency_key":"k""#).await.unwrap_err();
     assert!(refused.message().contains("other arguments"), "{refused}");
     assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
+}
+
+#[tokio::test]
+async fn the_key_of_a_step_is_refused_in_another_transaction() {
+    let mut world = keyed_world().await;
+    let step = params("make", 1, r#","idempotency_key":"k""#);
+    for (id, is_first) in [("tx", true), ("other", false)] {
+        let mut begin = BeginTransactionParams::new();
+        begin.transaction_id = Some(id.to_owned());
+        world.transactions.begin(&Principal::local(), begin).await.unwrap();
+        let step = step.replace(r#""tx""#, &format!(r#""{id}""#));
+        let answer = world.client.request("tools/call", &step).await;
+        assert_eq!(answer.is_ok(), is_first, "{answer:?}");
+        let end = EndTransactionParams::new(id);
+        let ended = world.transactions.roll_back(&Principal::local(), &end).await.unwrap();
+        assert_eq!(ended.status, TransactionStatus::RolledBack);
+    }
+    assert_eq!(world.undone().len(), 1);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ enum Behavior {
     Runs,
     /// The server is ready after this time, and then runs.
     Slow(Duration),
-    /// The start takes this time, in which there is no process yet that can be stopped.
+    /// The start takes this time. Until it is over, no process can be stopped.
     Late(Duration),
     /// The server is never ready.
     Mute,
@@ -35,8 +35,7 @@ enum Behavior {
     Stuck,
     /// The server closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
-    /// The server refuses the handshake for a reason for which another start would be refused too, and has ended by
-    /// then.
+    /// The server refuses the handshake for a lasting reason, so another start would fail too. It has ended by then.
     Refuses,
     /// The server panics in every method.
     Panics,

@@ -165,7 +165,7 @@ proptest! {
 
     #[test]
     fn one_server_at_a_time(config in configs(), walked in steps(Requests::Present), seed: u64) {
-        // Before a second start, the first one is stopped, and the stop is complete or was ended by a kill.
+        // Before a second start, the first server is stopped, and the stop is complete or was ended by a kill.
         let mut world = World::seeded(config, seed);
         walk(&mut world, walked);
         prop_assert!(world.stops.len() + world.kills + 1 >= world.starts.len());

@@ -23,19 +23,20 @@ use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// The maximum number of access entries per tenant; a grant of a further one is refused with the error code 3001.
+/// The maximum number of access entries per tenant; a grant of a further one is refused with code 3001 (resource
+/// exhausted).
 const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
     /// Creates an access entry, or replaces the agent's entry for the same server or tool. The entry is in force when
     /// this method returns.
     ///
-    /// The entry is recorded as granted by `by`, whatever the params claim.
+    /// The entry names `by` as the operator who granted it, whatever the params claim.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; −32602 if the params are invalid or contradict each other; 3001 if the tenant
-    /// has too many entries; another code if the entry cannot be stored or the change cannot be recorded. In all these
-    /// cases nothing was changed.
+    /// Code 1000 (permission denied) if `by` is not an operator; code −32602 (invalid params) if the params are invalid
+    /// or contradict each other; code 3001 (resource exhausted) if the tenant has too many entries; another code if the
+    /// entry cannot be stored or the change cannot be recorded. In all these cases nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entry may or may not have been created.
@@ -55,8 +56,8 @@ impl Access {
     /// If the params name no tool, every `tool_grant` of the agent on the server is revoked.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; another code if the change cannot be stored or recorded. Nothing was changed
-    /// then.
+    /// Code 1000 (permission denied) if `by` is not an operator; another code if the change cannot be stored or
+    /// recorded. Nothing was changed then.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entries may or may not have been revoked.
@@ -70,8 +71,8 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Removes every entry about a server that is no longer registered. Does not check who requests this: the caller of
-    /// this method must have checked the authority.
+    /// Removes every entry about a server that is no longer registered. Does not check any authority: the caller of
+    /// this method must have checked it.
     ///
     /// # Errors
     /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
@@ -87,11 +88,13 @@ impl Access {
         Ok(self.entries().state().take_out(is_meant, event_of).await.map_err(Refusal::from)?)
     }
 
-    /// If the params name a tool, returns the decision about it for an agent. Otherwise, returns the entries that apply
-    /// to the agent on a server: its own entries, those of its groups and those for everyone.
+    /// If the params name a tool, returns the decision about the tool for an agent. Otherwise, returns the entries that
+    /// apply to the agent on a server: the agent's own entries, those of its groups and those for everyone. The member
+    /// `tenant` of the params selects a tenant other than that of `by`.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator and asks about an agent other than itself.
+    /// Code 1000 (permission denied) if `by` is not an operator and asks about an agent other than itself, or asks
+    /// about another tenant without being an operator of `local`.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -103,8 +106,8 @@ impl Access {
         self.answer(AdminCheck::without_call(by).within_tenant(), params).await
     }
 
-    /// Returns the names for which a tenant has entries in force: agents, groups (`group:NAME`) and everyone (`*`).
-    /// Reads these names directly from the store, e.g. for a tool that displays them. No decision uses them.
+    /// Returns the names that have entries in force in a tenant: agents, groups (`group:NAME`) and everyone (`*`).
+    /// Reads these names directly from the store, e.g. for a command that displays them. No decision uses them.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -234,7 +237,11 @@ impl Access {
         check: AdminCheck<'_>,
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        let is_own = params.agent_id == name_of(check.principal);
+        let named = params.extra.decode::<String>("tenant");
+        let own = check.principal.tenant().as_str();
+        let is_other = !matches!(&named, Ok(named) if named.as_deref().unwrap_or(own) == own);
+        let check = if is_other { check.across_tenants() } else { check };
+        let is_own = !is_other && params.agent_id == name_of(check.principal);
         let may = if is_own {
             check.check_end()
         } else {
@@ -244,7 +251,8 @@ impl Access {
             let server = Some(params.server_id.as_str());
             return Err(self.refuse(check, AccessQuery::METHOD, server, refusal).await);
         }
-        let tenant = check.principal.tenant().as_str();
+        let named = named?;
+        let tenant = named.as_deref().unwrap_or(own);
         let mut result = match &params.tool_name {
             Some(tool) => self.query_decision(tenant, &params, tool)?,
             None => self.list_entries(tenant, &params).await?,

@@ -18,7 +18,7 @@ pub(crate) struct AdminCheck<'a> {
     credentials: Credentials<'a>,
     /// The minimum authority that a caller needs for the method.
     least: Authority,
-    /// `true` if the audit layer already records this call, and so also its refusal; then this check records nothing.
+    /// `true` if the audit layer already records this call and therefore its refusal; then this check records nothing.
     is_recorded: bool,
 }
 
@@ -43,6 +43,11 @@ impl<'a> AdminCheck<'a> {
     /// Also admits operators of tenants other than `local`, because the method affects only the caller's own tenant.
     pub(crate) fn within_tenant(self) -> Self {
         Self { least: Authority::TenantOperator, ..self }
+    }
+
+    /// Admits operators of the tenant `local` only, because the request names another tenant than that of its caller.
+    pub(super) fn across_tenants(self) -> Self {
+        Self { least: Authority::Operator, ..self }
     }
 
     pub(crate) fn principal(&self) -> &'a Principal {
@@ -76,8 +81,8 @@ impl<'a> AdminCheck<'a> {
         Err(NotOperator::new(method, about, rule).into())
     }
 
-    /// Checks the caller as [`check`](Self::check) does, for a method that only operators may call at all. Records a
-    /// refused attempt.
+    /// Checks the caller as [`check`](Self::check) does, and records a refused attempt. Use this for methods that only
+    /// operators may call.
     pub(crate) async fn admit(
         self,
         audit: &dyn AuditSink,

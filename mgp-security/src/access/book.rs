@@ -21,10 +21,10 @@ use crate::tool::NamedTool;
 
 /// The access entries, which determine which callers have access to which tools; a handle that is cheap to clone.
 ///
-/// Calls and lists use the same decision. An entry for the tool decides first, then an entry for the server, then
-/// the server's default policy. On each of the first two levels, an entry that denies overrides all entries that
-/// allow, whether it is for the agent, for one of its groups or for everyone. An expired entry counts as absent,
-/// and so does an entry of another tenant.
+/// Calls and lists of tools use the same decision. An entry for the tool decides first, then an entry for the server,
+/// then the server's default policy. Among the entries for the tool, and among those for the server, an entry that
+/// denies overrides all entries that allow, whether it is for the agent, for one of its groups or for everyone. Expired
+/// entries and entries of other tenants are ignored.
 ///
 /// The same decision applies to calls of operators. An operator who needs access must grant it first, and the grant
 /// is recorded.
@@ -87,7 +87,7 @@ impl Access {
     /// Reads the entries of the store and follows their changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be read.
+    /// [`StoreError`] if the entries cannot be read.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entries might not have been read; call this method again.
@@ -98,9 +98,10 @@ impl Access {
     /// Returns the decision about a principal's access at a given time: to a tool, or to a whole server if `tool` is
     /// `None`.
     ///
-    /// `server` is `None` for the tools of this process if they have no server id: no entry names them, so the default
-    /// policy decides. This method reads a snapshot and never waits. It does not check the credentials of a call, which
-    /// may restrict the access further; [`AccessLayer`](crate::AccessLayer) and [`Visibility`] check them.
+    /// `server` is `None` for the tools of this process if this process has no server id: no entry can name these
+    /// tools, so the default policy decides. This method reads a snapshot and never waits. It does not check the
+    /// credentials of a call, which may restrict the access further; [`AccessLayer`](crate::AccessLayer) and
+    /// [`Visibility`] check them.
     #[must_use]
     pub fn decide(
         &self,
@@ -136,7 +137,8 @@ impl Access {
         view.decide(id, None, &at, default).is_allowed() || view.allows_a_tool(server, &at)
     }
 
-    /// Checks whether access and credentials permit a caller to call a tool. Some credentials permit only to see it.
+    /// Checks whether a caller may call a tool, according to the access entries and the caller's credentials. Some
+    /// credentials permit only to see the tool.
     ///
     /// # Errors
     /// [`Hidden`], with the rule that forbids the call.
@@ -144,10 +146,11 @@ impl Access {
         self.check_now(cx, Some(server), Some(tool), Need::Call(tool))
     }
 
-    /// Returns the entry in force that allows this very tool, in contrast to an entry for its whole server. Returns
-    /// `None` if there is no such entry, or if another entry for the tool denies it.
+    /// Returns the entry in force that names this tool and allows it; an entry for the whole server does not count.
+    /// Returns `None` if no entry does so, or if another entry for the tool denies it.
     ///
-    /// An entry for the agent takes precedence over entries for its groups, and those over entries for everyone.
+    /// An entry for the agent takes precedence over entries for its groups, and these take precedence over entries for
+    /// everyone.
     #[must_use]
     pub fn named(
         &self,
@@ -312,8 +315,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Returns the entry that names this tool, if the decision is based on such an entry and allows the tool. Returns
-    /// `None` otherwise.
+    /// Returns the deciding entry if it names this tool and allows access, otherwise `None`.
     pub(crate) fn named(
         &self,
         server: Option<&ServerId>,
@@ -365,7 +367,7 @@ impl Visibility for Access {
     }
 }
 
-/// Converts a ruling to a `Result`: `Ok` if it allows access, else [`Hidden`] with the rule that denies it.
+/// Converts a decision to a `Result`: `Ok` if access is allowed, else [`Hidden`] with the rule that denies it.
 pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, CredentialsExpired>) -> Result<(), Hidden> {
     match ruling {
         Ok(ruling) if ruling.is_allowed() => Ok(()),

@@ -1,5 +1,5 @@
-//! A decision about access: allowed or denied, the entry or policy that decided, and a readable description of that
-//! rule.
+//! A decision about access: whether it is allowed, which entry or policy decided, and a description of this rule for
+//! people.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) type AccessRuling<'a> = Cause<&'a Arc<Entry>>;
 pub(crate) enum Cause<E> {
     Entry(E),
     Policy(DefaultPolicy),
-    /// The entries cannot be read; access is denied, because one of them might deny it.
+    /// The entries cannot be read. Access is denied, because one of the unread entries might deny it.
     Unknown,
     /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,
@@ -72,8 +72,8 @@ impl AccessDecision {
         self.permission() == AccessPermission::Allow
     }
 
-    /// Returns the source of the decision: an entry for the tool, an entry for the server, or the default policy. The
-    /// source is `pass` if one of these allows access, but the caller's credentials do not permit it.
+    /// Returns the source of the decision: an entry for the tool, an entry for the server, or the default policy.
+    /// Returns `pass` if the entry or policy allows access, but the caller's credentials do not permit it.
     #[must_use]
     pub fn source(&self) -> AccessSource {
         match &self.0 {

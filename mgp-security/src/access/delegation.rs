@@ -4,7 +4,7 @@ use mgp_types::service::Principal;
 
 /// The agents on whose behalf a call is made; stored as an extension in the context of the call.
 ///
-/// Access is needed by the caller and by each of these agents, so a delegation can only narrow the caller's rights.
+/// The caller and each of these agents must have access, so a delegation can only narrow the caller's rights.
 #[derive(Clone, Debug)]
 pub struct Delegation(Vec<Principal>);
 

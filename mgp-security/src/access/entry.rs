@@ -30,7 +30,7 @@ const MAX_JUSTIFICATION: usize = 1024;
 pub struct Entry {
     /// The tenant in which the entry applies.
     pub tenant: String,
-    /// The entry as the protocol defines it: agent, server, tool, permission and expiry.
+    /// The entry in the form that the protocol defines: agent, server, tool, permission and expiry.
     pub access: AccessEntry,
     /// The confirmation rule for calls that this entry allows; `None` if the entry does not affect their confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,8 +56,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns whether entries use a name for several callers, so that no caller may have it: an entry for that caller would
-/// be one for all of them.
+/// Returns whether a name refers to several callers in entries: a group, or everyone. No caller may have such a name,
+/// because an entry for this caller would apply to all these callers.
 #[cfg(feature = "auth")]
 pub(crate) fn is_shared_name(name: &str) -> bool {
     !matches!(Subject::of(name), Subject::Agent(_))
@@ -103,7 +103,7 @@ impl Entry {
     /// tool.
     ///
     /// # Errors
-    /// −32603 if the key cannot be encoded; that cannot happen for strings.
+    /// Code −32603 (internal error) if the key cannot be encoded; that cannot happen for strings.
     pub(super) fn key(&self) -> Result<String, RpcError> {
         let AccessEntry { agent_id, server_id, tool_name, .. } = &self.access;
         let key = Payload::of(&(&self.tenant, agent_id, server_id, tool_name))?;

@@ -10,9 +10,10 @@ use crate::hooks::{HookState, Hooks};
 
 /// The groups of each agent; a change applies from the next message on.
 ///
-/// Groups come from the operator's configuration and never from a caller, so their number needs no limit. Changes made
-/// here are not recorded in the audit log: the program that loads the configuration must record them. To change groups
-/// at run time, use [`Governance::set_groups`](crate::Governance::set_groups), which records the change.
+/// Groups come from the operator's configuration and never from a caller, so the number of groups needs no limit.
+/// Changes made through this type are not recorded in the audit log: the program that loads the configuration must
+/// record them. To change groups at run time, use [`Governance::set_groups`](crate::Governance::set_groups), which
+/// records the change.
 ///
 /// ```
 /// use mgp_security::{Access, Policies};

@@ -157,8 +157,8 @@ fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// A marker in the context of a call: the audit layer will record the call's refusal, so the method must not record it
-/// as well.
+/// A marker in the context of a call. With it, the audit layer will record a refusal of the call, so the method must
+/// not record the refusal as well.
 #[derive(Debug)]
 pub(super) struct Recorded;
 

@@ -2,7 +2,8 @@
 //!
 //! - `book.rs` makes the decisions, with the snapshot in `rules.rs`; `entry.rs` defines one entry; `pass.rs` checks
 //!   the permissions of credentials.
-//! - `admin.rs` queries, grants and revokes entries; `router.rs` and `kernel_tools.rs` offer that as methods and tools.
+//! - `admin.rs` queries, grants and revokes entries; `router.rs` and `kernel_tools.rs` offer these operations as methods
+//!   and tools.
 //!
 //! [`AccessLayer`](crate::AccessLayer) applies the decisions to calls and lists.
 

@@ -1,20 +1,21 @@
 //! The permissions of credentials (MGP §5): they restrict what access entries allow, and never extend it.
 //!
-//! An API key has permissions, and a token has scopes. These words are enforced here:
+//! An API key has permissions, and a token has scopes. The following permissions and scopes are enforced here:
 //!
-//! | word | what it permits |
+//! | permission | what it permits |
 //! |---|---|
 //! | `tools.call` | to call every tool, and to see it; resources, prompts and completion too |
 //! | `tools.call:NAME`, `tools.call:SERVER.NAME` | to call the tool, of any server or of SERVER only, and to see it |
 //! | `tools.list` | to see every tool in lists |
 //! | `tools.read:NAME`, `tools.read:SERVER.NAME` | to see the tool in lists, of any server or of SERVER only |
-//! | `admin.write` | for operators only: to grant and revoke access, and to query the access of others |
-//! | `admin.read` | for operators only: to query the access of others |
+//! | `admin.write` | for operators only: to grant and revoke access, and to query the access of other agents |
+//! | `admin.read` | for operators only: to query the access of other agents |
 //!
-//! Credentials without any `tools.` word do not restrict tools. Credentials with at least one permit only the tools
-//! that these words name; an unknown `tools.` word permits nothing. Credentials without any `tools.` or `admin.`
-//! word do not restrict administration. Credentials with at least one need the matching `admin.` word for it,
-//! because a key issued for tools is not meant for administration. Names are compared exactly.
+//! Both are called permissions below. Credentials without any `tools.` permission do not restrict tools. Credentials
+//! with at least one permit only the tools that these permissions name; an unknown `tools.` permission permits nothing.
+//! Credentials without any `tools.` or `admin.` permission do not restrict administration. Credentials with at least
+//! one of them need the matching `admin.` permission for administration, because a key issued for tools is not meant
+//! for it. Names are compared exactly.
 
 use mgp_types::service::{Context, CredentialGrant, Rule};
 
@@ -36,7 +37,7 @@ pub(crate) enum Need<'a> {
     See(&'a str),
     /// Seeing every tool in a list, whatever its name.
     SeeAll,
-    /// Seeing at least one tool in a list, whose name need not be known.
+    /// Seeing any tool in a list; the names of the tools need not be known.
     SeeAny,
     /// Using a server as a whole, i.e. its resources, prompts and completions.
     Server,

@@ -1,4 +1,4 @@
-//! The errors for calls without access, and for administrative calls by callers who are not operators.
+//! The errors for calls without access, and for callers of administrative methods who are not operators.
 
 use mgp_types::Object;
 use mgp_types::method::{AccessGrant, AccessRevoke, Request};
@@ -96,7 +96,7 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The condition that a caller of a method did not meet; it selects the words of the error.
+/// The condition that the caller of a method did not meet; the text of the error depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The whole method is for operators.

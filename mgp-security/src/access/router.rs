@@ -15,8 +15,8 @@ impl Access {
     /// Returns a router that answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
     ///
     /// The principal of the call counts as the caller, whatever the params claim. Only operators are allowed to grant
-    /// and revoke access, and to query the access of other agents. Other callers are refused with 1000, and the refusal
-    /// is recorded.
+    /// and revoke access, and to query the access of other agents. Other callers are refused with code 1000 (permission
+    /// denied), and the refusal is recorded.
     #[must_use]
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());

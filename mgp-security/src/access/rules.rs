@@ -53,7 +53,7 @@ pub(super) struct Seeker<'a> {
     pub(super) groups: &'a [Box<str>],
 }
 
-/// The time of a decision. The clock is read at most once, and only if an entry has an expiry.
+/// The time of a decision. The clock is read at most once, when the first entry with an expiry is found.
 pub(crate) struct Moment<'a> {
     clock: &'a dyn Fn() -> SystemTime,
     read: Cell<Option<SystemTime>>,
@@ -124,7 +124,8 @@ impl Rules {
                 server.any_tool_denied |= denies;
                 server.tools.entry(tool)
             }
-            // A `tool_grant` without a tool allows nothing; if it denies, it denies the whole server.
+            // An entry `tool_grant` that names no tool is ignored if it allows access. If it denies access, it denies
+            // the whole server.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
@@ -149,7 +150,7 @@ impl Rules {
             .or_else(|| server.whole.find(seeker, at))
     }
 
-    /// Returns the entry that decides among those for the tool itself.
+    /// Returns the entry that decides among the entries for the tool itself.
     pub(super) fn find_tool(
         &self,
         seeker: Seeker<'_>,
@@ -160,7 +161,7 @@ impl Rules {
         self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
     }
 
-    /// Returns the entry that decides among those for the whole server.
+    /// Returns the entry that decides among the entries for the whole server.
     pub(super) fn find_server(
         &self,
         seeker: Seeker<'_>,
@@ -191,8 +192,8 @@ impl Rules {
 impl Level {
     /// Returns the entry that decides on this level: any entry that denies overrides all entries that allow.
     ///
-    /// Among entries that allow, one for the agent takes precedence over those for its groups, and those over entries
-    /// for everyone.
+    /// Among the entries that allow, an entry for the agent takes precedence over entries for its groups, and these
+    /// take precedence over entries for everyone.
     fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
         let mut found = None;
         // Plain loops, because chained iterators would double the time of a decision.
@@ -213,8 +214,8 @@ impl Level {
     }
 }
 
-/// Searches `rules` for entries in force. Stores in `found` the first one that allows; if one denies, stores that one
-/// and returns `true`, because a denial is final.
+/// Searches `rules` for entries in force. Stores the first entry that allows access in `found`. If an entry denies
+/// access, stores that entry instead and returns `true`, because a denial is final.
 fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
     for rule in rules {
         if rule.until.is_some_and(|until| until <= at.get()) {

@@ -1,8 +1,8 @@
-//! Confirmation by the caller's own user, with a token (proposal 6, `human_in_the_loop`).
+//! Confirmation by the caller's own user, with a token (extension `human_in_the_loop`).
 //!
-//! The first call is not run. It is answered with a token that is bound to its caller, server, tool and arguments. The
+//! The first call is not run. Its answer contains a token that is bound to the caller, server, tool and arguments. The
 //! client asks its user and repeats the call with the token. The operator decides which callers are allowed to confirm
-//! this way.
+//! in this way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl ByCaller {
         Some(Self { may_confirm, tokens, others })
     }
 
-    /// Decides about a call by the token that it carries. If it carries no valid token, its caller gets a new one.
+    /// Decides about a call by the token in the call. If the call contains no valid token, its caller gets a new token.
     fn decide_call(
         &self,
         cx: &Context,
@@ -123,8 +123,8 @@ struct Given {
     confirmed: bool,
 }
 
-/// Returns the confirmation message for the user: the server's text, marked as such, with the arguments filled in and
-/// invisible characters escaped; then the facts of the call.
+/// Returns the confirmation message for the user. It begins with the server's text, marked as such, with the arguments
+/// filled in and invisible characters escaped. A description of the call follows.
 fn message_of(question: &Question) -> String {
     let facts = describe(question);
     match (&question.message, &question.about) {
@@ -154,7 +154,7 @@ impl Tokens {
             used.retain(|_, end| *end > Instant::now());
         }
         let is_new = used.len() < MAX_USED;
-        // A used token is remembered slightly longer than it is valid, so that it cannot be used twice.
+        // Remember the used token slightly longer than the token is valid, so that it cannot be used twice.
         let end = Instant::now() + TOKEN_TTL + Duration::from_secs(1);
         is_new && used.insert(Sha256Hash::digest(token.as_bytes()), end).is_none()
     }

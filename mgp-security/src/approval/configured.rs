@@ -11,7 +11,7 @@ use super::{Approver, Decision, Question, QuestionSubject};
 
 /// An approver that approves what the operator listed, and is unavailable for anything else.
 ///
-/// In an [`ApproverChain`](super::ApproverChain), the next approver then gets those other questions.
+/// In an [`ApproverChain`](super::ApproverChain), the next approver is asked about everything that is not listed.
 ///
 /// ```
 /// use mgp_security::ConfiguredApprover;
@@ -33,10 +33,11 @@ impl ConfiguredApprover {
         Self::default()
     }
 
-    /// Adds permissions, which are granted to every server whose policy is `interactive`. A short name is replaced by
-    /// the standard permissions that it represents.
+    /// Adds permissions to the list: this approver grants them to every server whose policy is `interactive`. A short
+    /// name is replaced by the standard permissions that it represents.
     ///
-    /// They are granted as long as the configuration lists them. Decisions of operators and persons take precedence.
+    /// A permission is granted as long as the configuration lists it. Decisions of operators and persons take
+    /// precedence.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions.into_iter().flat_map(|name| name.expand()));
         self

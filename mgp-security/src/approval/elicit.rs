@@ -23,14 +23,14 @@ const TERM_FIELD: &str = "term";
 /// The name of the form field for the person's reason.
 const REASON_FIELD: &str = "reason";
 
-/// The first word of the names of form fields for permissions, which no other field has.
+/// The first word of the names of form fields for permissions; the names of other fields do not begin with it.
 const PERMISSION_PREFIX: &str = "allow";
 
 /// The maximum length of a stored reason, in bytes.
 const MAX_REASON: usize = 500;
 
-/// The durations for which permissions can be approved. The first is the default. A refusal always gets the first,
-/// whatever the person chooses.
+/// The durations for which permissions can be approved. The first duration is the default. A refusal always lasts the
+/// first duration, whatever the person chooses.
 ///
 /// An approval applies to all principals of the tenant, so only an operator can choose an approval that never expires.
 const TERMS: [(&str, Option<Duration>); 4] = [
@@ -110,7 +110,7 @@ impl ElicitApprover {
         self
     }
 
-    /// Creates an approver that asks every caller, for a host whose user sees all forms.
+    /// Creates an approver that asks every caller. Use it for a host whose user sees all forms.
     pub fn everyone() -> Self {
         Self::new(|_| true)
     }
@@ -149,10 +149,10 @@ impl Approver for ElicitApprover {
     }
 }
 
-/// Converts the question to a form. Returns it with the key under which the client's answer to it is found.
+/// Converts the question to a form. Returns the form, and the key under which the client's answer to the form is found.
 ///
-/// Each optional field has a default, because a client of `FastMCP` sends `null` for an untouched field without one, and
-/// its SDK then refuses the whole answer.
+/// Each optional field has a default. Without one, a client of `FastMCP` sends `null` for an untouched field, and its
+/// SDK then refuses the whole answer.
 fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
@@ -197,13 +197,14 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
 }
 
 /// Returns the permissions that the form shows, each with the name of its field: those with a valid name, up to the
-/// maximum. Others stay undecided. Equal lists have equal names, and an answer is bound to its list.
+/// maximum. Other permissions stay undecided. Equal lists of permissions have equal field names; an answer is valid
+/// only for the list that was asked about.
 ///
 /// The names are identifiers, because clients with typed answers, e.g. of `FastMCP`, rename all other fields.
 fn form_permissions(permissions: &[Permission]) -> Vec<(&Permission, String)> {
     let mut shown: Vec<(&Permission, String)> = Vec::new();
     for permission in permissions.iter().filter(|name| name.is_valid()).take(MAX_PERMISSIONS) {
-        // The clients also merge adjacent underscores, so the words are joined by single ones.
+        // The clients also merge adjacent underscores, so join the words by single underscores.
         let words = permission.as_str().split(['.', '-', '_']).filter(|word| !word.is_empty());
         let base = [PERMISSION_PREFIX].into_iter().chain(words).collect::<Vec<_>>().join("_");
         // Some clients ignore the case of names.

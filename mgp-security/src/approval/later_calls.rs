@@ -43,7 +43,7 @@ impl ApprovalTerm {
     /// Parses the name of a term: `once`, `tool` or `like`.
     ///
     /// # Errors
-    /// −32602 for another name, for `tool` without an expiry, or for `once` with one.
+    /// Code −32602 (invalid params) for another name, for `tool` without an expiry, or for `once` with an expiry.
     pub fn parse(word: Option<&str>, until: Option<Timestamp>) -> Result<Self, RpcError> {
         match (word, until) {
             (None | Some("once"), None) => Ok(Self::Once),
@@ -112,8 +112,8 @@ impl CallApproval {
         let (scope, exact, expires_at) = match term {
             ApprovalTerm::Once => return None,
             ApprovalTerm::Tool { until } => (None, None, Some(until.clone())),
-            // Also store the exact arguments: a call with them is covered even if it does not fit the limits, e.g.
-            // because the tool declares none of its arguments.
+            // Also store the exact arguments: then the approval covers a call with equal arguments even if these do not
+            // fit the limits, e.g. because the tool declares none of them.
             ApprovalTerm::Like { until } => {
                 (scope::like(arguments), Some(arguments.to_owned()), until.clone())
             }
@@ -202,7 +202,7 @@ impl CallApproval {
     }
 }
 
-/// A call for which an approval of an earlier call is looked up.
+/// A call, with the data for finding an earlier approval that also covers this call.
 pub(crate) struct CalledTool<'a> {
     pub(crate) tool: &'a str,
     pub(crate) arguments: Option<&'a str>,
@@ -243,7 +243,7 @@ impl CallApprovals {
     /// Returns the call approvals of the operator's tenant that have not expired, for one server or for all servers.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if the store cannot be read.
+    /// Code 1000 (permission denied) if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -266,7 +266,7 @@ impl CallApprovals {
     /// grant.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if the store cannot be read.
+    /// Code 1000 (permission denied) if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

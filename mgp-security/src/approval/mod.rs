@@ -36,7 +36,7 @@ pub(crate) use later_calls::{CallBook, CalledTool};
 pub use place::AnswerPlace;
 pub use terminal::TerminalApprover;
 
-/// A source of decisions about the questions that the rules leave to a person or a configuration.
+/// A source of decisions about questions that the rules do not decide, e.g. a person or a configuration.
 ///
 /// An approver must never be the agent whose call it decides about.
 ///
@@ -49,8 +49,8 @@ pub trait Approver: Send + Sync {
     /// An error if the approver is unavailable or failed; the question then counts as not approved.
     async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError>;
 
-    /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not block.
-    /// `false` by default.
+    /// Returns whether the approver's configuration grants a permission, so that no person is asked. Must not block.
+    /// Returns `false` by default.
     ///
     /// Called for every call, and the result is not cached, so a changed configuration counts from the next call on.
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
@@ -89,7 +89,7 @@ pub struct Question {
     pub server: Option<ServerId>,
     /// The principal whose call the question is about.
     pub principal: Principal,
-    /// The hash of everything the question is about; an answer is valid for nothing else.
+    /// The hash of everything that the question is about. An answer is valid only for a question with this hash.
     pub binding: Sha256Hash,
     /// The hash of the call alone, without the permissions that the server lacks for it; `None` if it is not known.
     pub call: Option<Sha256Hash>,
@@ -99,11 +99,11 @@ pub struct Question {
     /// The confirmation message that the server declares for its tool, with placeholders, if there is one. It comes
     /// from the server and is not verified.
     pub message: Option<String>,
-    /// The rule because of which the question is asked, if it is known.
+    /// The rule that requires the question, if it is known.
     pub rule: Option<Rule>,
     /// The trace id of the call that the question is about.
     pub trace: Option<String>,
-    /// The argument because of which the call may exceed the limits of a permission, as text for a person.
+    /// The argument that might exceed the limits of a permission, as text for a person.
     pub(crate) doubt: Option<String>,
 }
 
@@ -115,7 +115,8 @@ pub enum QuestionSubject {
     Permissions {
         /// The permissions, by their standard names.
         permissions: Vec<Permission>,
-        /// The tool whose call needs the permissions, or `None` if they are needed when a connection begins.
+        /// The tool whose call needs the permissions, or `None` if the server asks for the permissions at the beginning
+        /// of a connection.
         tool: Option<String>,
     },
     /// A single call, which needs a confirmation.
@@ -131,7 +132,7 @@ pub enum QuestionSubject {
     },
 }
 
-/// The kind of party that made a decision.
+/// The maker of a decision: a person or a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecisionSource {
@@ -152,9 +153,9 @@ pub struct Decision {
     pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person who decided, or `configuration`.
     pub by: String,
-    /// The kind of party that made the decision: a person or a configuration.
+    /// The maker of the decision: a person or a configuration.
     pub source: DecisionSource,
-    /// The place where the person answered, if it is known.
+    /// The place where the person answered (page, terminal or host), if it is known.
     pub via: Option<AnswerPlace>,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
@@ -177,7 +178,7 @@ pub(crate) enum LeftOpen {
 }
 
 impl Question {
-    /// Creates a question. Its answer is valid only for what the hash `binding` covers.
+    /// Creates a question. The answer is valid only for the data from which the hash `binding` was computed.
     #[must_use]
     pub fn new(
         about: QuestionSubject,

@@ -98,7 +98,7 @@ mgp_types::opaque_debug!(TerminalApprover);
 #[async_trait]
 impl Approver for TerminalApprover {
     async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
-        // Only one question is shown at a time; the others wait here for the lock.
+        // Show only one question at a time: the other questions wait here for the lock.
         let mut opened = self.opened.lock().await;
         let outcome = match &mut *opened {
             Some(opened) => opened.ask(&question).await,

@@ -18,7 +18,7 @@ use crate::{
     QuestionSubject, TerminalApprover,
 };
 
-/// A caller that gives every question the same answer, and stores the questions.
+/// A caller that gives the same answer to every question, and stores the questions.
 #[derive(Clone)]
 struct Caller {
     answer: Value,

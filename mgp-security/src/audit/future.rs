@@ -37,8 +37,8 @@ pin_project! {
             later: BoxFuture<'static, Result<Ticket, AuditError>>,
             held: Option<(S, Call, Arc<dyn AuditSink>)>,
         },
-        // Fields are dropped in order: the future releases the resources of the call before the ticket writes its
-        // record.
+        // Fields are dropped in this order: first the future, which releases the resources of the call, then the
+        // ticket, which writes the record of the call.
         Running {
             #[pin]
             future: F,
@@ -116,7 +116,7 @@ impl<S: MgpService> State<S, S::Future> {
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
         let names_sources = cx.callee.has(Extension::Provenance);
-        // Inner layers add facts to this record, and the handler marks in it that the call ran.
+        // Inner layers add details to this record, and the handler marks in it that the call ran.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.caller_access {
             CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
@@ -150,8 +150,8 @@ impl Sink for ChunkCounter {
     }
 }
 
-/// Records the second event of a refusal, e.g. `VALIDATION_FAILED` after `TOOL_BLOCKED`. If the sink has not finished,
-/// returns a future for the remaining work.
+/// Records the second event of a refusal, e.g. `VALIDATION_FAILED` after `TOOL_BLOCKED`. Returns a future that waits
+/// for the sink, or `None` if the sink has finished.
 fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,

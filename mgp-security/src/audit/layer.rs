@@ -69,7 +69,7 @@ impl AuditLayer {
         Self { sink, settings: Arc::new(CallSettings { server: None, risk: None, arguments }) }
     }
 
-    /// Sets how much of the arguments is recorded, and the key of their digests.
+    /// Sets how much of the arguments is recorded, and the key with which digests of arguments are computed.
     pub fn config(mut self, config: &AuditConfig) -> Self {
         Arc::make_mut(&mut self.settings).arguments = ArgumentRecorder::new(config);
         self
@@ -81,8 +81,8 @@ impl AuditLayer {
         self
     }
 
-    /// Sets the function that returns the effective risk of a call. It runs before any inner layer; an unknown risk
-    /// counts as the highest.
+    /// Sets the function that returns the effective risk of a call. The function is called before any inner layer; an
+    /// unknown risk counts as the highest.
     pub fn risk(
         mut self,
         risk_of: impl Fn(&Call) -> Option<RiskLevel> + Send + Sync + 'static,
@@ -121,7 +121,7 @@ impl CallSettings {
 
     /// Returns the event about a tool call that was sent as a notification; `None` for any other message.
     ///
-    /// MCP does not define such a message: a layer could not answer it, but a server might still run the tool.
+    /// MCP does not define such a message. A layer could not answer it, but a server might still run the tool.
     fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
         if call.kind() != Kind::Notification {
             return None;

@@ -9,7 +9,7 @@
 //! - All requests of one call (the first one, and those with the answers to questions) are recorded as one event, when
 //!   the last one completes. Each attempt of a retried call is recorded as a separate event.
 //! - Every recorded call has a trace id; the layer creates one if the call has none.
-//! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages never are.
+//! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages are never recorded.
 //!
 //! | how the call ends | event | result | details |
 //! |---|---|---|---|
@@ -20,8 +20,9 @@
 //! | any other error, and any error of a peer | `TOOL_EXECUTED` | `FAILURE` | `code` |
 //! | no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
 //!
-//! A refusal with 1000, 1010 or 1011 is recorded a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or
-//! `CODE_REJECTED` with the same trace id. The caller gets its answer after both events were recorded.
+//! A refusal with code 1000 (permission denied), 1010 (validation blocked) or 1011 (code safety violation) is recorded
+//! a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or `CODE_REJECTED` with the same trace id. The caller
+//! gets its answer after both events were recorded.
 
 mod event;
 mod forward;

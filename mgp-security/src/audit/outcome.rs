@@ -35,7 +35,8 @@ impl RoundEnd {
         })
     }
 
-    /// Closes the ticket. Returns the second event if the call ended with a refusal that has its own event type.
+    /// Records the outcome through the ticket of the call; if the round ended with questions, suspends the ticket
+    /// instead. Returns the second event if the call ended with a refusal that has its own event type.
     pub(super) fn write(self, ticket: Option<Ticket>) -> Option<AuditEvent> {
         let ticket = ticket?;
         let Self::Final(outcome) = self else {
@@ -59,7 +60,7 @@ const MAX_SOURCES: usize = 8;
 /// The maximum length of each recorded source, in bytes.
 const MAX_SOURCE: usize = 256;
 
-/// Records the sources that the server gives for a result (proposal 7); they are unverified claims.
+/// Records the sources that the server gives for a result with the extension `provenance`; they are unverified claims.
 pub(super) fn note_sources(answer: &Result<Reply, RpcError>, start: &CallRecord) {
     let Ok(Reply::Complete(body)) = answer else { return };
     // Search the text before parsing it, because few results have this member.
@@ -93,11 +94,11 @@ fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Opt
     Some(event.rule(rule).trace(start.trace.as_deref()).build())
 }
 
-/// Returns whether an error with this code, which this side returned, is recorded as a refusal. Errors of peers never
-/// are.
+/// Returns whether an error with this code is recorded as a refusal, if this side of the connection returned the error.
+/// Errors that the peer returned are never recorded as refusals.
 ///
-/// Refusals are the codes that are defined as such, and all security errors (§14.2), because gates of this process may
-/// refuse with codes of their own. An undefined code of another range shows only that the call failed.
+/// The following count as refusals: the codes that are defined as refusals, and all security errors (§14.2), because
+/// gates of this process may refuse with codes of their own. Any other undefined code shows only that the call failed.
 fn refuses(code: ErrorCode) -> bool {
     code.is_refusal() || code.category() == Some(Category::Security)
 }

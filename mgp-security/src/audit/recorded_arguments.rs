@@ -20,7 +20,7 @@ const MAX_FULL: usize = 16 * 1024;
 
 const MAX_NAMES: usize = 32;
 
-/// The size limit for a recorded intent, in bytes.
+/// The size limit for a recorded intent, i.e. the purpose that a caller gives for a call, in bytes.
 const MAX_INTENT: usize = 512;
 
 /// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
@@ -69,7 +69,8 @@ impl AuditConfig {
         self
     }
 
-    /// Sets whether the intent that a caller gives (proposal 2) is recorded. Default: yes.
+    /// Sets whether the intent of a call is recorded, i.e. the purpose that the caller gives with the extension
+    /// `intent_hints`. Default: yes.
     pub fn intent(mut self, is_recorded: bool) -> Self {
         self.omits_intent = !is_recorded;
         self

@@ -331,7 +331,7 @@ async fn rounds_are_counted_once() {
 
 // === Sinks that wait or fail ===
 
-/// A sink that returns its tickets late. It creates them at once, so that a call dropped in between is recorded.
+/// A sink that returns its tickets late. It creates them immediately, so that a call dropped in between is recorded.
 struct Slow(MemoryAudit, Duration);
 
 impl AuditSink for Slow {
@@ -372,7 +372,7 @@ async fn no_call_runs_before_a_slow_sink_has_answered() {
     check(&log, &["TOOL_EXECUTED/SUCCESS {}"]);
 }
 
-/// A sink that returns an error, at once or after a delay.
+/// A sink that returns an error, immediately or after a delay.
 #[derive(Clone)]
 struct Fails(AuditError, Option<Duration>);
 

@@ -47,8 +47,8 @@ impl Answers {
     /// Returns the answer to a client that looks for a way to log in: the metadata document, or 404 if there is none.
     /// Returns `None` for any other path.
     ///
-    /// Without the 404, the client would get a challenge and mistake it for the answer of an authorization server: the
-    /// client would then report to its user that a registration failed, instead of that a key is missing.
+    /// Without the 404, the client would get a challenge, mistake it for the answer of an authorization server, and
+    /// report to its user a failed registration instead of a missing key.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,

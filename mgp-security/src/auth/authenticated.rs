@@ -82,7 +82,7 @@ impl Authenticated {
 
     /// Returns the time from which the credentials are no longer accepted, or `None` if they do not expire.
     ///
-    /// For a token that a [`ResourceServer`](super::ResourceServer) verified, it is a minute after the token's `exp`,
+    /// For a token that a [`ResourceServer`](super::ResourceServer) verified, this is a minute after the token's `exp`,
     /// because the clocks of the issuer and of this server may differ.
     #[must_use]
     pub fn expires(&self) -> Option<SystemTime> {

@@ -49,7 +49,7 @@ impl AuthLayer {
     }
 
     /// Checks an API key or access token that did not arrive in the header of a request, e.g. one from a login form.
-    /// The returned grant ends when the credentials do.
+    /// The returned grant ends when the key or token does.
     ///
     /// # Errors
     /// [`AuthRefused`] if the credentials are not valid or cannot be checked.
@@ -170,11 +170,14 @@ impl Credentials {
 
     /// Returns the credential grant of a caller; it ends when the key is revoked or the credentials expire.
     fn pass(&self, caller: &Authenticated) -> CredentialGrant {
-        let keys = self.keys.clone();
+        let followed = match caller.credential() {
+            Credential::Key { .. } => self.keys.as_ref().map(|keys| (keys.clone(), keys.follow())),
+            Credential::Token { .. } => None,
+        };
         let caller_copy = caller.clone();
         let grant = CredentialGrant::new(caller.permissions().iter().cloned(), move || {
-            let key = match (caller_copy.credential(), &keys) {
-                (Credential::Key { id }, Some(keys)) => keys.is_live(id),
+            let key = match (caller_copy.credential(), &followed) {
+                (Credential::Key { id }, Some((keys, _))) => keys.is_live(id),
                 _ => true,
             };
             key && !caller_copy.has_expired(SystemTime::now())

@@ -72,8 +72,8 @@ impl ResourceMetadata {
         format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
     }
 
-    /// Returns the spellings of the resource's URL. If its path is empty, the URL with a final slash and the one
-    /// without it are the same URL (RFC 3986 §6.2.3); any other URL has one spelling.
+    /// Returns the spellings of the resource's URL. A URL with an empty path has two: with and without a final slash
+    /// (RFC 3986 §6.2.3). Any other URL has one spelling.
     pub(super) fn spellings(&self) -> Vec<String> {
         let ResourceUrl { origin, path } = &self.url;
         if path.is_empty() {

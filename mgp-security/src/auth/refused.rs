@@ -4,8 +4,8 @@ use http::StatusCode;
 
 /// A refusal of a request without valid credentials.
 ///
-/// A key gets the same message whether it is malformed, unknown, revoked or has a wrong secret, so that answers do not
-/// reveal which keys exist.
+/// The message for an invalid key is the same whether the key is malformed, unknown, revoked or has a wrong secret, so
+/// that answers do not reveal which keys exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthRefused {

@@ -282,7 +282,7 @@ async fn other_documents_are_not_served() {
 
 #[tokio::test]
 async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
-    // A server that accepts no tokens publishes no document.
+    // A server that accepts no tokens publishes no metadata document.
     let closed = Server::of(AuthLayer::new().keys(keys().await));
     for (method, path, status) in [
         (Method::GET, "/.well-known/oauth-protected-resource", 404),

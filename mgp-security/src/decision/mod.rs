@@ -1,8 +1,7 @@
-//! The decision about a tool call, shared by all layers: it is allowed, refused, or needs an answer first (MGP
-//! §3–§5).
+//! The decision of all layers about a tool call: it is allowed, refused, or needs an answer first (MGP §3–§5).
 //!
-//! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs
-//! it before each call and again after each wait; previews and rechecks run the same function. The rules are
+//! [`decide`] has no effects: it only reads the facts of a call and a snapshot of the rules. The [gate](crate::gate)
+//! runs it before each call and again after each wait; previews and rechecks run the same function. The rules are
 //! applied in the order of [`Stage`].
 //!
 //! Lists of tools are filtered by the first two stages only, access and definition, with the same functions:
@@ -36,7 +35,7 @@ pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
 use verdict::Findings;
 pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 
-/// The facts of a call that a decision depends on.
+/// A call, with everything that a decision about it depends on besides the rules.
 pub(crate) struct CallFacts<'a> {
     /// The call: its principal, its credentials, and the arguments that validators check.
     pub(crate) call: &'a Call,
@@ -55,13 +54,16 @@ pub(crate) struct ConfirmedTool {
     pub(crate) risk: RiskLevel,
 }
 
-/// The questions and preparations that are already done for a call, so that none of them is repeated.
+/// The questions that were already asked for a call, and the preparations that were already made, so that neither is
+/// repeated.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct CallPreparations {
-    /// `true` once the server's tools were listed for this call, so that they are not listed a second time. While a
-    /// person decides, the server can announce more changes; then the tools may be listed again.
+    /// `true` once the server's tools were listed for this call, so that they are not listed again. While a person
+    /// decides, the server can announce more changes; then the tools may be listed again.
     pub(crate) listed: bool,
+    /// The number of times that the server's tools were listed for this call.
+    pub(crate) listings: usize,
     /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
     /// The tools count as current as long as this number stays the same.
     pub(crate) settled: Option<u64>,
@@ -73,17 +75,17 @@ pub(crate) struct CallPreparations {
     pub(crate) granted: Vec<Permission>,
     /// The confirmations of the call, with the tool as the person saw it.
     pub(crate) confirmed: Vec<ConfirmedTool>,
-    /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server
-    /// announced changes before and yet listed the same tools, its further announcements do not count in this decision.
+    /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server had
+    /// announced changes but listed the same tools again, its further announcements do not count in this decision.
     pub(crate) is_last_decision: bool,
-    /// `true` for a preview that covers all possible arguments, so that neither the schema nor validators apply, and
-    /// limits of approvals only to a tool that takes no arguments.
+    /// `true` for a preview that covers all possible arguments. Then neither the schema nor validators apply, and
+    /// limits of approvals apply only if the tool takes no arguments.
     pub(crate) any_arguments: bool,
 }
 
 impl CallPreparations {
-    /// Returns the preparations of a call that must not ask again. They count the question about permissions as asked,
-    /// the tools as listed, and an override of the risk as recorded.
+    /// Returns the preparations of a call that must not ask again: the question about permissions counts as asked, the
+    /// tools count as listed, and an override of the risk counts as recorded.
     pub(crate) fn finished(
         granted: Vec<Permission>,
         confirmed: Vec<ConfirmedTool>,
@@ -97,12 +99,12 @@ impl CallPreparations {
             granted,
             confirmed,
             is_last_decision: true,
-            any_arguments: false,
+            ..Self::default()
         }
     }
 }
 
-/// Decides about a call, from its facts and a snapshot of the rules.
+/// Decides about a call, with a snapshot of the rules.
 #[inline]
 pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     judge(facts, snapshot, &mut NoSteps)
@@ -116,7 +118,7 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     if let CallOutcome::Ask(Requirement::Permissions(_)) = verdict.outcome()
         && let Some(assessment) = verdict.assessment()
     {
-        // Called only to record a step: the permissions are decided first, so the outcome does not matter here.
+        // Called only to record this rule: the permissions must be decided first, so the outcome does not matter here.
         let (tool, mut findings) = ((&**assessment, None), Findings::default());
         let _ = check_confirmation(facts, snapshot, tool, &mut findings, &mut steps);
     }
@@ -500,7 +502,8 @@ fn check_arguments(
     Err(Refusal::Blocked(blocked).into())
 }
 
-/// Returns whether the limits of a permission allow all paths of a call with the URL of a file.
+/// Returns whether a call contains the URL of a file, and a permission with limits on paths allows all paths of the
+/// call. Returns `false` for a call without such a URL.
 fn are_paths_limited(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -517,8 +520,8 @@ fn are_paths_limited(
     judgement.is_some_and(|judged| judged.limits_paths && judged.missing.is_empty())
 }
 
-/// Checks whether a person must confirm the call, because of the tool's risk, or because it is in doubt whether the call
-/// is within the limits of a permission.
+/// Checks whether a person must confirm the call: because of the tool's risk, or because an argument might exceed the
+/// limits of a permission.
 fn check_confirmation(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -575,13 +578,13 @@ fn check_confirmation(
     }
 }
 
-/// A recorder of the rules that are considered. It gets each description as a closure, so that a description is built
-/// only if the recorder stores it.
+/// A recorder of the rules that are considered. Each description is passed as a closure, so that it is built only if
+/// the recorder stores it.
 trait Recorder {
     fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
 }
 
-/// A recorder that discards all steps; used to decide about real calls.
+/// A recorder that discards the considered rules; used to decide about real calls.
 struct NoSteps;
 
 impl Recorder for NoSteps {

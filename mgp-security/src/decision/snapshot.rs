@@ -45,7 +45,7 @@ pub(crate) struct Sources {
     pub(crate) origin: ToolOrigin,
     pub(crate) policies: Policies,
     pub(crate) access: Option<Access>,
-    /// The rules about definitions; with them, tools are assessed by their definitions.
+    /// The rules about definitions. If they are present, tools are assessed by their definitions.
     pub(crate) definitions: Option<Definitions>,
     /// The definitions of the server, if all calls go to the same server.
     pub(crate) server_tools: Option<Arc<ServerTools>>,
@@ -140,7 +140,8 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns the access rules for a principal, who need not be the one that this snapshot was created for.
+    /// Returns the access rules for a principal, which may be another principal than the caller for whom this snapshot
+    /// was created.
     pub(super) fn access_of<'b>(&'b self, principal: &'b Principal) -> Option<AccessView<'b>> {
         self.sources.access.as_ref().map(|access| access.view(principal))
     }
@@ -269,7 +270,7 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.is_some()
     }
 
-    /// Returns the tool of a call as a confirmation of the call is bound to it.
+    /// Returns the definition and the risk of the called tool; a confirmation of the call is valid only for these.
     pub(super) fn confirmable(
         &self,
         facts: &CallFacts<'_>,

@@ -52,7 +52,7 @@ impl CallVerdict {
         &self.outcome
     }
 
-    /// Returns whether the call can run at once.
+    /// Returns whether the call can run immediately, i.e. is neither refused nor needs an answer first.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self.outcome, CallOutcome::Allow)
@@ -130,8 +130,8 @@ pub enum Requirement {
     Listing,
     /// The operator's override of the tool's risk must be recorded in the audit log.
     RiskRecord,
-    /// A decision about these permissions must be made. The list is empty if the policy grants all that the call needs,
-    /// and only the audit record of that grant is missing.
+    /// A decision about these permissions must be made. The list is empty if the policy grants all permissions that the
+    /// call needs, and only the audit record of that grant is missing.
     Permissions(Vec<MissingPermission>),
     /// The call must be confirmed.
     Confirmation,
@@ -147,7 +147,7 @@ pub enum Stage {
     Definition,
     /// The check of the arguments against the schema of the tool.
     Schema,
-    /// The scopes of the caller's session (proposal 4).
+    /// The scopes of the caller's session (extension `scopes`).
     Scopes,
     /// The rules about the permissions of the server (§3).
     Permissions,

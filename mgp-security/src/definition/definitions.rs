@@ -24,8 +24,8 @@ use crate::tool::{Assess, Assessment};
 
 /// The known tools of all servers and their definitions; a handle that is cheap to clone.
 ///
-/// The first definition seen of a tool is pinned, i.e. stored as the accepted one. From then on the tool can be
-/// called as long as its server lists it with that definition; a different definition waits until an operator
+/// The first definition of a tool that is seen is pinned, i.e. stored as the accepted definition. From then on the tool
+/// can be called as long as its server lists it with that definition; a different definition waits until an operator
 /// approves it.
 ///
 /// ```
@@ -110,7 +110,7 @@ impl Definitions {
     /// Reads the pins from the store, and follows their changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be read.
+    /// [`StoreError`] if the pins cannot be read.
     ///
     /// # Cancel safety
     /// If the future is dropped, the previously read pins remain in use.
@@ -197,7 +197,7 @@ impl Definitions {
     /// Checks that the pins can be read, which every decision requires.
     ///
     /// # Errors
-    /// [`StoreError`] while they cannot be read.
+    /// [`StoreError`] while the pins cannot be read.
     pub(crate) fn readable(&self) -> Result<(), StoreError> {
         self.0.pins.readable()
     }
@@ -233,7 +233,7 @@ impl Definitions {
         if let Some(listed) = self.definition(Some(server), tool) {
             return Some((listed, self.findings(Some(server), tool)));
         }
-        // The pin of an approved definition lacks the findings.
+        // Ignore a pin that an operator approved, because it does not contain the findings.
         let pin = self.pinned(server, tool).filter(|pin| pin.by.is_none())?;
         Some((Arc::new(pin.shown.get().ok()?), pin.findings.as_slice().into()))
     }
@@ -272,9 +272,9 @@ impl Definitions {
         self.check_result(server, tool, "").is_err()
     }
 
-    /// Sets a function that can refuse definitions, e.g. those that differ from a lock file. The function returns the
-    /// reason for a refusal, or `None` to allow the definition. It is called for each definition of each list, so its
-    /// answers can change; they apply from the server's next list on.
+    /// Sets a function that can refuse definitions, e.g. definitions that differ from a lock file. The function returns
+    /// the reason for a refusal, or `None` to allow the definition. It is called for each definition of each list, so
+    /// its answers can change; a changed answer applies from the server's next list on.
     ///
     /// Only the first call of this method has an effect.
     pub fn restrict(
@@ -300,8 +300,8 @@ impl Definitions {
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
-    /// Returns whether tools of a server were left out because it has listed too many different ones, or too many bytes
-    /// at once. All tools with new names are refused then.
+    /// Returns whether tools of a server were left out because it has listed too many different tools, or definitions
+    /// with too many bytes in one list. All tools with new names are refused then.
     #[must_use]
     pub fn is_full(&self, server: &ServerId) -> bool {
         self.tools(Some(server)).is_some_and(|tools| tools.is_full)
@@ -331,8 +331,9 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Marks a server's list as outdated, because the server reported a change: the next call of one of its tools lists
-    /// them again, unless the server's last three announcements were false and its list is less than 30 s old.
+    /// Marks a server's list as outdated, because the server reported a change: before the next call of one of its
+    /// tools, the tools are listed again. If the server's last three announcements were false, this has an effect only
+    /// once its list is 30 s old.
     pub fn mark_stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
@@ -343,8 +344,8 @@ impl Definitions {
         }
     }
 
-    /// Marks a server's list as outdated, because another version of the server may run now: the next call of one of
-    /// its tools lists them again, even if the server's last announcements were false.
+    /// Marks a server's list as outdated, because another version of the server may run now: before the next call of
+    /// one of its tools, the tools are listed again, even if the server's last announcements were false.
     pub fn mark_restarted(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.restarted();
@@ -352,8 +353,8 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Returns the number of changes that a server has announced so far. Call it before the server is asked for a list:
-    /// from then on, changes are counted even if the server has not listed anything yet.
+    /// Returns the number of changes that a server has announced so far. Call this before the server is asked for a
+    /// list: from then on, changes are counted even if the server has not listed anything yet.
     pub(crate) fn announced(&self, server: &ServerId) -> u64 {
         // If the server cannot be admitted, the processing of the list returns the error.
         let _ = self.admit(server);
@@ -409,7 +410,7 @@ impl DefinitionCore {
     /// Rebuilds the table from the lists, the pins and the policies, and publishes it.
     pub(super) fn publish(&self) {
         let mut seen = self.seen();
-        // No call is decided while the pins are unreadable, so it is safe to keep the old table until they can be read.
+        // While the pins are unreadable, no call is decided, so the old table can stay until they can be read.
         let Ok(book) = self.pins.now() else {
             self.behind.store(true, Ordering::Release);
             return;

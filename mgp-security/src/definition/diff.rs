@@ -107,7 +107,7 @@ fn compare(
     found.listed.push(Difference { at: visible(at), before, after });
 }
 
-/// Returns the parts of two texts that differ, with some characters of context.
+/// Returns the parts in which two texts differ, with some characters of context.
 fn changed_parts(before: &str, after: &str) -> (String, String) {
     let same = |(one, other): &(char, char)| one == other;
     let length = |pairs: &mut dyn Iterator<Item = (char, char)>| -> usize {

@@ -11,9 +11,9 @@ use mgp_types::mgp::Actor;
 use mgp_types::service::{
     Call, CallKey, CallerAccess, Context, Extensions, MgpService, Outlet, ServerId,
 };
-use mgp_types::{RpcError, Sha256Hash};
+use mgp_types::{Backoff, RpcError, Sha256Hash};
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::DefinitionState;
 use super::definitions::Definitions;
@@ -28,6 +28,13 @@ use crate::error::Refusal;
 /// If the server does not answer in time, its unknown tools count as dangerous.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The number of lists that are read for a call while the server announces changes and each list differs from the one
+/// before.
+const MAX_LISTS: usize = 6;
+
+/// The delays before the third list and each later one, so that a server that is starting can finish its changes.
+const LIST_AGAIN: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
+
 /// The maximum number of pages that are read; a server with more pages counts as unresponsive.
 const MAX_PAGES: usize = 10_000;
 
@@ -41,7 +48,8 @@ enum ListError {
 
 impl Definitions {
     /// Lists the tools of a server before a call; concurrent calls share one listing. If the server announced changes
-    /// meanwhile and yet listed the same tools twice, returns the number of changes that it had announced then.
+    /// during the listing, but listed the same tools twice in a row, returns the number of changes that the server had
+    /// announced until then.
     ///
     /// # Errors
     /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools, or if other calls or the
@@ -97,7 +105,7 @@ impl Definitions {
     /// for this record.
     ///
     /// # Errors
-    /// [`Refusal::Unaudited`] if it cannot be recorded.
+    /// [`Refusal::Unaudited`] if the override cannot be recorded.
     pub(crate) async fn record_override(
         &self,
         server: &ServerId,
@@ -139,28 +147,37 @@ fn time_limit(call: &Call) -> Duration {
     call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
 }
 
-/// Lists the tools of a server, and once more if the server announced a change meanwhile, e.g. because it has just
-/// started. If it announced changes during both listings, and the two lists are equal, returns the number of its
-/// changes until the second listing: some servers start a new process for each request, which announces a change before
-/// it answers.
+/// Lists the tools of a server. Repeats this while the server announces changes during the listing, e.g. because it has
+/// just started. If the server announced changes during two listings in a row, but the two lists are equal, returns the
+/// number of changes announced until the second listing: some servers start a new process for each request, and each
+/// new process announces a change before it answers.
 async fn list_current<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
     inner: &mut S,
     on_behalf: &Call,
 ) -> Result<Option<u64>, ListError> {
-    let (first, _) = list(definitions, server, inner, on_behalf).await?;
-    if definitions.tools(Some(server)).is_some_and(|tools| tools.is_outdated()) {
-        let (second, announced) = list(definitions, server, inner, on_behalf).await?;
-        let is_settled = first == second && definitions.is_stale(server);
-        return Ok(is_settled.then_some(announced));
+    let (mut before, _) = list(definitions, server, inner, on_behalf).await?;
+    let mut again = LIST_AGAIN;
+    for count in 1..MAX_LISTS {
+        if definitions.tools(Some(server)).is_none_or(|tools| !tools.is_outdated()) {
+            break;
+        }
+        if count > 1 {
+            sleep(again.next_delay()).await;
+        }
+        let (listed, announced) = list(definitions, server, inner, on_behalf).await?;
+        if listed == before && definitions.is_stale(server) {
+            return Ok(Some(announced));
+        }
+        before = listed;
     }
     Ok(None)
 }
 
 /// Reads all pages of a server's list of tools, or as many as the limits of definitions permit, and processes the list.
-/// Returns the hashes of the definitions, and the number of changes that the server had announced when it had listed
-/// them.
+/// Returns the hashes of the definitions, and the number of changes that the server had announced by the end of the
+/// list.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,

@@ -12,11 +12,11 @@ use super::pin::Pin;
 use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
 
-/// The size of a definition without its output schema, in bytes, above which an operator must review it, because a
-/// model reads all of it with every request. Models do not get the output schema.
+/// The maximum size, in bytes, of a definition without its output schema that can be used without a review by an
+/// operator. A model reads all of this definition with every request, but not the output schema.
 const CROWDS_OUT: usize = 64 * 1024;
 
-/// The maximum number of findings about a definition that are kept; the most severe ones come first.
+/// The maximum number of findings that are stored about a definition; the most severe findings come first.
 const FINDINGS_MAX: usize = 16;
 
 /// The maximum number of other servers' tools that are reported in the findings of a definition.
@@ -124,9 +124,9 @@ impl Inspection {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 
-    /// Turns the findings about a text into notes if the text only gives advice about tools of the same server, e.g.
+    /// Reduces the findings about a text to notes if the text only gives advice about tools of the same server, e.g.
     /// `use this instead of read_all`. If the text also has a blocking finding of another kind, all its findings stay
-    /// as they are.
+    /// unchanged.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
         // Parse the definition on demand, because few definitions have a finding that could be excused.
         let value = LazyCell::new(|| self.shown.as_ref()?.text.get::<Value>().ok());
@@ -143,13 +143,13 @@ impl Inspection {
         for finding in self.findings.iter_mut().filter(|one| excused.contains(&one.at)) {
             finding.severity = Severity::Noted;
         }
-        // Truncate only now that the excused findings are mere notes, so that they do not displace others.
+        // Truncate only now: the findings that were reduced to notes must not displace others.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.findings.truncate(FINDINGS_MAX);
     }
 
-    /// Returns whether the definition equals a stored one except for members of `_meta` that only add checks. Returns
-    /// `false` if a finding in these members blocks the definition.
+    /// Returns whether the definition equals a stored definition except for members of `_meta` that only add checks.
+    /// Returns `false` if a finding in these members blocks the definition.
     pub(super) fn extends(&self, stored: &Pin) -> bool {
         let bare = self.shown.as_ref().and_then(|shown| shown.bare);
         // At the maximum number of findings, a finding in these members may have been left out, so do not trust the
@@ -167,8 +167,8 @@ impl Inspection {
             && !stored.added_by(&self.findings).iter().any(Finding::blocks)
     }
 
-    /// Returns whether the definition is a stored one with its output schema in the form of the other era, and has no
-    /// blocking finding that the stored one lacks.
+    /// Returns whether the definition equals a stored one except that its output schema has the form of the other era
+    /// (legacy or modern), and has no blocking finding that the stored one lacks.
     pub(super) fn rewraps(&self, stored: &Pin) -> bool {
         let is_rewrapped = |shown: &Shown| differ_only_in_wrapping(&shown.text, &stored.shown);
         self.shown.as_ref().is_some_and(is_rewrapped)

@@ -1,5 +1,5 @@
-//! Processing of the tool lists that servers send: definitions are read, reviewed, pinned if new, and held back if
-//! changed.
+//! Processing of the tool lists that servers send: each definition is read and reviewed; a new one is pinned, a changed
+//! one waits for an operator.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,7 +20,7 @@ use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
-/// The maximum number of servers whose lists are kept; lists of further servers are refused with an error.
+/// The maximum number of servers whose lists are stored; lists of further servers are refused with an error.
 const SERVERS_MAX: usize = 1024;
 
 /// The maximum number of attempts to store pins if other processes change them at the same time.
@@ -35,7 +35,7 @@ pub(super) enum Admitted {
     Own,
     /// The server is admitted, so its tools are pinned.
     Well,
-    /// The server is refused because of its id. Contains the flaw if no audit event has recorded it yet.
+    /// The server is refused because of a flaw of its id. Contains the flaw if no audit event has recorded it yet.
     Not(Option<NameFlaw>),
 }
 
@@ -47,7 +47,7 @@ struct ReadList {
     named: ToolsByName,
     /// The names of the tools whose definitions were not read before.
     fresh: HashSet<Box<str>>,
-    /// The hashes of all definitions, in the order of the list.
+    /// The hashes of all listed definitions, in the order of the list.
     hashes: Vec<Sha256Hash>,
     /// `true` if tools were left out because the server reached the maximum number of tool names.
     is_crowded: bool,
@@ -226,14 +226,14 @@ impl Definitions {
         listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
     }
 
-    /// Returns the names of the callable tools of all other servers, and of the pinned tools of servers that have not
-    /// listed theirs yet.
+    /// Returns the names of the callable tools of all other servers, and of the pinned tools of those other servers
+    /// that have not listed any tools yet.
     fn shadows(&self, server: &ServerId, book: &PinTable) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // Only callable tools count: a tool that is held back cannot be called, so a tool of another server with
-            // the same name deceives no caller.
+            // Only callable tools count. A tool that waits for an operator cannot be called, so a tool of another
+            // server with the same name deceives no caller.
             let pinned =
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
@@ -451,7 +451,8 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// The names of the tools in a list, in lower case and backwards, so that a name is found by its end.
+/// The names of the tools in a list, in lower case and with their letters in reverse order, so that a name is found by
+/// its end.
 struct OwnNames(BTreeSet<String>);
 
 impl OwnNames {
@@ -478,9 +479,9 @@ fn backwards(name: &str) -> String {
     name.chars().rev().collect()
 }
 
-/// Returns the entry of a tool with this definition, and whether the entry is new, i.e. whether `before`, the entries
-/// of the last list, lacks it. If the current list already has another definition of the tool, the entry refuses the
-/// tool.
+/// Returns the entry of a tool with this definition, and whether the entry is new, i.e. missing in `before`, the
+/// entries of the last list. If the current list already has another definition of the tool, the returned entry refuses
+/// the tool.
 fn entry(
     other: Option<&Arc<ListedTool>>,
     listed: Arc<ListedTool>,

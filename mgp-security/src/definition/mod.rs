@@ -1,7 +1,7 @@
 //! Definitions of tools: pinned when a server first lists them, refused when they change (MGP §4).
 //!
 //! - [`Definitions`] holds all known tools: their definitions, their assessments and their states.
-//! - [`DefinitionLayer`](crate::DefinitionLayer) updates it from the lists that servers send, and refuses calls of
+//! - [`DefinitionLayer`](crate::DefinitionLayer) updates them from the lists that servers send, and refuses calls of
 //!   tools that are not approved.
 //! - [`Inspection`] and [`NameFlaw`] describe the flaws of a single definition or name.
 

@@ -37,7 +37,7 @@ const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "d
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
 /// The minimum length of names that are checked for doubled or swapped letters. Among shorter names, many legitimate
-/// ones differ only in that way.
+/// names differ only in that way.
 const NEAR_MIN: usize = 6;
 
 /// The reason why the name of a tool or the id of a server cannot be used.
@@ -131,9 +131,10 @@ impl NameFlaw {
         }
     }
 
-    /// Checks that a tool's name does not begin with the id of another server, neither alone nor after the id of its
-    /// own server: commands name `b.c` of `a` like `c` of `a.b`. Such a name looks like a tool of that server, whether
-    /// or not that server lists it now.
+    /// Checks that a tool's name does not begin with the id of another server, neither by itself nor with the id of the
+    /// tool's own server in front: commands write `a.b.c` both for the tool `b.c` of the server `a` and for the tool
+    /// `c` of the server `a.b`. Such a name looks like that of a tool of the other server, even if that server lists no
+    /// such tool now.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] if the name begins with such an id.
@@ -153,7 +154,9 @@ impl NameFlaw {
         of.map_or(Ok(()), |of| Err(Self::Taken { name: super::review::visible(tool), of }))
     }
 
-    /// Checks that a tool's name is not equal or similar to that of a tool of another server.
+    /// Checks that a tool's name is not equal or similar to the name of a tool of another server. Names also count as
+    /// similar here if they consist of the same words in another style (`readFile`, `read_file`). A kernel, which calls
+    /// tools by server and name, allows both in the lists of its servers.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] if another server has a tool with the same name, [`NameFlaw::LooksLike`] if another server
@@ -201,7 +204,7 @@ impl Shadows {
         Self { looks: shadows, names }
     }
 
-    /// Returns whether a word is the name of another server's tool; ordinary words never count as one.
+    /// Returns whether a word is the name of another server's tool; an ordinary word never counts as such a name.
     pub(super) fn has(&self, word: &str) -> bool {
         self.names.contains(word)
     }
@@ -234,9 +237,9 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// Returns two forms of a name in which separators are left out and all letters that look alike are the same: one of
-/// the name as written, and one of the name in lower case. Both are needed, because a capital can resemble other
-/// letters than the small letter does.
+/// Returns two forms of a name, without separators and with one letter for all letters that look like it: one form of
+/// the name as written, and one form of the name in lower case. Both are needed, because a capital can look like other
+/// letters than its small letter does.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }
@@ -257,8 +260,8 @@ fn without_style(name: &str) -> String {
     parts.collect::<Vec<_>>().join("_").to_lowercase()
 }
 
-/// Returns whether two names differ only in marks, and these separate other numbers: `page_1_12` and `page_11_2` do not
-/// look alike.
+/// Returns whether two names differ only in their marks (e.g. `_`), and these marks divide the same digits into
+/// different numbers: `page_1_12` and `page_11_2` do not look alike.
 fn differ_in_numbers(one: &str, other: &str) -> bool {
     let letters = |name: &str| without_style(name).replace('_', "");
     let numbers = |name: &str| -> Vec<String> {

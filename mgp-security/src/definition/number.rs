@@ -1,9 +1,9 @@
 //! Normalization of numbers in canonical JSON, without rounding: `1`, `1.0` and `10e-1` become the same text.
 //!
-//! Canonical JSON keeps numbers as they were written, because confirmations need that. Definitions need the opposite: a
-//! server that serializes the same definition with another library has not changed it.
+//! Canonical JSON keeps numbers as they were written, because confirmations need that. In definitions, the spelling of
+//! numbers must not matter: a server that serializes the same definition with another library has not changed it.
 
-/// Numbers are normalized only if the absolute value of their exponent is less than this; others stay as written.
+/// The limit for the absolute value of an exponent: a number with this exponent or a larger one is not normalized.
 const EXPONENT_MAX: i64 = 1_000_000;
 
 /// Returns a JSON text with every number in its normalized spelling.

@@ -54,8 +54,8 @@ impl Definitions {
         self.approve_held(by, server, tool, fingerprint, justification, true).await
     }
 
-    /// Approves the waiting definition of a tool as [`approve`](Self::approve) does, but not a rejected one, so that an
-    /// operator who saw it waiting does not overturn the rejection by another operator.
+    /// Approves the waiting definition of a tool as [`approve`](Self::approve) does, but not a rejected definition.
+    /// Thus an operator who saw the definition waiting does not overturn the rejection by another operator.
     ///
     /// # Errors
     /// As [`approve`](Self::approve), and if an operator has rejected the definition.
@@ -83,7 +83,7 @@ impl Definitions {
         accepts_rejected: bool,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "approve_definition").await?;
-        // A waiting definition and a rejected one have the same key.
+        // A waiting definition and a rejected definition have the same key in the store.
         let held_key = Pin::key(server.as_str(), tool, PinKind::Waiting);
         let pin_key = Pin::key(server.as_str(), tool, PinKind::Pinned);
         for _ in 0..MAX_ATTEMPTS {
@@ -104,8 +104,8 @@ impl Definitions {
                 .before(&before)
                 .justification(justification);
             let writes = vec![(pin_key.clone(), Some(pin)), (held_key.clone(), None)];
-            // Store the approval only if the held definition is still the same: another operator might have rejected it
-            // meanwhile, or the server might have listed another one.
+            // Store the approval only if the waiting definition is still the same: another operator might have rejected
+            // it meanwhile, or the server might have listed another definition.
             let (read, events) = ((held_key.as_str(), &held), vec![event.build()]);
             if self.0.pins.write_unless_changed(read, writes, events).await? {
                 return Ok(());
@@ -142,8 +142,8 @@ impl Definitions {
             let event = Event::definition_rejected(by, server, tool, fingerprint)
                 .justification(justification);
             let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
-            // Store the rejection only if the stored definition is still the same: another operator might have approved
-            // it meanwhile, or the server might have listed another one.
+            // Store the rejection only if the waiting definition is still the same: another operator might have
+            // approved it meanwhile, or the server might have listed another definition.
             if self.0.pins.replace(vec![(key, held, pin)], vec![event.build()]).await? {
                 return Ok(());
             }
@@ -168,8 +168,8 @@ impl Definitions {
     }
 
     /// Returns the first tool, by server and name, that passes a test and whose definition waits for an operator or was
-    /// rejected by one. In contrast to [`waiting`](Self::waiting) and [`rejected`](Self::rejected), this method compares
-    /// no definitions, so it is light enough for each call of an agent.
+    /// rejected by one. In contrast to [`waiting`](Self::waiting) and [`rejected`](Self::rejected), this method does
+    /// not compute the differences between definitions, so it is fast enough for each call of an agent.
     ///
     /// # Errors
     /// [`StoreError`] while the pins cannot be read.
@@ -254,8 +254,8 @@ impl Definitions {
         }
         self.0.seen().retain(|id, seen| {
             let is_it = id.as_ref() == Some(server);
-            // Also forget servers that were refused only because their id resembles the removed one: now they can be
-            // admitted.
+            // Also forget servers that were refused only because their id resembles the id of the removed server: now
+            // they can be admitted.
             seen.is_own() || !(is_it || seen.looks_like(server))
         });
         self.0.publish();

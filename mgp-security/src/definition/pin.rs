@@ -1,7 +1,7 @@
 //! The stored definitions of each tool: the pinned one, and one that waits or was rejected.
 //!
-//! The two have different keys in the store, so that a server that changes its tool cannot overwrite an approval that
-//! an operator makes at the same time.
+//! These two definitions of a tool have different keys in the store, so that a server that changes its tool cannot
+//! overwrite an approval that an operator makes at the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Pin {
         Sha256Hash::digest(self.shown.as_str().as_bytes())
     }
 
-    /// Returns those of the given findings that the stored definition does not have, i.e. those that a change adds.
+    /// Returns the given findings that the stored definition does not have, i.e. the findings that a change adds.
     pub(super) fn added_by(&self, findings: &[Finding]) -> Vec<Finding> {
         self.shown.get().map_or_else(|_| findings.to_vec(), |before| added(&before, findings))
     }

@@ -31,9 +31,10 @@ pub struct DefinitionRefused {
     rule: Rule,
 }
 
-/// The parts of a definition that an error contains.
+/// The parts of a definition that an error shows to its caller.
 ///
-/// A definition that is held back because it instructs models must not reach a model through the error.
+/// An error must not pass the text of a definition to a model if the definition waits for an operator because it
+/// instructs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     /// The locations of the changes, without any text written by the server.
@@ -58,7 +59,7 @@ impl DefinitionRefused {
         Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
     }
 
-    /// Creates the refusal of a call whose tool definition is changing at this moment.
+    /// Creates the refusal of a call whose tool has a definition that changes at this moment.
     pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
         let finding = Finding::about(ReviewRule::Unreadable, "", UNSETTLED, "");
         Self::new(server, tool, DefinitionState::Refused(vec![finding].into()), by)
@@ -114,7 +115,7 @@ impl DefinitionRefused {
     }
 }
 
-/// Returns the reason for which a tool cannot be called in a state of its definition.
+/// Returns the reason why a tool with a definition in this state cannot be called.
 pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
     match standing {
         DefinitionState::Changed(held) if held.rejected_by.is_some() => {
@@ -159,8 +160,8 @@ fn remedy(standing: &DefinitionState) -> &'static str {
     }
 }
 
-/// Returns whether a definition is refused only for this reason.
-fn is_only(found: &[Finding], reason: &str) -> bool {
+/// Returns whether a definition is refused only for the reason `reason`.
+pub(super) fn is_only(found: &[Finding], reason: &str) -> bool {
     matches!(found, [one] if one.what == reason)
 }
 

@@ -60,7 +60,8 @@ pub(crate) async fn watch(
     Ok(reply)
 }
 
-/// Reads a list. A list with a second member that a host which ignores the case of names would use instead is refused.
+/// Reads a list. Refuses a list with a second member whose name differs only in case, because a host that ignores the
+/// case of names would use that member instead.
 fn read_page(list: &Payload) -> Result<Page, RpcError> {
     let members: Extras = list.get()?;
     if members.iter().any(|(name, _)| differs_only_in_case(name, "tools")) {
@@ -89,7 +90,7 @@ pub(super) fn show(
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }
-    // An operator sees that the tool exists and why it is disabled, but not its own description and schema.
+    // An operator sees that the tool exists and why it is disabled, but not the description and schema of the tool.
     if cx.principal.authority() != Authority::Operator || standing == DefinitionState::Unseen {
         return None;
     }
@@ -108,7 +109,8 @@ pub(super) fn show(
 
 /// Returns the definition of a tool. Its effective risk is added as a member, if the caller supports that member.
 ///
-/// If the server itself sent such a member, it is replaced, or removed if the caller does not support it.
+/// If the server itself sent a member of this name, its value is replaced, or the member is removed if the caller does
+/// not support it.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let is_supported = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);

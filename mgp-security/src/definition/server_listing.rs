@@ -29,26 +29,26 @@ pub(super) const TOOLS_MAX: usize = 10_000;
 /// The maximum size of all definitions of one server in bytes; further tools are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The number of false announcements in a row after which further ones do not count while the list is fresh. An
-/// announcement is false if the next list equals the one before it.
+/// The number of false announcements in a row after which further announcements are ignored while the list is fresh. An
+/// announcement is false if the next list equals the list before it.
 const NOISY_AFTER: u32 = 3;
 
-/// The maximum time between two lists that count as in a row. A kernel reads a list that is announced all the time at
-/// least once a minute.
+/// The maximum time between the lists of two false announcements in a row. After a longer time, the count begins again.
+/// If a server announces changes all the time, a kernel reads its list at least once a minute.
 const ROW_INTERVAL: Duration = Duration::from_mins(2);
 
 /// The last known list of one server's tools.
 #[derive(Debug, Default)]
 pub(super) struct ServerListing {
     pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
-    /// The names in `listed` that the last complete list lacks.
+    /// The names in `listed` that the last complete list does not contain.
     kept: HashSet<Box<str>>,
     bytes: usize,
     /// `true` if tools were left out because a limit was reached.
     full: bool,
     /// `true` if these are the tools of this process, which are trusted and not pinned.
     own: bool,
-    /// The number of changes that the server has announced, or that a review of names has found.
+    /// The number of changes that the server has announced, or that `review_names` has found.
     announced: u64,
     /// The value of `announced` when the server was asked for the last complete list. The list is outdated if there
     /// were changes since, because the server may have read its tools before them.
@@ -89,9 +89,9 @@ impl ListedTool {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// Creates the entry for a name that the server lists twice with different definitions, which have these hashes.
-    /// The entry has a third hash, so that each of the two definitions counts as new once the server lists only that
-    /// one.
+    /// Creates the entry for a name that the server lists twice with different definitions, which have these two
+    /// hashes. The entry has a hash of its own. Therefore each of the two definitions counts as new as soon as the
+    /// server lists only that one.
     pub(super) fn twice(one: Sha256Hash, other: Sha256Hash) -> Self {
         let inspection = Inspection::refused(Finding::new(Rule::Twice, "/name", ""));
         let raw = Sha256Hash::digest(format!("{one} {other}").as_bytes());
@@ -115,7 +115,7 @@ impl ServerListing {
         Self { listed: listed.collect(), own: true, ..Self::default() }
     }
 
-    /// Returns whether this server was refused because its id looks like the given one.
+    /// Returns whether this server was refused because its id looks like the given id.
     pub(super) fn looks_like(&self, server: &ServerId) -> bool {
         matches!(&self.flaw, Some(NameFlaw::LooksLike { like, .. }) if like == server.as_str())
     }
@@ -168,8 +168,8 @@ impl ServerListing {
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
         if let ListExtent::Complete { announced } = extent {
             self.count_false_announcements(&tools, announced);
-            // Keep the definitions that have findings. Otherwise, a server could stop listing such a tool, so that it
-            // is called as an unknown tool.
+            // Keep the definitions that have findings. Otherwise, a server could leave such a tool out of its list, and
+            // the tool would then be called as an unknown tool.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.kept = self.listed.keys().cloned().collect();
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
@@ -184,8 +184,8 @@ impl ServerListing {
             let room = before > 0 || self.listed.len() < TOOLS_MAX;
             if !room || bytes > BYTES_MAX {
                 self.full = true;
-                // The new definition exceeds the size limit. Remove the old one, too, because it must not be used
-                // instead.
+                // The new definition exceeds the size limit. Remove the old definition too, because it must not be used
+                // in place of the new one.
                 self.bytes -= before;
                 self.listed.remove(&name);
                 continue;
@@ -195,7 +195,7 @@ impl ServerListing {
         }
     }
 
-    /// Counts a complete list that equals the one before it, although the server had announced a change.
+    /// Counts a false announcement: the server had announced a change, but its complete list equals the list before.
     fn count_false_announcements(&mut self, tools: &[(Box<str>, Arc<ListedTool>)], announced: u64) {
         let is_known = |(name, listed): &(Box<str>, Arc<ListedTool>)| {
             self.listed.get(name).is_some_and(|known| known.raw == listed.raw)
@@ -345,7 +345,7 @@ pub(crate) enum ListExtent {
         /// The number of changes that the server had announced when it was asked for the list.
         announced: u64,
     },
-    /// The list is one page of several, or it is unknown whether there are more pages.
+    /// The list is one of several pages, or it is unknown whether more pages follow.
     Page,
 }
 
@@ -371,8 +371,8 @@ impl KnownTool {
         }
     }
 
-    /// Shares the `unrecorded` flag of the tool's entry in the earlier table if neither the definition nor the risk
-    /// changed, so that an override is recorded only once, even if a call is recording it at this moment.
+    /// Shares the `unrecorded` flag with the tool's entry in the earlier table if neither the definition nor the risk
+    /// changed. Thus an override of the risk is recorded only once, even if a call is recording it at this moment.
     fn keep_record_flag(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
@@ -383,7 +383,7 @@ impl KnownTool {
     }
 }
 
-/// Returns the state of a listed definition in comparison with the stored ones.
+/// Returns the state of a listed definition, which depends on the stored definitions of the tool.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
     let is_refused = inspection.severity() == Some(Severity::Refused);
     let Some(shown) = inspection.shown.as_ref().filter(|_| !is_refused) else {

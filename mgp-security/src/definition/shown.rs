@@ -20,11 +20,12 @@ use super::number::exact;
 /// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
 
-/// Members that a model does not see. No decision depends on them, except on some members of `_meta`.
+/// Members that a model does not see; they are not reviewed. No decision depends on them, except for some members of
+/// `_meta`, which are reviewed.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 
-/// The members of `_meta` on which the requirements for calls depend. The category `requires_approval` of `cost` is
-/// another one.
+/// The members of `_meta` on which the requirements for calls depend, besides the category `requires_approval` of
+/// `cost`.
 const DECIDING: [&str; 4] =
     ["required_scopes", "requires_confirmation", "risk_level", "confirmation_message"];
 
@@ -112,8 +113,8 @@ impl Shown {
     }
 }
 
-/// Refuses a member that differs from a known one only in case: hosts that ignore the case of names, as many in Go and
-/// C# do, would use it in place of the one that is reviewed.
+/// Refuses a member whose name differs from a known name only in case. Hosts that ignore the case of names, as many in
+/// Go and C# do, would use this member instead of the reviewed one.
 fn check_case(members: &Extras, known: &[&str]) -> Result<(), Unreadable> {
     let find = |name: &str| known.iter().find(|known| differs_only_in_case(name, known));
     match members.iter().find_map(|(name, _)| find(name)) {
@@ -134,7 +135,8 @@ fn written(members: &Extras) -> Result<(Payload, Sha256Hash), RpcError> {
 /// Returns the members of a tool's `_meta` on which the requirements for its calls depend, if there are any.
 fn deciding_members(tool: &mcp::Tool) -> Result<Option<Extras>, RpcError> {
     let Some(meta) = &tool.meta else { return Ok(None) };
-    // A member of `_meta` takes precedence over one of the tool itself, even if its value is null or invalid.
+    // A member of `_meta` takes precedence over a member of the tool itself with the same name, even if its value is
+    // null or invalid.
     let mut found: Extras =
         DECIDING.iter().filter_map(|name| Some((*name, meta.get(name)?.clone()))).collect();
     if meta.get(COST).is_some() {
@@ -149,7 +151,8 @@ fn deciding_members(tool: &mcp::Tool) -> Result<Option<Extras>, RpcError> {
     Ok(Some(found).filter(|found| !found.is_empty()))
 }
 
-/// Returns whether the deciding members of a tool's `_meta` only add to what the tool declares without them.
+/// Returns whether the `_meta` of a tool can only make decisions stricter: none of its members removes or weakens a
+/// requirement that the tool has without them.
 fn only_adds(tool: &mcp::Tool) -> bool {
     let mut bare = tool.clone();
     if let Some(meta) = &mut bare.meta {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mgp_types::{Payload, Sha256Hash};
 
 use super::diff::Difference;
+use super::refused::{CROWDED, is_only};
 use super::review::Finding;
 
 /// The state of a definition.
@@ -14,13 +15,14 @@ pub enum DefinitionState {
     /// The server does not list the tool now, or its definition is not pinned yet.
     #[default]
     Unseen,
-    /// The definition can be used: it was the first one listed, or an operator approved it.
+    /// The definition can be used: it was the first definition of the tool that the server listed, or an operator
+    /// approved it.
     Pinned,
     /// The definition differs from the pinned one, and waits for an operator.
     Changed(Arc<HeldDefinition>),
     /// The definition was never approved and has findings, so it waits for an operator.
     Flagged(Arc<HeldDefinition>),
-    /// The definition has flaws because of which it cannot be approved.
+    /// The definition has such flaws that an operator cannot approve it.
     Refused(Arc<[Finding]>),
 }
 
@@ -38,7 +40,8 @@ pub struct HeldDefinition {
     pub differences: Vec<Difference>,
     /// The number of differences that are not listed.
     pub differences_left_out: usize,
-    /// The findings of the review. If the tool has a pinned definition, only those that the pinned one does not have.
+    /// The findings of the review. If the tool has a pinned definition, only the findings that the pinned definition
+    /// does not have.
     pub findings: Vec<Finding>,
     /// The operator who rejected this definition, if one did.
     pub rejected_by: Option<String>,
@@ -49,6 +52,12 @@ impl DefinitionState {
     #[must_use]
     pub fn is_callable(&self) -> bool {
         matches!(self, Self::Unseen | Self::Pinned)
+    }
+
+    /// Returns whether the tool is refused only because its server has listed too many tools, or too many bytes.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        matches!(self, Self::Refused(found) if is_only(found, CROWDED))
     }
 
     /// Returns the name of the state, e.g. for logs.

@@ -59,7 +59,8 @@ pub(crate) struct Tools {
 pub(crate) struct KnownTool {
     /// The definition as last listed; `None` if it could not be parsed, or if the tool is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
-    /// The hash of the definition's JSON as listed; `None` for a tool of this process, or one known only from its pin.
+    /// The hash of the definition's JSON as listed; `None` for a tool of this process, or a tool that is known only
+    /// from its pin.
     pub(super) raw: Option<Sha256Hash>,
     /// `false` for a tool that is known only from its pin, the policy or an earlier list.
     pub(super) is_in_last_list: bool,
@@ -213,14 +214,15 @@ impl Tools {
         }
     }
 
-    /// Returns whether the server has reported a change that counts. The changes that a noisy server reports do not
-    /// count while its list is fresh: otherwise, if a server reports a change with each answer, each call would list
-    /// the tools, and other calls that were decided before would fail.
+    /// Returns whether the server has reported a change that counts. If the server reports changes although its list
+    /// stays the same (`is_noisy`), they do not count while its list is fresh. Otherwise, if a server reports a change
+    /// with each answer, each call would list the tools, and other calls that were decided before would fail.
     pub(super) fn is_outdated(&self) -> bool {
         self.stale && (!self.is_noisy || self.is_old())
     }
 
-    /// Returns the decision about a definition as [`rule`](Self::rule) does, as if the server had announced no change.
+    /// Returns the decision about a definition as [`rule`](Self::rule) does, but ignores changes that the server has
+    /// announced.
     pub(crate) fn rule_of_current(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
             return match &self.others {

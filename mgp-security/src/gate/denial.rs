@@ -24,7 +24,7 @@ pub(super) fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError
     error
 }
 
-/// Adds to the audit record of a refused call what would let it run: the missing permissions, and the id of the
+/// Adds the conditions for running a refused call to its audit record: the missing permissions, and the id of the
 /// approval request that a person can answer.
 fn note_remedy(call: &Call, error: &RpcError) {
     let Some(details) = error.as_recovery().and_then(|hint| hint.details.as_ref()) else { return };

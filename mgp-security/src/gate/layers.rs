@@ -48,12 +48,13 @@ macro_rules! default_server {
 
 /// Layer that allows only the calls that [`Access`] allows, and removes everything else from lists.
 ///
-/// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names the agent, the server, the
-///   tool, the kind of entry or policy that decided, and a remedy. `tools/list` is filtered by the same decision.
+/// - A `tools/call` is allowed if the caller has access to the tool. A refusal has code 1001 (access denied) and names
+///   the agent, the server, the tool, the kind of entry or policy that decided, and a remedy. A `tools/list` is
+///   filtered by the same decision.
 /// - Resources, prompts and completion belong to the server as a whole, so the entry for the server or the policy
-///   decides. Without access, calls are refused with 1001 and lists are empty.
+///   decides. Without access, calls are refused with code 1001, and lists are empty.
 /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) restrict this further: credentials for
-///   single tools do not permit the rest of a server. Expired credentials are refused with 1003.
+///   single tools do not permit to use anything else of a server. Expired credentials are refused with code 1003.
 ///
 /// ```
 /// use mgp_security::{Access, AccessLayer, Policies};
@@ -90,7 +91,7 @@ impl AccessLayer {
         Self(Sources { access: Some(access), ..Sources::new(policies) })
     }
 
-    /// Sets the server for which access is decided, even if the context of a call contains another one.
+    /// Sets the server for which access is decided, even if the context of a call names another server.
     ///
     /// Without this method, a call whose context names no server is decided by the default policy, because no entry can
     /// refer to an unnamed server.
@@ -103,8 +104,8 @@ impl AccessLayer {
 /// Layer that lists and calls tools only while their current definition is the approved one.
 ///
 /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. From the list it removes the tools
-/// whose definition waits for approval or is refused; calls of them are refused with 4002. Before a call of a tool that
-/// was not listed yet, the layer itself lists the server's tools.
+/// whose definition waits for approval or is refused; it refuses calls of them with code 4002 (tool disabled). Before a
+/// call of a tool that was not listed yet, the layer itself lists the server's tools.
 ///
 /// ```
 /// use mgp_security::{DefinitionLayer, Definitions, Policies};
@@ -198,7 +199,7 @@ impl PermissionLayer {
 }
 
 /// Layer that checks the arguments of a call with the validators of its tool. A call that fails a check or cannot be
-/// checked is blocked with 1010.
+/// checked is blocked with code 1010 (validation blocked).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -237,7 +238,7 @@ impl ValidateLayer {
         })
     }
 
-    /// Sets the check for a validator's name; it replaces an earlier check for that name.
+    /// Sets the check that runs for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.0.validators.get_or_insert_default().insert(name, Arc::new(check));
         self

@@ -87,7 +87,7 @@ fn filter_text(
     let members: Members<'_> = serde_json::from_slice(text)?;
     let (mut out, mut hidden) = (String::with_capacity(text.len()), false);
     for (name, value) in &members.0 {
-        // Hosts that ignore the case of names would read these tools.
+        // A host that ignores the case of names would read these tools, so leave this member out.
         if differs_only_in_case(name, "tools") {
             hidden = true;
             continue;

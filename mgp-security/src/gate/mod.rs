@@ -1,7 +1,7 @@
 //! The gate in front of a service, which applies the [decision](crate::decision) to calls and lists.
 //!
 //! - [`DecisionService`] decides about each call, without waiting if no answer is needed.
-//! - `target.rs` determines which part of a server a message uses; `denial.rs` refuses it.
+//! - `target.rs` determines which part of a server a message uses; `denial.rs` refuses calls.
 //! - `wait.rs` obtains the answers that a call needs; after each answer, the call is decided again, immediately before
 //!   it runs.
 //! - `list.rs` filters lists; `layers.rs` defines the layers.
@@ -33,7 +33,7 @@ use crate::decision::{
     CallFacts, CallOutcome, CallPreparations, CallVerdict, ConfirmedTool, Requirement, Snapshot,
     Sources, ToolOrigin, admit, decide,
 };
-use crate::definition::page;
+use crate::definition::{DefinitionRefused, page};
 use crate::error::Refusal;
 use crate::tool::{ConfirmRefused, note};
 
@@ -55,7 +55,8 @@ impl<S> DecisionService<S> {
     }
 }
 
-/// The future of a call that is not passed directly to the inner service, because it is answered at once or must wait.
+/// The future of a call that is not passed directly to the inner service, because it is answered immediately or must
+/// wait.
 type OwnFuture =
     Either<Ready<Result<Reply, RpcError>>, BoxFuture<'static, Result<Reply, RpcError>>>;
 
@@ -109,6 +110,9 @@ impl<S: MgpService> DecisionService<S> {
         let preparations = CallPreparations::default();
         match decide_and_note(&self.sources, &call, &preparations).into_outcome() {
             (CallOutcome::Allow, _) => {
+                if let Err(error) = check_may_run(&self.sources, &call) {
+                    return answer(Err(error));
+                }
                 leave_recheck(&self.sources, &call);
                 Either::Left { future: self.inner.call(call) }
             }
@@ -141,9 +145,30 @@ impl<S: MgpService> DecisionService<S> {
     }
 }
 
-/// Returns the future of a call that is answered at once.
+/// Returns the future of a call that is answered immediately.
 fn answer<F>(outcome: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
     Either::Right { future: Either::Left { future: ready(outcome) } }
+}
+
+/// A mark in the extensions of a tool call that must not reach the server, even if the decision allows the call.
+///
+/// A kernel marks a call of a tool that it knows only by a definition that waits for an operator or was rejected: it
+/// has not prepared such a call for the server. If the approved definition comes back while the call is decided, the
+/// call is refused with the remedy to repeat it.
+#[derive(Clone, Copy, Debug)]
+pub struct DecideOnly;
+
+/// Refuses an allowed call that is marked with [`DecideOnly`].
+fn check_may_run(sources: &Sources, call: &Call) -> Result<(), RpcError> {
+    let cx = call.cx();
+    if cx.extensions.get::<DecideOnly>().is_none() {
+        return Ok(());
+    }
+    let (Some(server), Some(tool)) = (sources.server_of(cx), call.tool()) else {
+        return Err(undecided());
+    };
+    let refused = DefinitionRefused::unsettled(server, tool.name, &cx.principal);
+    Err(deny(sources, call, refused.into()))
 }
 
 /// The answers that persons gave about a single call; an extension of that call.
@@ -153,7 +178,7 @@ struct Answers {
     granted: Vec<Permission>,
     /// The confirmations that persons gave after a question; empty for a call that needed no confirmation.
     confirmed: Vec<ConfirmedTool>,
-    /// The number of announced changes of the server's tools at which they count as current for this call; see
+    /// The number of changes that the server had announced when its tools counted as current for this call; see
     /// [`CallPreparations::settled`].
     settled: Option<u64>,
 }
@@ -165,7 +190,8 @@ impl Answers {
     }
 }
 
-/// Calls a function with the facts of a tool call and the current rules that decide about it.
+/// Calls a function with a tool call and everything that a decision about the call depends on, and with the current
+/// rules.
 fn with_facts<T>(
     sources: &Sources,
     call: &Call,
@@ -210,11 +236,12 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     decide_again(sources, call, Answers::of(call))
 }
 
-/// Leaves a check of an admitted call for the code that lets the call wait for answers of its caller.
+/// Puts a function into the context of an admitted call that decides about the call again. The code that lets the call
+/// wait for answers of its caller runs this function after the wait.
 fn leave_recheck(sources: &Arc<Sources>, call: &Call) {
     let Some(recheck) = call.cx().extensions.get_shared::<Recheck>() else { return };
     let (sources, mut call) = (Arc::clone(sources), call.clone());
-    // A check that contained its own list of checks would never be freed.
+    // A function that contained the list in which it is stored would never be freed.
     call.cx_mut().extensions.insert(Recheck::default());
     recheck.insert(Arc::as_ptr(&sources).addr(), move |cx| {
         let mut call = call.clone();

@@ -51,8 +51,8 @@ impl<'a> CallTarget<'a> {
             PromptsList::METHOD => Self::List("prompts"),
             SkillsList::METHOD => Self::List("skills"),
             // All other messages are allowed; e.g. a caller who has lost access to a resource can still unsubscribe
-            // from it. The test below lists their methods. Methods that are not in the table of mgp-types pass too:
-            // the routers behind this gate refuse those that they do not know.
+            // from it. The test below lists the methods of these messages. Methods that are not in the table of
+            // mgp-types are allowed too: the routers behind this gate refuse methods that they do not know.
             _ => Self::Other,
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn validated_tool(call: &Call) -> Result<String, RpcError> {
     Ok(call.params().get::<<ToolsValidate as Request>::Params>()?.name)
 }
 
-/// Returns whether a request opens a stream that reports changes of resources. Returns `true` if its params cannot be
+/// Returns whether a request opens a stream that reports changes of resources; also `true` if its params cannot be
 /// parsed.
 fn watches_resources(call: &Call) -> bool {
     let params = call.params().get::<<SubscriptionsListen as Request>::Params>();

@@ -11,7 +11,7 @@ use mgp_types::service::{
 use mgp_types::{Payload, RpcError};
 
 use super::denial::{deny, log_denied};
-use super::{Answers, decide_and_note, leave_recheck, undecided, with_facts};
+use super::{Answers, check_may_run, decide_and_note, leave_recheck, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
     judge_permissions, lacked_permissions,
@@ -21,8 +21,12 @@ use crate::tool::{Assessment, RiskyCall, with_reference};
 
 /// The number of answers after which a call no longer waits for the audit record of an override of its tool's risk.
 /// Without this limit, an operator who changes the override again and again would keep the call waiting. Every other
-/// question is asked only once per call.
-const MAX_ANSWERS: usize = 8;
+/// preparation has a limit of its own.
+const MAX_ANSWERS: usize = 10;
+
+/// The number of times that the tools of a server are listed for a call while the server announces a change after each
+/// list. Then the call is refused. After a person's decision, the tools are listed at least once more if necessary.
+const MAX_LISTINGS: usize = 3;
 
 /// The interval at which the permissions that a call lacks are determined again while a question about the call is
 /// open.
@@ -56,6 +60,7 @@ pub(super) async fn run<S: MgpService>(
         }
     }
     CallRecord::mark_held(call.cx(), false);
+    check_may_run(&sources, &call)?;
     let CallPreparations { confirmed, granted, settled, .. } = &mut preparations;
     if !confirmed.is_empty() || !granted.is_empty() || settled.is_some() {
         let mut answers = Answers::of(&call);
@@ -70,7 +75,7 @@ pub(super) async fn run<S: MgpService>(
     inner.call(call).await
 }
 
-/// Obtains the answer that `need` requires for a call, and notes it in `preparations`.
+/// Obtains the answer that the requirement `need` of a call asks for, and notes it in `preparations`.
 ///
 /// After a person's decision the tools may be listed again, because the server may have announced changes meanwhile.
 async fn get<S: MgpService>(
@@ -85,13 +90,19 @@ async fn get<S: MgpService>(
     let server = sources.server_of(cx);
     match need {
         Requirement::Listing => {
-            preparations.listed = true;
             let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
                 return Err(undecided());
             };
             let fetched = definitions.fetch(server, inner, call, tool).await;
             let settled = fetched.inspect_err(|error| log_denied(sources, call, error))?;
             preparations.settled = settled;
+            preparations.listings += 1;
+            // The tools must be listed again if the server announces a change after this list. An unknown tool needs no
+            // other list: its calls count as dangerous.
+            let tools = definitions.tools(Some(server));
+            let known = tools.as_ref().and_then(|tools| tools.get(tool));
+            preparations.listed = known.is_none_or(|known| !known.is_listed())
+                || preparations.listings >= MAX_LISTINGS;
             note_risk(call, &definitions.assessment(Some(server), tool).effective_risk);
         }
         Requirement::RiskRecord => {
@@ -193,8 +204,8 @@ async fn confirm(
     Ok(ConfirmedTool { definition, risk })
 }
 
-/// Waits until a call lacks fewer permissions than those that its question names, e.g. because an operator has granted
-/// one elsewhere.
+/// Waits until a call lacks fewer permissions than its question names, e.g. because an operator has granted a
+/// permission elsewhere.
 async fn has_fewer(
     sources: &Sources,
     call: &Call,

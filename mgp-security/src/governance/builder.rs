@@ -82,9 +82,9 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets which callers are allowed to confirm a call by asking their own user and sending a token, if they
-    /// negotiated `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer) outside of the
-    /// governance. By default, no caller is.
+    /// Sets the function that decides which callers are allowed to confirm a call by asking their own user and sending
+    /// a token, if they negotiated `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer)
+    /// outside of the governance. By default, no caller is allowed to do so.
     pub fn confirmed_by_caller(
         mut self,
         may_confirm: impl Fn(&Principal) -> bool + Send + Sync + 'static,
@@ -101,7 +101,7 @@ impl GovernanceBuilder {
             .fold(self, |builder, name| builder.validator(name, validators.clone()))
     }
 
-    /// Sets the check for a validator's name; it replaces an earlier check for that name.
+    /// Sets the check that runs for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.insert(name, Arc::new(check));
         self

@@ -14,8 +14,8 @@ use super::place::LogPlace;
 /// The interval at which the store is checked for events that the other process has not taken yet.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A sink that keeps events in the store of a state folder, from which the process that writes the folder's audit log
-/// takes them: the one that has it open, or the next one.
+/// A sink that keeps events in the store of a state folder. The process that has the folder's audit log open, or else
+/// the next process that opens it, moves them to the log.
 ///
 /// It records decisions of operators, but no calls.
 #[derive(Clone)]

@@ -49,7 +49,8 @@ pub enum FolderError {
         /// The error that the store reported.
         source: StoreError,
     },
-    /// The database has no entry of the audit log in the folder, so it lost its content or is another one.
+    /// The database has no entry of the audit log in the folder, so the database lost its content, or belongs to
+    /// another folder.
     #[error(
         "`{path}` has no entry of the audit log in `{dir}`: it was lost or replaced, and with it access entries, permissions and approved definitions; without a running kernel, remove it, `…-wal` and `…-shm`, and restore it from a back-up together with its `…-wal`, or start with an empty one: move its folder away, and name another `dir` below `[kernel.audit]` if that has one"
     )]
@@ -106,9 +107,9 @@ impl GovernanceBuilder {
         Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
-    /// Builds and opens the governance as [`in_folder`](Self::in_folder) does, and at the same time runs `beside` with
-    /// the folder's database, so that a program with its own data there starts sooner. Returns the governance and the
-    /// output of `beside`.
+    /// Builds and opens the governance as [`in_folder`](Self::in_folder) does. At the same time, runs `beside` with the
+    /// folder's database, so that a program with its own data in this database starts sooner. Returns the governance
+    /// and the output of `beside`.
     ///
     /// # Errors
     /// [`FolderError`] if the folder, its state or its log cannot be used; the output of `beside` is then lost.
@@ -199,7 +200,7 @@ impl Governance {
     }
 
     /// Verifies the audit log of a folder against the head in the folder's state, and returns the number of records;
-    /// see [`verify`](crate::verify). Also checks that the state has the changes whose events the log has.
+    /// see [`verify`](crate::verify). Also checks that the state has the changes that the events of the log record.
     ///
     /// # Errors
     /// [`FolderError::Log`] with the first record that was changed, or with the number of changes that the state lost;
@@ -211,8 +212,8 @@ impl Governance {
         verify_at_rest(folder.as_ref(), None).await
     }
 
-    /// Verifies another log of a folder as [`verify`](Self::verify) does: the one in this directory, e.g. an earlier
-    /// log that was changed. A relative directory is resolved against the folder.
+    /// Verifies another log of a folder as [`verify`](Self::verify) does: the log in the directory `dir`, e.g. an
+    /// earlier log that was changed. A relative directory is resolved against the folder.
     ///
     /// # Errors
     /// [`FolderError::NoLog`] if the directory has no log of the folder; otherwise as [`verify`](Self::verify).
@@ -237,8 +238,8 @@ impl Governance {
         Ok(at_rest(folder.as_ref(), None).await?.files()?)
     }
 
-    /// Returns the files of another log of a folder: the one in this directory, e.g. an earlier log that was changed. A
-    /// relative directory is resolved against the folder.
+    /// Returns the files of another log of a folder: the log in the directory `dir`, e.g. an earlier log that was
+    /// changed. A relative directory is resolved against the folder.
     ///
     /// # Errors
     /// [`FolderError::NoLog`] if the directory has no log of the folder; otherwise as [`log_files`](Self::log_files).
@@ -271,7 +272,8 @@ async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, Folder
     let is_current = dir.is_none();
     let LogAtRest { dir, name, head, db } = at_rest(folder, dir).await?;
     let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from);
-    // A lost database does not name the directory of its log, but the first log of the folder created the key.
+    // If the content of the database was lost, it does not name the directory of the log. The key file then shows that
+    // the folder had a log, because the first log of a folder creates this file.
     let is_new = !folder.join(KEY).exists()
         && fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
     let head = match head {
@@ -315,8 +317,8 @@ async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderE
     Ok(LogAtRest { dir: place.dir_in(folder), name: place.name, head, db })
 }
 
-/// Opens the state. If each record of the log is synced, each change is too: otherwise a power cut could undo a change
-/// whose record remains, e.g. a revocation.
+/// Opens the state. If the log syncs each record, the state syncs each change: otherwise a power cut could undo a
+/// change whose record remains, e.g. a revocation.
 async fn open_state(
     folder: &Path,
     path: &Path,

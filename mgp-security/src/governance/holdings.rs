@@ -16,7 +16,7 @@ use crate::state::Snapshot as _;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerHoldings {
-    /// The agents and groups with an access entry in force.
+    /// The agents and groups that have an access entry in force for the server.
     pub agents: BTreeSet<String>,
     /// The names of the approved permissions.
     pub permissions: BTreeSet<String>,

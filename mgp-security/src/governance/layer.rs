@@ -25,8 +25,8 @@ pub struct GovernLayer {
     pub(super) origin: ToolOrigin,
 }
 
-/// The service that a [`GovernLayer`] creates around another one. In front of this process's own tools, it also answers
-/// the methods for operators.
+/// The service that a [`GovernLayer`] creates around another service. In front of this process's own tools, it also
+/// answers the methods for operators.
 pub type Governed<S> = Audit<Either<KernelToolsService<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {

@@ -1,4 +1,4 @@
-//! Governance: the state behind the rules of all sections, and the layers that apply them (MGP §3–§6).
+//! Governance: the rules about tool calls, the state on which they depend, and the layers that apply them (MGP §3–§6).
 //!
 //! Applies to: inbound and outbound.
 
@@ -201,7 +201,8 @@ impl Governance {
     /// Sets the policy of a server; it applies from the next message on.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; another code if the change cannot be recorded, in which case it was not made.
+    /// Code 1000 (permission denied) unless `by` is an operator; another code if the change cannot be recorded, in
+    /// which case it was not made.
     ///
     /// # Cancel safety
     /// If the future is dropped, the audit log may contain a change that was not made.
@@ -283,12 +284,12 @@ impl Governance {
         check.admit(&*self.0.audit, server, Need::Write, method).await
     }
 
-    /// Checks that a call of a method for operators is permitted, before the call's params are parsed. A refused
-    /// attempt is recorded, together with the server in the params.
+    /// Checks that a call of a method for operators is permitted, before the call's params are parsed. Records a
+    /// refused attempt, with the server that the params name.
     ///
     /// # Errors
-    /// 1000 unless the caller is an operator whose credentials permit the method. An operator of another tenant than
-    /// `local` may only call methods that are restricted to the caller's tenant.
+    /// Code 1000 (permission denied) unless the caller is an operator whose credentials permit the method. An operator
+    /// of another tenant than `local` may only call methods that are restricted to the caller's tenant.
     ///
     /// # Cancel safety
     /// If the future is dropped, a refused attempt may remain unrecorded.
@@ -386,10 +387,10 @@ impl Governance {
         self.preview(cx, server, tool, arguments, &CallPreparations::default())
     }
 
-    /// Does the same as [`explain`](Self::explain) for a caller with the credentials in `cx`, but assumes that an
-    /// operator's override of the tool's risk is recorded already, which a real call does first. If a server has not
-    /// listed its tools since this process started, this method uses the pinned definitions. If it has announced a
-    /// change since its last list, this method uses that list. Both might be outdated. Without arguments, rules that
+    /// Does the same as [`explain`](Self::explain) for a caller with the credentials in `cx`. Assumes that an
+    /// operator's override of the tool's risk is already recorded, because a real call records it first. For a server
+    /// that has not listed its tools since this process started, uses the pinned definitions. For a server that has
+    /// announced a change since its last list, uses that list. Both might be outdated. Without arguments, rules that
     /// depend on them are not applied.
     #[must_use]
     pub fn explain_pinned(
@@ -415,8 +416,8 @@ impl Governance {
         verdict
     }
 
-    /// Does the same as [`explain`](Self::explain) for the caller of a request, with its credentials and the scopes of
-    /// its session. If the server has announced a change since its last list, this method uses that list. Without
+    /// Does the same as [`explain`](Self::explain) for the caller of a request, with the credentials of the caller and
+    /// the scopes of its session. For a server that has announced a change since its last list, uses that list. Without
     /// arguments, rules that depend on them are not applied.
     #[must_use]
     pub fn explain_for(

@@ -1,4 +1,4 @@
-//! The place of a folder's audit log, as it was last configured (MGP §6).
+//! The place (directory and name) of a folder's audit log, as it was last configured (MGP §6).
 //!
 //! Each place has a separate chain of records, so a log that was moved is not mistaken for one that was tampered with.
 
@@ -20,12 +20,12 @@ const SPACE: &str = "audit_place";
 /// The directory of a log, its name there, and its durability, as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LogPlace {
-    /// The directory: a relative one is resolved against the state folder, so that a folder that was copied or moved has
-    /// its own log.
+    /// The directory. A relative path is resolved against the state folder, so that a copied or moved folder has its
+    /// own log.
     dir: PathBuf,
     pub(super) name: String,
-    /// `true` if the log and the state are synced with each change. A place without this member has an absolute
-    /// directory, even one below the state folder.
+    /// `true` if the log and the state are synced with each change; `None` for a place that was stored with an absolute
+    /// directory, even if the directory is below the state folder.
     synced: Option<bool>,
 }
 
@@ -34,7 +34,8 @@ impl LogPlace {
         Self { dir: PathBuf::from(LOG), name: LOG.to_owned(), synced: Some(false) }
     }
 
-    /// Returns the place that a configuration specifies. A log that is there already keeps its name.
+    /// Returns the place that a configuration specifies. If the configuration sets no name, and the log was in this
+    /// directory before, the log keeps its name.
     pub(super) fn of(folder: &Path, config: &LogConfig, before: &Self) -> Self {
         let dir = folder.join(&config.dir);
         let stored = dir.strip_prefix(folder).unwrap_or(&dir).to_owned();
@@ -64,7 +65,7 @@ impl LogPlace {
         self.name == other.name && self.dir_in(folder) == other.dir_in(folder)
     }
 
-    /// Returns the place that the store contains, or the default one if it contains none.
+    /// Returns the place that the store contains, or the default place if the store contains none.
     pub(super) async fn kept(store: &dyn Store, folder: &Path) -> Result<Self, StoreError> {
         let loaded = store.load(SPACE).await?;
         let record = loaded.records.into_iter().find(|record| record.key == LOG);
@@ -78,9 +79,9 @@ impl LogPlace {
         }
     }
 
-    /// Returns the place with a relative directory if it was stored with an absolute one and the log is below the
-    /// folder. The name of the log is a hash of the directory, so a log of this name at the end of the stored path is
-    /// the one that was copied or moved with the folder.
+    /// Returns the place with a relative directory if it was stored with an absolute directory and the log is below the
+    /// folder. The name of the log is a hash of its directory. Therefore a log of this name at the end of the stored
+    /// path is the log that was copied or moved with the folder.
     fn found_below(mut self, folder: &Path) -> Self {
         if self.synced.is_some() {
             return self;

@@ -13,7 +13,8 @@ impl Governance {
     /// Asks an operator once about the permissions that the tools of a server need, as soon as these tools are known.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if there is no inbox, or if the request cannot be stored.
+    /// Code 1000 (permission denied) if `by` is not an operator; other codes if there is no inbox, or if the request
+    /// cannot be stored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the request may or may not be stored.

@@ -173,8 +173,8 @@ impl Permissions {
     /// Under the policy `config_only` the approval is stored but has no effect.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; −32602 if the change is meaningless; another code if it could not be stored or
-    /// recorded.
+    /// Code 1000 (permission denied) unless `by` is an operator; code −32602 (invalid params) if the change is
+    /// meaningless; another code if it could not be stored or recorded.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not have been made.
@@ -265,7 +265,7 @@ impl Permissions {
     /// Returns the decisions that apply in the operator's tenant, about one server or about all servers.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; another code if the approvals cannot be read.
+    /// Code 1000 (permission denied) unless `by` is an operator; another code if the approvals cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -37,8 +37,8 @@ struct Answered {
     details: Object,
 }
 
-/// A guard that the call holds which asks the approver on behalf of all waiting calls. If the guard is dropped without
-/// an answer, one of the other calls can ask.
+/// A guard of the call that asks the approver on behalf of all waiting calls. If the guard is dropped without an
+/// answer, another of these calls can ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
@@ -193,8 +193,7 @@ impl PermissionCore {
         question
     }
 
-    /// Returns those of the needed permissions that an approver can decide about and that this call has not asked about
-    /// yet.
+    /// Returns the needed permissions that an approver can decide about and that this call has not asked about yet.
     fn open_ones(
         &self,
         cx: &Context,
@@ -274,7 +273,7 @@ impl PermissionCore {
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,
                 GrantDecision::Denied => ApprovalDecision::Denied,
-                // A decision with an unknown name counts as deferred.
+                // A decision that this program does not know counts as deferred.
                 _ => {
                     let note = undecided(&decision);
                     notes.push((permission.clone(), note));

@@ -21,9 +21,9 @@ const NAME_MAX: usize = 128;
 /// The handshake and the permission protocol store the decisions for a connection in the state of its
 /// [`Scope`](mgp_types::service::Scope). Decisions in the extensions of a call replace them for that call.
 ///
-/// A server that received no decisions runs all its tools, because the client enforces permissions (§8.2). Once it has
-/// received any decision, all other permissions count as deferred, and it refuses each tool that needs a permission
-/// that is not granted, with error code 1000.
+/// A server that received no decisions runs all its tools, because the client enforces permissions (§8.2). Once the
+/// server has received any decision, all other permissions count as deferred. It then refuses each tool that needs a
+/// permission that is not granted, with error code 1000 (permission denied).
 ///
 /// ```
 /// use mgp_security::{Grants, GrantState};

@@ -43,8 +43,8 @@ impl Grants {
 
     /// Returns the decisions that a request of the modern protocol version contains in its `_meta`.
     ///
-    /// They apply to this call only: [apply](Self::apply) them to the [`Grants`] in the call's extensions. Decisions
-    /// that cannot be parsed grant nothing.
+    /// The decisions apply to this call only: [apply](Self::apply) them to the [`Grants`] in the call's extensions.
+    /// Decisions that cannot be parsed grant nothing.
     #[must_use]
     pub fn carried_by(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;

@@ -157,7 +157,7 @@ impl Permissions {
     /// Reads the approvals from the store, and follows their changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be read.
+    /// [`StoreError`] if the approvals cannot be read.
     ///
     /// # Cancel safety
     /// If the future is dropped, the approvals may be unread; call this method again.
@@ -242,13 +242,13 @@ impl Permissions {
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
     pub(crate) missing: Vec<MissingPermission>,
-    /// `true` if approvers can be asked about every missing permission. If one of them cannot be granted by an
-    /// approver, no question is asked, because its answer could not allow the call.
+    /// `true` if approvers can be asked about every missing permission. If an approver cannot grant one of them, no
+    /// question is asked, because the answer could not allow the call.
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that grant is not recorded yet.
     pub(crate) to_record: bool,
-    /// `true` if a permission that the call needs is granted for some paths only. If it is not missing, all paths among
-    /// the arguments are among these.
+    /// `true` if a permission that the call needs is granted for some paths only. If this permission does not count as
+    /// missing, all paths among the arguments are within these.
     pub(crate) limits_paths: bool,
     /// A permission whose limits the call may exceed, although no argument certainly does.
     pub(crate) doubt: Option<MissingPermission>,
@@ -290,7 +290,7 @@ impl PermissionView<'_> {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }
-            // An approval's limits are checked only for calls that certainly need the permission.
+            // The limits of an approval are checked only for calls that certainly need the permission.
             let stand = self.inner.stand(policy, server, held, permission, at);
             let may_ask = matches!(stand, PermissionState::Open(..));
             let (status, why) = match stand {
@@ -339,8 +339,8 @@ impl PermissionView<'_> {
         }
     }
 
-    /// Returns an operator's valid approval that names a tool. If there are several, one whose `confirm` is `never`
-    /// takes precedence.
+    /// Returns an operator's valid approval that names a tool. If there are several, an approval whose `confirm` is
+    /// `never` takes precedence.
     pub(crate) fn names_tool(
         &self,
         principal: &Principal,

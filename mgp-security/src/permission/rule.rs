@@ -1,8 +1,8 @@
 //! Decides about one permission of a server, at one moment (MGP §3.3).
 //!
 //! Except under the policy `config_only`, a decision of an approver or operator takes precedence over the
-//! configuration. So do an expired approval and a revocation: after either, the configuration does not grant the
-//! permission. Only an expired denial counts as no decision.
+//! configuration. After a revocation, or after the end of an approval, the configuration does not grant the permission
+//! either. Only a denial that has expired counts as no decision.
 
 use std::time::SystemTime;
 
@@ -19,7 +19,7 @@ use crate::policy::{ServerPolicy, withholds};
 /// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
 
-/// The reasons for a missing permission in the cases in which no approval can grant it.
+/// The reasons why a permission is missing that no approval can grant.
 pub(super) const DENIED_BY_POLICY: &str = "the policy of the server denies it";
 pub(super) const NOT_LISTED: &str = "config_only: the configuration does not list it";
 
@@ -30,14 +30,14 @@ pub(crate) struct PermissionNeed<'a> {
     pub(crate) tool: &'a str,
     pub(crate) needed: &'a [Permission],
     pub(crate) arguments: Option<&'a str>,
-    /// `true` for a preview that covers all possible arguments, so that limits are checked only for a tool that takes
-    /// none.
+    /// `true` for a preview, which covers all possible arguments. Limits of permissions are then checked only for a
+    /// tool that takes no arguments.
     pub(crate) any_arguments: bool,
     /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
     pub(crate) definition: Option<&'a mcp::Tool>,
     pub(crate) at: SystemTime,
-    /// Returns whether a tool of the server declares the permission. If so, a declaration by the server does not apply
-    /// to its other tools.
+    /// A function that returns whether any tool of the server declares the permission. If a tool does, the server's own
+    /// declaration of the permission does not apply to its other tools.
     pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 
@@ -51,7 +51,7 @@ pub struct MissingPermission {
     pub status: MissingStatus,
     /// A description of the rule that led to the status.
     pub why: String,
-    /// `true` if an approver can still grant the permission; otherwise every call that lacks it is refused at once.
+    /// `true` if an approver can still grant the permission; otherwise every call that lacks it is refused immediately.
     #[serde(skip)]
     pub may_ask: bool,
 }
@@ -196,7 +196,8 @@ impl<'a> PermissionState<'a> {
             _ => {}
         }
         limits.extra.clone_from(&all.extra);
-        // The text distinguishes a list that was written as empty, which allows nothing, from one that is absent.
+        // Compare the text: it distinguishes a list that was written as empty, which allows nothing, from an absent
+        // list.
         if Payload::of(&limits).is_ok_and(|text| text.as_str() == "{}") {
             return Self::Granted(None);
         }
@@ -242,7 +243,8 @@ impl<'a> PermissionState<'a> {
         }
     }
 
-    /// Returns the permission if the call is within its limits, but may exceed them nevertheless.
+    /// Returns the permission, with a reason, if the call has passed the check of the limits, but one of its arguments
+    /// might exceed them nevertheless.
     pub(super) fn doubt(
         &self,
         permission: &Permission,
@@ -302,8 +304,8 @@ fn check(limits: &PermissionScope, need: &PermissionNeed<'_>) -> Option<String> 
     scope::check(limits, need.arguments, need.definition).err()
 }
 
-/// Returns whether the configuration counts instead of an approval. This is so for an approval without limits that a
-/// policy gave, because the configuration can grant the same permission with limits.
+/// Returns whether the configuration decides in place of a stored approval. This is so for an approval without limits
+/// that a policy gave, because the configuration can grant the same permission with limits.
 fn is_replaced(
     held: &StoredApproval,
     policy: &ServerPolicy,
@@ -319,8 +321,9 @@ fn is_replaced(
         && is_listed(policy, permission)
 }
 
-/// Returns whether a stored decision counts under a policy. A decision by a policy counts only while that policy
-/// applies. Under `deny_all`, approvals count only if an operator made them, but an approver's denial counts, too.
+/// Returns whether a stored decision counts under a policy. An operator's decision always counts. An approval by the
+/// policy `auto_approve` counts only while that policy applies. Under `deny_all`, an approver's denial counts, but an
+/// approver's approval does not.
 fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
     match approval.source {

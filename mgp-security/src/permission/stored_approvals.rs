@@ -54,7 +54,8 @@ impl PermissionCore {
         self.write(place, answers, still_open, actor, cause).await.map(drop)
     }
 
-    /// Stores those approvals that `is_wanted` accepts in place of the earlier ones, and returns the stored approvals.
+    /// Stores the approvals that `is_wanted` accepts in place of the earlier approvals, and returns the stored
+    /// approvals.
     pub(super) async fn write(
         &self,
         place: &ApprovalOwner,

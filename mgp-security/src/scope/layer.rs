@@ -10,7 +10,8 @@ use tower_service::Service;
 
 use super::sessions::Scopes;
 
-/// The tool names that proposal 4 uses for two methods, each with the name of our tool that implements the method.
+/// The tool names that the extension `scopes` uses for two methods, each with the name of our tool that implements the
+/// method.
 const TOOLS: [(&str, &str); 2] =
     [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
 
@@ -57,8 +58,8 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     }
 }
 
-/// Returns the session token of a call, or `None` if there is none. A tool call has the token in a member, which is
-/// removed from the call. Other requests have it in `_meta`. If there is none in either place, the token of the HTTP
+/// Returns the session token of a call, or `None` if it has none. The token of a tool call is in a member, which this
+/// function removes from the call. The token of any other request is in `_meta`. Without either, the token of the HTTP
 /// header is used.
 fn take_token(call: &mut Call) -> Result<Option<String>, RpcError> {
     if let Some(SessionToken(token)) = CallMembers::take(call.cx_mut())? {

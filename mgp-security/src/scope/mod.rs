@@ -1,8 +1,8 @@
-//! Scopes: what a caller's session may do, within what the operator's configuration allows (proposal 4).
+//! Scopes: what a caller's session may do, within what the operator's configuration allows (extension `scopes`).
 //!
 //! - `sessions.rs` manages the sessions, whose tokens are stored as hashes.
 //! - `held.rs` describes the scopes that a call has; `layer.rs` adds them to each call.
-//! - The [decision](crate::decision) compares them with the scopes that the tool requires.
+//! - The [decision](crate::decision) compares the scopes of a call with the scopes that its tool requires.
 
 mod held;
 mod layer;

@@ -92,7 +92,8 @@ struct Session {
     /// The hash of the session's refresh token.
     refresh: String,
     revoked: bool,
-    /// `true` while a revocation is not stored yet. If storing it fails, `revoke` can be called once more.
+    /// `true` while a revocation of the session is not stored yet. If storing it fails, `revoke` can be called once
+    /// more.
     #[serde(skip)]
     is_unstored: bool,
 }
@@ -143,8 +144,9 @@ impl Scopes {
     /// token, the new session replaces the one to which the token belongs.
     ///
     /// # Errors
-    /// −32602 if a scope is not valid, 1003 if the refresh token is not valid, 3001 if the caller has too many
-    /// sessions, or the error of the store or the audit log.
+    /// Code −32602 (invalid params) if a scope is not valid, code 1003 (authentication expired) if the refresh token is
+    /// not valid, code 3001 (resource exhausted) if the caller has too many sessions, or the error of the store or the
+    /// audit log.
     pub async fn negotiate(
         &self,
         by: &Principal,
@@ -237,7 +239,7 @@ impl Scopes {
         sessions.values().any(|one| one.owner == owner && one.check(now).is_ok())
     }
 
-    /// Returns those scopes of a session that the operator still allows, and notes that the session was used.
+    /// Returns the scopes of a session that the operator still allows, and notes that the session was used.
     fn use_session(
         &self,
         owner: &str,
@@ -310,8 +312,8 @@ impl Scopes {
         })
     }
 
-    /// Adds a session, and removes others: the one that it replaces, those that can no longer be extended, and if there
-    /// would be too many, those that ended first. If this cannot be stored, changes nothing.
+    /// Adds a session, and removes other sessions: the session that it replaces, sessions that can no longer be
+    /// extended and, if there would be too many, those that ended first. If this cannot be stored, changes nothing.
     async fn insert(
         &self,
         key: String,

@@ -14,8 +14,8 @@ pub(crate) type Replacement<E> = (String, Arc<E>, E);
 impl<S: Snapshot> State<S> {
     /// Writes entries in place of those that a decision read from the snapshot, together with their audit events.
     ///
-    /// Returns `false` if one of them has been changed since, e.g. by another process. Then nothing is written, and the
-    /// snapshot shows the other change.
+    /// Returns `false` if one of the old entries has been changed since, e.g. by another process. Then nothing is
+    /// written, and the snapshot contains that other change.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

@@ -1,11 +1,11 @@
 //! Checks arguments and structured results against the JSON Schemas in a tool's definition.
 //!
-//! A definition comes from a server that may be hostile, so a schema is used only if checking with it takes bounded
-//! time: it has no recursive or external references, is small after its references are replaced, and its patterns run
-//! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments. With such a
-//! schema, arguments and results that cannot be checked are refused: those that are too large, are not valid JSON, or
-//! repeat a member. Parsers differ in which of two equal members they use, so the server could act on another value
-//! than the one that was checked.
+//! A definition comes from a server that may be hostile. Therefore a schema is used only if checking with it takes
+//! bounded time: it has no recursive or external references, is small after its references are replaced, and its
+//! patterns run in linear time. If a tool has no such schema, nothing is checked here, and only the server checks its
+//! arguments. If it has one, arguments and results that cannot be checked are refused, i.e. texts that are too large,
+//! are not valid JSON, or repeat a member. Parsers differ in which of two members of the same name they use, so the
+//! server could use another value than the checked one.
 
 #[cfg(test)]
 mod tests;
@@ -40,8 +40,8 @@ const MAX_REFERENCE_DEPTH: usize = 32;
 /// This allows 1 MiB for the largest schema, and 16 MiB (the default size of a message) for one of up to 600 values.
 const MAX_COST: usize = MAX_SCHEMA_VALUES * 1024;
 
-/// The maximum size of a text whose violations are listed, in bytes: there can be very many, and they can quote large
-/// parts of the text. `tools/validate` refuses longer arguments.
+/// The maximum size of a text whose violations are listed, in bytes, because there can be very many violations, and
+/// they can quote large parts of the text. `tools/validate` refuses longer arguments.
 const MAX_VALIDATED_BYTES: usize = 1 << 20;
 
 /// The maximum number of violations that the refusal of a call's arguments names.
@@ -226,7 +226,7 @@ fn compile(schema: &str) -> Option<CompiledSchema> {
 }
 
 /// Returns whether a part of a schema might have an id. References inside such a part, and references that lead through
-/// it, start there and not at the root.
+/// it, are relative to the part and not to the root of the schema.
 fn changes_base(schema: &Value) -> bool {
     let is_old = |name: &str, text: &str| {
         name == "$schema" && (text.contains("draft-03") || text.contains("draft-04"))
@@ -235,7 +235,7 @@ fn changes_base(schema: &Value) -> bool {
     any_text(schema, &|name: &str, _: &str| name == "$id" || is_old && name == "id")
 }
 
-/// Returns whether a test is true for any member of a value that is a string.
+/// Returns whether a test is true for any member of a value, at any depth, that is a string.
 fn any_text(value: &Value, test: &impl Fn(&str, &str) -> bool) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| any_text(item, test)),
@@ -252,7 +252,7 @@ fn any_text(value: &Value, test: &impl Fn(&str, &str) -> bool) -> bool {
 struct Place {
     /// The number of lists and objects around the part, after references are replaced.
     depth: usize,
-    /// The number of times that the part is checked at most, for one value.
+    /// The maximum number of checks of the part for one value.
     times: usize,
     /// The number by which `times` grows with each level below the part.
     again: usize,
@@ -261,7 +261,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the position of the members of a schema that is at this position.
+    /// Returns the position of the members of a schema whose own position is `self`.
     ///
     /// A schema with `unevaluatedProperties` or `unevaluatedItems` has to find out which members the schemas inside it
     /// evaluate, so each level inside it is checked more often.
@@ -314,9 +314,9 @@ impl<'a> SchemaSize<'a> {
                 ("$dynamicRef" | "$recursiveRef" | "$anchor", _) => return None,
                 // The size of a definition is added where the definition is used.
                 ("$defs" | "definitions", _) => {}
-                // The names of the following members are not keywords. The names in `properties` alone show which
-                // members are evaluated, so their schemas are neither checked once more nor count as inside this
-                // schema.
+                // The names of the members of these values are not keywords. The names in `properties` alone show which
+                // members are evaluated, so the schemas in `properties` are not checked once more, and do not count as
+                // inside this schema.
                 ("properties", Value::Object(named)) => {
                     let named_place = Place { depth: inside.depth, again: 0, ..place };
                     self.add_all(named.values(), named_place)?;
@@ -358,8 +358,8 @@ impl<'a> SchemaSize<'a> {
 }
 
 impl CompiledSchema {
-    /// Returns the first places at which a JSON text violates the schema. A text that cannot be checked violates it as
-    /// a whole: one that is too large, that repeats a member, or that is not JSON to every reader.
+    /// Returns the first violations of the schema by a JSON text. A text that cannot be checked is one violation as a
+    /// whole: a text that is too large, repeats a member, or is not JSON to every reader.
     fn violations(&self, text: &str) -> Vec<SchemaViolation> {
         if self.values.saturating_mul(text.len() / 1024) > MAX_COST {
             return vec![unchecked("it is too large for a schema of this size")];

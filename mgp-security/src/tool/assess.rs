@@ -11,7 +11,8 @@ use super::assessment::Assessment;
 ///
 /// Implementations must not block; they read a snapshot.
 pub trait Assess: Send + Sync {
-    /// Returns the assessment of a tool, or [`Assessment::unknown`] if its definition was never seen.
+    /// Returns the assessment of a tool, or [`Assessment::unknown`] if this source does not know the definition of the
+    /// tool.
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
     /// Returns the hash of the tool's definition if it is known; a confirmation is valid only for that definition.

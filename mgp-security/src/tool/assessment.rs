@@ -134,9 +134,9 @@ impl Assessment {
 /// The weight of a valid `security` in the assessment of its tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecurityWeight {
-    /// Only the declaration counts.
+    /// Only the declared `security` counts.
     Alone,
-    /// The declaration counts, and so do signals in the name and the arguments.
+    /// The declared `security` counts, and so do signals in the name and the arguments of the tool.
     WithSignals,
 }
 
@@ -217,8 +217,8 @@ fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     }
 }
 
-/// Returns the validator that the operator set. Otherwise returns the declared validator, those that the declared side
-/// effects require and, if the policy requires them, those that fit the arguments.
+/// Returns the validator that the operator set. Without one, returns the declared validator, the validators that the
+/// declared side effects require and, if the policy requires it, the validators that fit the arguments.
 fn validators(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,

@@ -31,7 +31,7 @@ const SEARCHES: &[&str] = &["search", "find", "lookup", "list", "browse"];
 /// Kinds of searches, which can precede the verb, as in `web_search`.
 const KINDS: &[&str] = &["academic", "code", "image", "local", "news", "semantic", "video", "web"];
 
-/// Words in names of arguments that contain a statement of a language that can also write.
+/// Words in the names of arguments whose value is a statement in a language that can also write, e.g. SQL.
 const STATEMENTS: &[&str] = &[
     "sql",
     "cypher",
@@ -76,9 +76,9 @@ pub(crate) fn proposed_risk(
 }
 
 /// Returns whether a name begins with a verb for reading or calculating, possibly after the name of the server and a
-/// kind of search, and contains no verb for writing. A single word after the verb can be both a noun and a verb, e.g. in
-/// `get_post`; then `reads_by_name` decides. `query` does not count as a verb for reading, because queries of databases
-/// can write.
+/// kind of search, and contains no verb for writing. If the single word after the verb can be both a noun and a verb,
+/// e.g. in `get_post`, `reads_by_name` decides. `query` does not count as a verb for reading, because queries of
+/// databases can write.
 fn reads(tool: &str, server: &str) -> bool {
     let (own, all) = (words(server), words(tool));
     let rest = all.iter().skip_while(|word| own.contains(word)).map(String::as_str);

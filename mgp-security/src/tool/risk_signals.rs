@@ -84,7 +84,7 @@ impl RiskSignals {
         }
     }
 
-    /// Returns the lowest risk that the signals allow, whatever the server declares.
+    /// Returns the lowest risk that the tool can have because of the signals, whatever the server declares.
     pub(super) fn risk(&self) -> RiskLevel {
         match (self.destroys, self.changes) {
             (true, _) => RiskLevel::Dangerous,

@@ -8,7 +8,7 @@ use super::standard::{BLOCKED_IMPORTS, BLOCKED_PATTERNS, StandardValidators};
 /// The maximum size of a script that is checked, in bytes.
 const MAX_SCRIPT: u64 = 64 * 1024;
 
-/// The allowed Python modules: those for computations, and those that a server over stdio needs.
+/// The allowed Python modules: modules for computations, and modules that a server over stdio needs.
 const PYTHON: &[&str] = &[
     "__future__",
     "abc",
@@ -59,7 +59,7 @@ const PYTHON: &[&str] = &[
     "zoneinfo",
 ];
 
-/// The allowed JavaScript modules: those for computations, and those that a server over stdio needs.
+/// The allowed JavaScript modules: modules for computations, and modules that a server over stdio needs.
 const JAVASCRIPT: &[&str] = &[
     "assert",
     "buffer",

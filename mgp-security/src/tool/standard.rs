@@ -160,8 +160,8 @@ fn language(name: &str) -> Option<&'static str> {
 
 /// Returns the language of the file for which the code is meant, if an argument contains the file's name.
 ///
-/// Only arguments that the definition declares count, and only file names: with any other text, an agent could choose
-/// the language by which its code is checked.
+/// Uses only arguments that the definition declares, and only values that are file names. Otherwise an agent could
+/// choose, with any other text, the language for which its code is checked.
 fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option<&'static str> {
     let schema: Value = definition?.input_schema.get().ok()?;
     let declared = schema.get("properties")?.as_object()?;
@@ -179,7 +179,7 @@ fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option
     })
 }
 
-/// The languages whose code a description may mean besides those that can be checked.
+/// Languages that a description may name and whose code cannot be checked.
 const OTHER_LANGUAGES: [&str; 28] = [
     "applescript",
     "bash",
@@ -239,8 +239,8 @@ fn described_language(definition: Option<&mcp::Tool>) -> Option<&'static str> {
             other => OTHER_LANGUAGES.contains(&other).then_some(other),
         });
     let first = named.next()?;
-    // Return the language only if no other one is named: code of another language must not be judged as Python because
-    // the description also mentions Python.
+    // Return the language only if no other language is named: code of another language must not be judged as Python
+    // because the description also mentions Python.
     let is_only = named.all(|other| other == first);
     ["python", "javascript", "typescript"].into_iter().find(|known| is_only && *known == first)
 }

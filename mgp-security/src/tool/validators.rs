@@ -41,8 +41,9 @@ pub struct CheckedCall<'a> {
     pub limits_paths: bool,
 }
 
-/// The URLs that a kernel itself has put into the arguments of a call, from which the tool reads the data of a
-/// reference. They are stored in the extensions of the call's context, and no validator judges where they lead.
+/// The URLs that a kernel itself has put into the arguments of a call. From them the tool reads the data to which a
+/// reference refers. These URLs are stored in the extensions of the call's context, and no validator judges where they
+/// lead.
 #[derive(Clone, Debug, Default)]
 pub struct KernelUrls(pub Vec<String>);
 

@@ -140,7 +140,7 @@ pub(super) const CHANGES: &[&str] = &[
     "alter",
 ];
 
-/// Words that are verbs of change in some names and nouns in others.
+/// Words that are verbs of changing in some names, and nouns in other names.
 pub(super) const MAY_CHANGE: &[&str] = &[
     "run",
     "update",
@@ -334,7 +334,7 @@ pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
 /// Words for cameras.
 pub(super) const CAMERA: &[&str] = &["camera", "webcam"];
 
-/// Words for pictures of a screen, which can show as much of the user as a camera.
+/// Words for pictures of a screen; such a picture can show as much of the user as a camera.
 pub(super) const SCREENSHOT: &[&str] = &["screenshot", "screenshots"];
 
 /// Words that mean that a screenshot shows a page in a browser, and not the user's screen.

@@ -36,8 +36,8 @@ fn forgeries() -> Vec<Value> {
         with(
             json!({ "_meta": { "io.modelcontextprotocol/clientInfo": { "name": "root" } }, "_mgp": { "agent_id": "root" } }),
         ),
-        // As params of a revocation, the first ones would remove an entry that restricts another agent, the second ones
-        // an entry of the agent itself.
+        // As the params of a revocation, the first object would remove an entry that restricts another agent, and the
+        // second object an entry of the agent itself.
         json!({ "agent_id": "ann", "server_id": "files", "entry_type": "server_grant" }),
         json!({ "agent_id": "mallory", "server_id": "files", "entry_type": "tool_grant" }),
         json!({}),
@@ -56,7 +56,7 @@ struct Place {
     mallory: Principal,
 }
 
-/// Creates a server that offers every method for administering it.
+/// Creates a server that offers every method for administering its access.
 async fn place() -> Place {
     let (store, log) = (MemoryStore::new(), MemoryAudit::bounded(8));
     let access = Access::new(Arc::new(store.clone()), Arc::new(log.clone()), Policies::default());
@@ -75,7 +75,8 @@ async fn place() -> Place {
     Place { store, log, stack: Stack::new(audited), mallory }
 }
 
-/// Returns the number of events so far. The log in memory keeps only the last few events, which makes reading it fast.
+/// Returns the number of events recorded so far. The log in memory keeps only the last few events, so reading it is
+/// fast.
 fn total(log: &MemoryAudit) -> u64 {
     log.dropped() + log.events().len() as u64
 }

@@ -225,6 +225,23 @@ async fn groups_everyone_and_tenants() {
 }
 
 #[tokio::test]
+async fn only_operators_of_the_local_tenant_see_entries_of_another_tenant() {
+    let Book { access, .. } = book();
+    access.grant(&ann(), allow("ada")).await.unwrap();
+    let mut params = AccessQueryParams::new("ada", "files");
+    params.extra.encode("tenant", "acme").unwrap();
+    for sees in [Principal::local().operator(), ann(), Principal::new("acme", "ada")] {
+        let found = access.query(&sees, params.clone()).await.unwrap();
+        assert_eq!(found.entries.len(), 1, "{sees:?}");
+    }
+    let (eve, ada) = (Principal::new("other", "eve"), Principal::new("other", "ada"));
+    for other in [eve.operator(), ada, Principal::local().agent("ada")] {
+        let refused = access.query(&other, params.clone()).await.unwrap_err();
+        assert_eq!(refused.code().0, 1000, "{other:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_grant_that_names_a_tool_may_say_that_it_is_never_confirmed() {
     let Book { access, .. } = book();
     let (ada, files) = (Principal::new("acme", "ada"), "files".into());

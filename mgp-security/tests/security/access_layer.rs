@@ -43,7 +43,7 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
     let log = MemoryAudit::new();
     let layer = AccessLayer::new(access.clone()).server("files").layer(server("{}"));
     let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(log.clone())).layer(layer)));
-    // Operators need access, too.
+    // An operator, too, needs access to a server to call its tools.
     client.cx.principal = Principal::local().operator();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(
@@ -88,8 +88,8 @@ async fn a_refusal_of_a_reserved_name_does_not_propose_to_grant_access_to_it() {
 async fn a_list_is_read_only_if_a_tool_may_be_hidden() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;
-    // The layer parses a list only if it must hide a tool. Until then it passes on even this list, which cannot be
-    // parsed.
+    // The layer parses a list of tools only if it must hide one of them. Otherwise it passes on even this list, which
+    // cannot be parsed.
     let mut odd = client(&access, r#"{"tools":7}"#);
     assert_eq!(odd.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":7}"#);
     let mut client = client(&access, LIST);

@@ -69,8 +69,8 @@ impl Line {
         Entry::new(self.tenant, access)
     }
 
-    /// Returns whether the entry is in force. With an unreadable expiry, an entry that allows has ended, and one that
-    /// denies never ends.
+    /// Returns whether the entry is in force. If its expiry is unreadable, an entry that allows is no longer in force,
+    /// and an entry that denies is always in force.
     fn counts(self) -> bool {
         match self.ends {
             End::Never | End::Later => true,
@@ -109,7 +109,7 @@ impl World {
         world
     }
 
-    /// Decides as §5.2 is worded, for the agent `ada` of the tenant `acme`.
+    /// Returns the decision about the agent `ada` of the tenant `acme`, following the words of §5.2.
     fn decides(&self, server: &str, tool: &str) -> bool {
         let is_for_ada = |line: &&Line| {
             line.tenant == "acme"
@@ -166,7 +166,7 @@ impl World {
             Ok(Reply::raw(Payload::from_trusted(text)))
         });
         let mut client = mock::client(Stack::new(layer.layer(peer)));
-        // The subject is another user, because entries refer to the agent and not to the subject.
+        // The user is not the agent: entries refer to the agent, so this must make no difference.
         client.cx.principal = Principal::new("acme", "bob").agent("ada");
         for server in SERVERS {
             client.cx.server = Some(server.into());
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Checks that one of the rules holds after one more entry is added.
+    /// Checks that the rule with the number `law` holds after one more entry is added.
     async fn obeys(&self, law: u8, more: Line) {
         let seen = self.decided().await;
         match law % 5 {

@@ -25,7 +25,7 @@ use tower_layer::Layer as _;
 
 const TOOLS: [&str; 3] = ["wipe", "hang", "wait"];
 
-/// A time that is longer than any step here takes, and shorter than the time a log waits for room.
+/// A time that is longer than any step of these tests, but shorter than the time that a log waits for room.
 const A_WHILE: Duration = Duration::from_millis(20);
 
 /// A log on disk, and the tools to which the layers pass calls.
@@ -39,7 +39,7 @@ struct World {
 struct Tools {
     /// The number of calls that reached a tool.
     ran: Arc<AtomicUsize>,
-    /// The signal for which the tool `wait` waits.
+    /// The signal that ends a call of the tool `wait`.
     gate: Arc<Notify>,
 }
 
@@ -129,7 +129,7 @@ impl World {
         last(&self.log, trace).await
     }
 
-    /// Checks that a call has exactly one final record, and that this is a cancellation.
+    /// Checks that a call has exactly one final record, which records a cancellation.
     async fn is_cancelled(&self, trace: &str) {
         let event = self.last(trace).await;
         assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled", "{trace}");
@@ -221,8 +221,8 @@ fn sound(folder: &Path) {
     verify(&dir, "audit", &LogHead::beside(&dir, "audit").unwrap().unwrap()).unwrap();
 }
 
-/// Drops a call after one poll, then another call after two, and so on until a call completes; returns that number of
-/// polls.
+/// Drops a call after one poll, then another call after two polls, and so on until a call completes. Returns the number
+/// of polls of the completed call.
 async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> usize {
     for polls in 0.. {
         let (trace, ran) = (format!("{name}-{polls}"), world.ran());
@@ -231,7 +231,7 @@ async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> 
             return polls;
         }
         let cancelled = shown(&world.last(&trace).await);
-        // A call that was dropped before the layers had decided about it did not run.
+        // A call that the test dropped before the layers had decided about it did not run.
         let is_held = cancelled == "TOOL_BLOCKED BLOCKED cancelled" && world.ran() == ran;
         assert!(is_held || cancelled == "TOOL_EXECUTED FAILURE cancelled", "{trace}: {cancelled}");
     }
@@ -246,7 +246,7 @@ async fn a_call_dropped_after_any_number_of_polls_is_recorded() {
     let stack = world.governed(Person::Slow);
     let warm = at_every_poll(&world, "warm", || stack.clone()).await;
     let alone = at_every_poll(&world, "alone", || world.alone()).await;
-    // The tool yields four times, the approver three times, and the log may accept the call at the first poll.
+    // The tool yields four times and the approver three times; the log may accept the call at the first poll.
     assert!(cold >= 8 && warm >= 8 && alone >= 5, "{cold} {warm} {alone}");
     world.end();
 }
@@ -271,7 +271,7 @@ async fn a_call_dropped_while_the_log_is_full_is_recorded() {
         assert!(tokio::time::timeout(A_WHILE, waits).await.is_err());
         world.is_cancelled(&trace).await;
 
-        // A call is dropped at the moment when room becomes free for it.
+        // Drop a call at the moment when room in the log becomes free for it.
         let mut waits = call(&stack, "wipe", &format!("{name}-gets-room"));
         assert!(polled(&mut waits, 1).await.is_none());
         world.tools.gate.notify_one();
@@ -312,10 +312,10 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_recorded()
         world.tools.gate.notify_one();
         drop(waits);
         world.is_cancelled(&trace).await;
-        // The signal is passed on to the next waiter because the call was dropped, so it can be received here.
+        // When the call was dropped, its signal went to the next waiter, so it can be received here.
         world.tools.gate.notified().await;
 
-        // An answer that was returned counts, even if nothing reads it.
+        // A call whose answer was returned counts as executed, even if nothing reads the answer.
         let trace = format!("{name}-answered");
         drop(call(&stack, "wipe", &trace).await.unwrap());
         assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
@@ -336,7 +336,7 @@ impl Approver for Asked {
     }
 }
 
-/// The code of the child process, which the next tests start. If it is run as a test, it does nothing.
+/// The code of the child process that the tests below start. As a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = child_role() else { return };
@@ -400,7 +400,7 @@ async fn calls_of_a_process_killed_at_any_time_are_recorded() {
         let log = AuditLog::open(config(folder.path()), None).await.unwrap();
         for number in next..=newest {
             let shown = shown(&last(&log, &number.to_string()).await);
-            // After the last call that is known to have run, another may have started; all calls before it are
+            // After the last call that the child reported, another call may have started. All calls before it are
             // complete.
             let was_cut = shown == "TOOL_EXECUTED FAILURE cancelled interrupted";
             assert!(was_cut || shown == "TOOL_EXECUTED SUCCESS", "{number}: {shown}");

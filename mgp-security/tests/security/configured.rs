@@ -1,5 +1,5 @@
-//! Tests of changes to the operator's configuration at run time: only operators may make them, and they are recorded
-//! (MGP §5.5).
+//! Tests of changes to the operator's configuration at run time: only operators may make such changes, and the audit
+//! log records them (MGP §5.5).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Tests of URLs of files in arguments: limits of paths decide about them, and without limits they are blocked.
+//! Tests of URLs of files in arguments: limits of paths decide about such URLs, and without limits the URLs are
+//! blocked.
 
 use mgp_security::{Governance, Policies, ServerPolicy, StandardValidators};
 use mgp_types::Payload;

@@ -1,4 +1,4 @@
-//! Tests that the guard answers every line, in order, for each kind of judge.
+//! Tests that a `Guard` answers every line, in order, for each kind of judge.
 
 #![expect(clippy::format_collect, reason = "a few lines of a test")]
 

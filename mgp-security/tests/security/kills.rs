@@ -22,19 +22,20 @@ use tokio::time::Instant;
 /// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u32 = 30;
 
-/// The number of kills for which one folder is used.
+/// The number of kills after which the test uses a new folder.
 const A_FOLDER: u32 = 50;
 
 /// The number of grants in force at a time: each grant is revoked after this many later grants.
 const STANDING: u64 = 20;
 
-/// The time limit for opening all that is stored in a folder.
+/// The time limit for opening the store and the log in a folder.
 const OPENING: Duration = Duration::from_millis(100);
 
 /// The time limit for the last events of a log to arrive, and for the lock of a log to be released.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A change, given by its number from 1 on. An odd number is a grant, an even one the revocation of an older grant.
+/// A change, identified by its number, from 1 on. An odd number is a grant, an even number the revocation of an older
+/// grant.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
@@ -44,7 +45,8 @@ impl Step {
         (self.0 % 2 == 1).then_some(self.0 / 2)
     }
 
-    /// Returns the agent whose grant this step revokes, if it is a revocation; the first even steps revoke nothing.
+    /// Returns the agent whose grant this step revokes, if it is a revocation. The first even steps revoke nothing,
+    /// because no grant is old enough.
     fn revoked(self) -> Option<u64> {
         (self.0 / 2 - 1).checked_sub(STANDING).filter(|_| self.0.is_multiple_of(2))
     }
@@ -71,7 +73,7 @@ fn name(agent: u64) -> String {
     format!("agent.{agent}")
 }
 
-/// Everything that is stored in a folder.
+/// The opened database, audit log and access entries of a folder.
 struct Open {
     db: Db,
     log: AuditLog,
@@ -110,7 +112,8 @@ impl Open {
         decided.is_allowed()
     }
 
-    /// Returns how many changes were made, and checks that these are the changes from 1 to that number and no others.
+    /// Returns the number of changes that were made. Checks that these are the changes from 1 to that number and no
+    /// others.
     fn made(&self, at_most: u64) -> u64 {
         let holds = |agent: u64, made: u64| {
             let granted = agent * 2 < made;
@@ -124,7 +127,7 @@ impl Open {
 
     /// Returns the events after a sequence number, once there are at least as many as expected.
     async fn events(&self, mut seq: u64, expected: usize) -> Vec<AuditEvent> {
-        // Reading the log also takes committed events out of the store that are not in the log yet.
+        // Reading the log also moves committed events from the store to the log.
         let until = Instant::now() + PATIENCE;
         let mut events = Vec::new();
         loop {
@@ -148,7 +151,7 @@ fn event_key(event: &AuditEvent) -> Option<(&str, String)> {
     Some((event.event_type.as_str(), details.get("agent_id")?.get().unwrap()))
 }
 
-/// The code of the child process. If it is run as a test, it does nothing.
+/// The code of the child process. As a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((from, folder)) = child_role() else { return };

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 #[path = "../../../xtask/programs/src/bin/policy.rs"]
 mod policy;
 
-/// Tools without any declaration about their effects.
+/// Tools that declare nothing about their effects.
 fn tools() -> Vec<Value> {
     let tool = |name: &str, arguments: &[&str]| {
         let properties: Value =
@@ -368,7 +368,7 @@ async fn all_layers_treat_a_sandboxed_server_as_if_it_had_claimed_nothing() {
             }
             let (honest, _) = &outcomes[0];
             let same = outcomes.iter().filter(|(outcome, _)| outcome == honest).count();
-            // A definition that cannot be parsed or that addresses the model is not pinned at all.
+            // A definition that cannot be parsed, or that contains instructions to the model, is not pinned at all.
             let disabled = |(outcome, _): &&(Result<_, (ErrorCode, String)>, _)| {
                 matches!(outcome, Err((ErrorCode::TOOL_DISABLED, _)))
             };
@@ -410,7 +410,8 @@ async fn hiding_a_tool_does_not_evade_the_operators_policy() {
         let mut world = world(policy.clone()).await;
         world.names("run").await;
         world.names("tidy").await;
-        // The tool needs a permission that is undecided, but no person is asked, because its validator is not installed.
+        // The tool needs a permission about which no decision exists. But no person is asked, because the tool's
+        // validator is not installed.
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::VALIDATION_BLOCKED);
         let shell = World::about(&[Permission::ShellExecute]);
         world.governance.permissions().approve(&operator(), shell.clone()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the review of definitions against a training set and a test set, which were made from different templates,
-//! and of its limits for hostile definitions.
+//! Tests of the review of definitions, with a training set and a test set, which were made from different templates,
+//! and with hostile definitions at its limits.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,12 +13,12 @@ use mgp_security::{Inspection, Severity};
 use mgp_types::{Extras, Payload};
 use serde::Deserialize;
 
-/// The minimum percentage of attacks that must be held or flagged: among all attacks, and among the most important
-/// classes.
+/// The minimum percentage of attacks that must be flagged, or held until an operator approves them: among all attacks,
+/// and among the most important classes.
 const MIN_FOUND: usize = 92;
 const MIN_FOUND_OF_CLASS: usize = 95;
 
-/// The maximum percentage of harmless definitions that may be held.
+/// The maximum percentage of harmless definitions that may be held until an operator approves them.
 const MAX_HELD: usize = 3;
 
 #[derive(Deserialize)]
@@ -53,7 +53,8 @@ fn check(rows: &[&Row], min: usize, is_right: impl Fn(&Inspection) -> bool) {
     assert!(count * 100 <= rows.len() * (100 - min), "{count} of {}:\n{wrong}", rows.len());
 }
 
-/// Checks a set of definitions: all attacks, those of the most important classes, and the harmless definitions.
+/// Checks the review of a set of definitions: of all attacks, of the attacks of the most important classes, and of the
+/// harmless definitions.
 fn holds(text: &str) {
     let rows = rows(text);
     let of = |label: &str, class: Option<&str>| -> Vec<&Row> {

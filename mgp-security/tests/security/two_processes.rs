@@ -23,7 +23,7 @@ const ROUNDS: u64 = 20;
 /// The time limit for a change to take effect in the other process.
 const SOON: Duration = Duration::from_millis(250);
 
-/// The time that the child waits for a change before it ends, which makes the test fail.
+/// The time that the child waits for a change. Then it ends, which makes the test fail.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The kinds of change, each with numbered subjects.
@@ -154,7 +154,7 @@ fn after(kind: Kind) -> bool {
     kind == Kind::Pin
 }
 
-/// The code of the child process. If it is run as a test, it does nothing.
+/// The code of the child process. As a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = child_role() else { return };

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_security::{
-    Approver, Assess, Assessment, CallOutcome, ConfirmLayer, Confirmations, Decision, Governance,
-    PermissionChange, Policies, Question, QuestionSubject, Requirement, ServerPolicy,
+    Approver, Assess, Assessment, CallOutcome, ConfirmLayer, Confirmations, DecideOnly, Decision,
+    Governance, PermissionChange, Policies, Question, QuestionSubject, Requirement, ServerPolicy,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessRevokeParams, DefaultPolicy, GrantDecision, Permission,
@@ -23,7 +23,7 @@ use tower_layer::Layer;
 
 const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
 
-/// An approver that answers "yes" when the test lets it.
+/// An approver that answers "yes" when the test allows it to answer.
 #[derive(Clone)]
 struct Person {
     asked: Arc<AtomicUsize>,
@@ -64,11 +64,11 @@ struct World {
     client: mock::Client,
     /// The lists that the server returns in turn.
     lists: Arc<Mutex<[&'static str; 2]>>,
-    /// The number of requests for the tools before whose answers the server announces a change.
+    /// The number of further requests for the list of tools for which the server announces a change before it answers.
     announces: Arc<AtomicUsize>,
     /// `true` if the server announces a change immediately before each call reaches it.
     announces_calls: Arc<AtomicBool>,
-    /// The number of requests for the tools.
+    /// The number of requests for the list of tools so far.
     listings: Arc<AtomicUsize>,
     ran: Arc<AtomicUsize>,
 }
@@ -114,7 +114,7 @@ impl World {
             if call.tool().is_some() && is_announced.load(Ordering::Relaxed) {
                 definitions.mark_stale(&disk());
             }
-            // A layer that makes calls wait decides again before they run.
+            // A layer that makes calls wait decides about each call again before it runs.
             let allowed = recheck(&call);
             let answer = if call.tool().is_some() {
                 count.fetch_add(usize::from(allowed.is_ok()), Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl World {
         self.client.request("tools/list", "{}").await.unwrap();
     }
 
-    /// Starts a call about which the approver is asked one of the [`QUESTIONS`], and waits until it has received the
-    /// question.
+    /// Starts a call about which the layer asks the approver one of the [`QUESTIONS`]. Waits until the approver has
+    /// received the question.
     async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
         if question == 2 {
             self.governance.permissions().approve(&operator(), Self::shell()).await.unwrap();
@@ -193,8 +193,7 @@ impl World {
     }
 }
 
-/// The numbers of the questions: the first is about the call and its permission together, the second about the call
-/// only.
+/// The two kinds of questions: the first is about the call and its permission together, the second about the call only.
 const QUESTIONS: [usize; 2] = [1, 2];
 
 #[tokio::test]
@@ -204,6 +203,15 @@ async fn an_approved_call_that_may_still_run_runs() {
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
     assert_eq!(world.ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_approved_call_that_must_only_be_decided_does_not_run() {
+    let mut world = World::with_access().await;
+    world.client.cx.extensions.insert(DecideOnly);
+    let call = world.ask(2).await;
+    world.person.permits.add_permits(1);
+    world.refused(call.await.unwrap(), 4002, "only decided");
 }
 
 #[tokio::test]
@@ -311,7 +319,7 @@ async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
         assert_eq!(world.listings.load(Ordering::Relaxed), listings + 1, "{is_first}");
         call.abort();
     }
-    // If the server announces a change while a call itself lists the tools, the call lists them once more.
+    // If the server announces a change while a call lists the tools, the call lists them once more.
     let mut world = World::with_access().await;
     world.announces.store(1, Ordering::Relaxed);
     let call = world.ask(2).await;
@@ -349,14 +357,25 @@ async fn tools_of_a_server_that_announces_a_change_with_each_answer_can_be_calle
 
     let mut world = World::announcing().await;
     let definitions = world.governance.definitions().clone();
-    // The server announces a change while the kernel reviews a list that it has received.
+    // The server announces a change while the kernel reviews a list that it has received. The call then lists the tools
+    // again.
     world.governance.definitions().restrict(move |server, _| {
         definitions.mark_stale(server);
         None
     });
     world.person.permits.add_permits(2);
-    let outcome = world.client.call("tools/call", CALL).await;
-    world.refused(outcome, 4002, "announced after the list");
+    world.client.call("tools/call", CALL).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_waits_until_a_server_has_finished_the_changes_of_its_tools() {
+    let mut world = World::with_access().await;
+    *world.lists.lock().unwrap() = [TOOL, NEXT];
+    world.announces.store(2, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    assert_eq!(world.listings.load(Ordering::Relaxed), 3);
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
 }
 
 #[tokio::test]

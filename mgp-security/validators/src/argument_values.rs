@@ -6,8 +6,8 @@ use serde_json::Value;
 const MAX_VALUES: usize = 20_000;
 /// The maximum depth of the arguments of a call.
 const MAX_DEPTH: usize = 64;
-/// The maximum length of the paths of all values together, in bytes. Each value of a list has its own copy of the keys
-/// above it, so a few long keys could need any amount of memory.
+/// The maximum total length of the paths of all values, in bytes. Each value of a list has its own copy of the keys
+/// above it. Without this limit, a few long keys could therefore need any amount of memory.
 const MAX_PATHS: usize = 1024 * 1024;
 
 /// A value in the arguments that is neither an object nor a list.
@@ -26,17 +26,17 @@ impl<'a> Leaf<'a> {
         self.keys.last().copied().unwrap_or_default()
     }
 
-    /// Returns whether one of the keys is this one for a server that ignores the case of letters.
+    /// Returns whether one of the value's keys equals `key`, ignoring the case of letters as some servers do.
     pub(crate) fn is_under(&self, key: &str) -> bool {
         let is_same = |own: &&str| own.chars().flat_map(folded).eq(key.chars().flat_map(folded));
         self.keys.iter().any(is_same)
     }
 }
 
-/// Returns the leaves of arguments.
+/// Returns all values in the arguments that are neither objects nor lists.
 ///
 /// # Errors
-/// A description of the reason if the arguments are not an object, are nested too deeply, or have too many values or
+/// A description of the problem if the arguments are not an object, are nested too deeply, or have too many values or
 /// too long keys.
 pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     if !arguments.is_object() {
@@ -75,8 +75,8 @@ pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     Ok(found)
 }
 
-/// Returns a letter without its case. Upper case comes first, because `ſ` is then an `s`: a server that ignores case
-/// takes the key `hoſt` for `host`.
+/// Returns a letter without its case. The letter is converted to upper case first, because this turns `ſ` into `S`: a
+/// server that ignores case reads the key `hoſt` as `host`.
 fn folded(c: char) -> impl Iterator<Item = char> {
     c.to_uppercase().flat_map(char::to_lowercase)
 }

@@ -10,7 +10,7 @@ pub(crate) fn hidden(text: &str, multiline: bool) -> Option<char> {
     let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // A joiner between two pictographs makes one emoji of them.
+        // A joiner is allowed between two pictographs, which it combines into one emoji.
         let joins = c == '\u{200d}'
             && is_pictograph(before)
             && chars.peek().is_some_and(|&next| is_pictograph(next));
@@ -33,8 +33,8 @@ fn is_hidden(c: char) -> bool {
     mgp_types::is_hidden(c) && c != '\u{fe0f}' || is_private || matches!(c, '\u{fff0}'..='\u{fff8}')
 }
 
-/// Returns whether a character looks like an ASCII letter, digit or mark: full-width and mathematical forms, dashes,
-/// and letters of other scripts whose shapes are Latin.
+/// Returns whether a character looks like an ASCII letter, digit or mark. Such characters are full-width and
+/// mathematical forms, dashes, and letters of other scripts that have the shapes of Latin letters.
 pub(crate) fn imitates_ascii(c: char) -> bool {
     if c.is_ascii() {
         return false;

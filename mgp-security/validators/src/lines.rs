@@ -11,13 +11,13 @@ use std::{collections::BTreeMap, net::IpAddr};
 pub enum CaseKind {
     /// The member `input` is a command, or the arguments of a call.
     Sandbox,
-    /// The member `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` simulate the answers
-    /// of the network. Without the first two, names are not resolved.
+    /// The member `kind` is `url`, `host` or `args`. The members `resolve`, `resolve_seq` and `redirect_chain` simulate
+    /// the answers of the network; without `resolve` and `resolve_seq`, names are not resolved.
     NetworkRestricted,
     /// The member `input` has `tool`, `arguments` and `trust_level`.
     Readonly,
-    /// The member `input` is code. The other members are `language`, `level`, and `config`, the name of the lists to
-    /// use.
+    /// The member `input` is code. The other members are `language`, `level`, and `config`, the name of a set of lists
+    /// that [`Cases::configs`] has read.
     CodeSafety,
 }
 
@@ -30,7 +30,7 @@ impl CaseKind {
         ("code_safety", Self::CodeSafety),
     ];
 
-    /// Returns the kind with a name.
+    /// Returns the kind that has the given name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
@@ -150,7 +150,8 @@ fn network(case: &Value) -> Result<(), String> {
         (None, Some(resolve)) => vec![addresses(resolve)?],
         _ => Vec::new(),
     };
-    // If the test case gives no addresses, host names are judged by their text, as in a kernel without a resolver.
+    // If the test case gives no addresses, the validator judges host names by their text only, as a kernel without a
+    // resolver does.
     let is_resolved = ["resolve", "resolve_seq"].iter().any(|name| case.get(*name).is_some());
     let answers = is_resolved.then(|| Answers(rounds.first().cloned().unwrap_or_default()));
     let rules = match &answers {

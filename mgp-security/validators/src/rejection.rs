@@ -1,4 +1,4 @@
-//! The answer of a validator that blocks a call (MGP §7.4).
+//! The reason and the answer to the caller if a validator blocks a call (MGP §7.4).
 
 use mgp_types::mgp::{CodeHints, CodeRejection, RejectionStatus, Validator};
 use std::fmt;

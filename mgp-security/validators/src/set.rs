@@ -1,4 +1,4 @@
-//! The set of validators, each with its name, and the call that they check.
+//! The set of validators, and the description of the call that they check.
 
 use crate::{
     code::{self, CodePolicy},
@@ -42,14 +42,14 @@ impl<'a> GuardedCall<'a> {
         }
     }
 
-    /// Sets the definition of the tool as it was listed, with its `annotations` and `security`.
+    /// Sets the definition of the tool as the server listed it, with its `annotations` and `security`.
     #[must_use]
     pub fn definition(mut self, definition: &'a Value) -> Self {
         self.definition = definition;
         self
     }
 
-    /// Sets the trust in the server.
+    /// Sets the trust level of the server.
     #[must_use]
     pub fn trust(mut self, trust: TrustLevel) -> Self {
         self.trust = trust;
@@ -80,7 +80,7 @@ impl<'a> GuardedCall<'a> {
     }
 }
 
-/// The standard validators of §4.5. A call whose arguments cannot be judged is blocked.
+/// The standard validators of §4.5. They block a call if they cannot judge its arguments.
 ///
 /// ```
 /// use mgp_types::mgp::Validator;

@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, sync::OnceLock};
 
-/// A set of words, written as one text with blanks between the words.
+/// A set of words, given as one text with blanks between the words.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: &'static str,
-    /// The words, and a bit set of their lengths. Most texts that are looked up have a length that no word has, so no
-    /// hash is computed for them.
+    /// The words, and a bit set of their lengths. Most texts that are looked up have a length that no word has. For
+    /// these texts, no hash is computed.
     set: OnceLock<(HashSet<&'static str>, u64)>,
 }
 

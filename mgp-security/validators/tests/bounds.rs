@@ -19,7 +19,7 @@ use std::time::Duration;
 const MAX_DURATION: Duration =
     if cfg!(debug_assertions) { Duration::from_secs(15) } else { Duration::from_millis(50) };
 
-/// The number of random bytes that each parser gets, unless `MGP_FUZZ_BYTES` is set.
+/// The number of random bytes with which each parser is tested, unless `MGP_FUZZ_BYTES` is set.
 const FUZZED_BYTES: usize = 100_000;
 
 const LANGUAGES: [&str; 4] = ["python", "javascript", "typescript", "bash"];
@@ -72,11 +72,11 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             ("\"$(", "x", ")\""),
         ] {
             let text = format!("{}{inner}{}", open.repeat(10_000), close.repeat(10_000));
-            // For a shell, an opening without an end is just a long list of arguments.
+            // For a shell, an opening bracket without a closing one is only a long list of arguments.
             let allowed = code(language, &text);
             assert!(!allowed || language == "bash" && close.is_empty(), "{language}: {open}");
         }
-        // Input of the maximum length for a call, with each kind of nesting.
+        // Test each kind of nesting with input of the maximum length for a call.
         for open in
             ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"]
         {
@@ -88,7 +88,7 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             code(language, &format!("{start}{}", part.repeat(10_000)));
         }
     }
-    // Code of the maximum length, for which the parser needs the most memory.
+    // Test the code of the maximum length for which the parser needs the most memory.
     code("javascript", &"{a:".repeat(256 * 1024 / 3));
     let mut deep = json!("ls");
     for _ in 0..100 {
@@ -347,7 +347,7 @@ fn the_longest_javascript_is_judged_soon() {
     }
 }
 
-/// Texts from which random inputs for each parser are made.
+/// Texts from which the test creates random inputs for each parser.
 const SEEDS: [(&str, &[&str]); 7] = [
     (
         "command",

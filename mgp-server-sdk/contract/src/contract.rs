@@ -23,7 +23,7 @@ pub struct Contract {
 
 impl Contract {
     /// Creates a contract from a definition; returns `None` if the definition has no name or no input schema. A schema
-    /// that is an empty list is an empty object, as PHP writes it.
+    /// that is an empty list counts as an empty object, because PHP writes it in this way.
     #[must_use]
     pub fn from_definition(definition: Value) -> Option<Self> {
         let name = definition.get("name")?.as_str()?.to_owned();
@@ -72,8 +72,8 @@ impl Contract {
         given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
     }
 
-    /// Returns the declared effect of repeated calls: the one in `_meta.idempotency`, or else the one that the MCP
-    /// hints declare. Returns `None` if neither declares it.
+    /// Returns the declared effect of repeated calls, from `_meta.idempotency` or else from the MCP hints. Returns
+    /// `None` if neither declares it.
     #[must_use]
     pub fn idempotency(&self) -> Option<ToolIdempotency> {
         let declared = self.meta("idempotency").and_then(Value::as_str).map(ToolIdempotency::from);
@@ -96,8 +96,8 @@ impl Contract {
         self.definition.get("security").or_else(copy)
     }
 
-    /// Returns a member that MCP does not define (e.g. `required_scopes`): the one in `_meta`, or else the one in the
-    /// definition itself.
+    /// Returns a member that MCP does not define (e.g. `required_scopes`), from `_meta` or else from the definition
+    /// itself.
     pub(crate) fn meta_or_member(&self, name: &str) -> Option<&Value> {
         self.meta(name).or_else(|| self.definition.get(name))
     }
@@ -111,8 +111,8 @@ impl Contract {
             .to_string()
     }
 
-    /// Returns whether two definitions are the same: equal, or equal except for the form that the output schema has in
-    /// sessions of the other era of MCP, or for the order of words that a server writes from a set.
+    /// Returns whether two definitions are the same. They may differ in the form of the output schema, which depends on
+    /// the era of MCP, or in the order of words that a server writes from an unordered set.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let is_changed_in_form = || {

@@ -9,7 +9,7 @@ use crate::checker;
 use crate::contract::Contract;
 use crate::example::examples;
 
-/// The maximum depth of schemas that are looked at.
+/// The maximum depth to which schemas are examined.
 const MAX_DEPTH: usize = 24;
 
 /// The maximum number of flaws that are reported for a tool.

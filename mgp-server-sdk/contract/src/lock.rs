@@ -35,7 +35,7 @@ pub struct LockedServer {
     /// arguments name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<LockedPackage>,
-    /// The code files, other than the package, that the arguments of a runner name.
+    /// The code files that are named in the arguments of a runner, other than the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<LockedPackage>,
     /// The definitions of the server's tools, as they were reviewed.
@@ -45,7 +45,7 @@ pub struct LockedServer {
 /// A package in a lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedPackage {
-    /// The kind of package: `npm`, `pypi`, or `file` for code that arguments name.
+    /// The kind of package: `npm`, `pypi`, or `file` for code files that are named in the arguments.
     pub kind: String,
     /// The name of the package or, for code, of the first file.
     pub name: String,
@@ -113,7 +113,7 @@ impl LockFile {
 }
 
 impl LockedServer {
-    /// Returns the server's tools as the lock file has them.
+    /// Returns the tools of the server with the definitions in the lock file.
     #[must_use]
     pub fn contracts(&self) -> Vec<Contract> {
         self.tools.iter().cloned().filter_map(Contract::from_definition).collect()
@@ -153,7 +153,7 @@ impl LockedServer {
         };
         let locked: Vec<_> = self.contracts().into_iter().map(current).collect();
         let mut found = compare_all(&locked, now);
-        // Also report a tool of which only members changed that `compare_all` does not know.
+        // Also report a tool if the only changed members are some that `compare_all` does not know.
         for tool in now {
             let is_same = |old: &&Contract| old.name == tool.name && old.hash() != tool.hash();
             let is_told = found.iter().any(|difference| difference.tool == tool.name);
@@ -190,8 +190,8 @@ fn change_of_package(
 }
 
 /// Returns descriptions of the code files of two entries if their lists of files differ, because a file was added or
-/// removed. They also differ if an older version of this program, which did not count the files, wrote one of the
-/// entries.
+/// removed. The descriptions also differ if one entry was written by an older version of this program, which did not
+/// count the files.
 fn other_files(
     old: Option<&LockedPackage>,
     now: Option<&LockedPackage>,

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.input.q_x");
         assert_eq!(schemas["a.find.input.q_x"], json!({ "type": "string" }));
         assert!(input.get("$schema").is_none() && input.get("$defs").is_none());
-        // Also two tools whose names become equal get separate operations and schemas.
+        // Two tools whose names become equal get separate operations and schemas too.
         let other = &document["paths"]["/tools/b_find"]["post"];
         assert_eq!(other["operationId"], "tool_b_find_2");
         let body = &other["requestBody"]["content"]["application/json"]["schema"]["$ref"];

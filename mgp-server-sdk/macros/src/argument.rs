@@ -30,8 +30,8 @@ pub(crate) enum Parameter {
 pub(crate) struct Field {
     name: Ident,
     pub(crate) ty: Type,
-    /// `true` if the author put no attributes of serde or schemars on the parameter. With such attributes, the type may
-    /// lack their traits.
+    /// `true` if the parameter has no attributes of serde or schemars. With such attributes, its type need not
+    /// implement `Deserialize` and `JsonSchema`.
     pub(crate) is_plain: bool,
     /// `true` if the function takes a reference, so that the generated code must keep the owned value until the
     /// function has returned.
@@ -174,7 +174,7 @@ impl ParameterAttributes {
     }
 }
 
-/// Returns the name of a type that is an extractor; `None` for any other type.
+/// Returns the name of a type if the type is an extractor; `None` for any other type.
 fn extractor(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;

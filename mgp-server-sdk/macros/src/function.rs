@@ -39,7 +39,7 @@ pub(crate) struct Function {
 const MAX_EXTRACTORS: usize = 8;
 
 impl Function {
-    /// Parses a function, and removes from its parameters the attributes that Rust does not allow there.
+    /// Parses a function, and removes from its parameters the attributes that Rust does not allow on parameters.
     pub(crate) fn take(
         options: Options,
         attributes: &[Attribute],
@@ -143,8 +143,8 @@ impl Function {
         }
     }
 
-    /// Returns code that checks the types of the parameters and of the result at compile time. Errors of these checks
-    /// name the wrong type; those of the builder's trait bounds would name the whole function.
+    /// Returns code that checks the types of the parameters and of the result at compile time. An error of such a check
+    /// names the wrong type, whereas an error of the builder's trait bounds would name the whole function.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {

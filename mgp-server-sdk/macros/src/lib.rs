@@ -1,4 +1,4 @@
-//! The attributes `#[tool]` and `#[tools]`, which convert functions to tools by generating calls of the builder.
+//! The attributes `#[tool]` and `#[tools]`, which convert functions to tools: they generate calls of the builder.
 //!
 //! Use them through `mgp-server-sdk`, which re-exports them; the generated code refers to that crate only.
 
@@ -75,7 +75,8 @@ use proc_macro::TokenStream;
 /// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type, e.g.
 ///   `#[schemars(description = zones())]` for a description that is known only at run time.
 ///
-/// If a function has a parameter `Args<T>`, the fields of `T` are its arguments, and it can have no others.
+/// If a function has a parameter `Args<T>`, the fields of `T` are the arguments of the tool, and no other parameter can
+/// be an argument.
 ///
 /// # Execution
 /// An `async fn` runs on its own task, a plain `fn` on a thread of the blocking pool. `inline` runs the function on the
@@ -84,10 +85,10 @@ use proc_macro::TokenStream;
 /// # Options
 /// | Option | Meaning |
 /// |---|---|
-/// | `name = "…"` | the name; by default the function's |
+/// | `name = "…"` | the name of the tool; by default the name of the function |
 /// | `title = "…"`, `description = "…"` | the display name; the description, in place of the doc comment |
-/// | `read_only`, `destructive`, `idempotent`, `open_world` | hints for MCP clients; `= false` negates one |
-/// | `inline`, `blocking` | where the function runs |
+/// | `read_only`, `destructive`, `idempotent`, `open_world` | hints for MCP clients; `= false` negates a hint |
+/// | `inline`, `blocking` | the task or thread on which the function runs |
 /// | `timeout = "5s"` | the time limit of a call, in `ms`, `s`, `m` or `h` |
 /// | `task = "optional"` | task support: `forbidden`, `optional`, `required` |
 /// | `json` | the result is data, and is wrapped in `Json` |

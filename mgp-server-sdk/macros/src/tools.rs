@@ -94,8 +94,8 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let this = format_ident!("this", span = Span::mixed_site());
     let list = format_ident!("list", span = Span::mixed_site());
     let uses_self = tools.iter().any(|tool| !matches!(tool.own, ReceiverKind::Nothing));
-    // Use the variable once without a tool, because `cfg` might exclude all tools that use `self`, and the variable
-    // would then be unused.
+    // Use the variable once outside of all tools: if `cfg` excludes every tool that uses `self`, the variable would
+    // otherwise be unused, which is a warning.
     let shared = uses_self.then(|| {
         quote! {
             let #this = self;

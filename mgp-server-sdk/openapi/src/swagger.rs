@@ -1,5 +1,6 @@
-//! Converts parts of documents of Swagger 2.0 to the form of OpenAPI 3.0, as far as tools need it. One operation is
-//! converted at a time, because many paths can refer to the same operations.
+//! Converts parts of documents of Swagger 2.0 to the form of OpenAPI 3.0, as far as tools need it. Each operation is
+//! converted when it is read. A converted copy of the whole document could be very large, because many paths can refer
+//! to the same operations.
 
 use std::collections::HashSet;
 

@@ -17,9 +17,10 @@ use crate::log::Logger;
 /// in the result of its call, one of an older revision as a request.
 ///
 /// # Errors
-/// Code 3003 if the question was not answered in time, or was closed without an answer; this never counts as a
-/// confirmation. Code 1000 if the caller supports neither callbacks nor elicitation (−32021 for callers of
-/// 2026-07-28), 3001 if 64 questions of its session are open, −32602 if the answer is not one of the options.
+/// Code 3003 (timeout) if the question was not answered in time, or was closed without an answer; this never counts as
+/// a confirmation. Code 1000 (permission denied) if the caller supports neither callbacks nor elicitation (−32021 for
+/// callers of 2026-07-28), code 3001 (resource exhausted) if 64 questions of the caller's session are open, −32602 if
+/// the answer is not one of the options.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,

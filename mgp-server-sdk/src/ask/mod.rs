@@ -101,9 +101,9 @@ pub trait ContextExt {
     /// Asks the user to visit a URL.
     fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> UrlElicitation;
 
-    /// Notifies the caller that the user has visited a page; `id` is that of the [`UrlElicitation`].
+    /// Notifies the caller that the user has visited a page; `id` is the id of the [`UrlElicitation`].
     ///
-    /// Only callers of revision 2025-11-25 are notified; for others this does nothing.
+    /// Only callers of revision 2025-11-25 are notified; for other callers this method does nothing.
     #[must_use = "the notification is sent when it is awaited"]
     fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()>;
 
@@ -216,14 +216,14 @@ impl Question {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // A legacy caller does not receive the key, so all questions of this kind can have the same one.
+            // A legacy caller does not receive the key, so all its questions of one kind can have the same key.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
     }
 
-    /// Asks the question. First checks that the client declared the capability that this kind of question needs in
-    /// addition to its method.
+    /// Asks the question. Some kinds of questions need a capability of the client in addition to support for their
+    /// method, e.g. forms; this function first checks that the client declared it.
     fn ask(
         self,
         needs: ClientCapability,

@@ -32,8 +32,8 @@ const MAX_TOKENS: u64 = 1_024;
 /// ```
 ///
 /// # Errors
-/// Code 1000 if the caller supports neither sampling nor callbacks (−32021 for callers of 2026-07-28), −32602 if its
-/// answer is not a message, 3003 if a callback was not answered in time.
+/// Code 1000 (permission denied) if the caller supports neither sampling nor callbacks (−32021 for callers of
+/// 2026-07-28), −32602 if its answer is not a message, code 3003 (timeout) if a callback was not answered in time.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {
@@ -104,8 +104,8 @@ fn text(content: &OneOrMany<ContentBlock>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Requests a message of the model by a callback. Returns `None` if the caller closed the callback without an answer,
-/// as a kernel does if its own caller offers no sampling.
+/// Sends the request to the caller as a callback and returns the message of its model. Returns `None` if the caller
+/// closed the callback without an answer, as a kernel does if its own caller offers no sampling.
 async fn complete(
     question: &Question,
     params: CallbackRequestParams,

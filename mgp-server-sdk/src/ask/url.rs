@@ -25,7 +25,7 @@ pub enum UrlElicited {
 /// A request that the user visit a page; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support elicitation by URL (−32021 for callers of 2026-07-28).
+/// Code 1000 (permission denied) if the caller does not support elicitation by URL (−32021 for callers of 2026-07-28).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {

@@ -26,8 +26,8 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // `run_round` must poll the function in the same task, because it collects the questions that the function asks
-        // during one poll.
+        // `run_round` collects the questions that the handler asks during one poll, so it must itself poll the handler:
+        // both run in one task.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {

@@ -191,7 +191,7 @@ impl Resources {
         self.subscribers.changed(ListKind::Resources);
     }
 
-    /// Returns the number of resources and templates, without those of sets.
+    /// Returns the number of resources and templates. Those of sets are not counted.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fixed.len() + self.templates.len()
@@ -230,8 +230,9 @@ impl Resources {
         self.fixed.get(uri)?.definition.mime_type.clone()
     }
 
-    /// Returns the variables and completion functions of a template; `None` if there is no such template. For a
-    /// template that might belong to a set, both are unknown.
+    /// Returns the variables and completion functions of a template; `None` if the template does not exist. For a
+    /// template that only a set might have, returns neither variables nor functions, because this server does not know
+    /// them.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {

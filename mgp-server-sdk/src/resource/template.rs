@@ -7,8 +7,8 @@ use mgp_types::percent_decode;
 use crate::error::BuildError;
 use crate::uri::push_escaped;
 
-/// The maximum number of bytes that matching a URI may search more than once, because an earlier attempt to place a
-/// variable failed. It bounds the time for hostile URIs.
+/// The maximum number of bytes of a URI that are searched again after a variable's value turned out to be wrong. The
+/// limit bounds the time of matching hostile URIs.
 const MAX_SEARCHED: usize = 1 << 20;
 
 /// A URI template, against which URIs are matched.
@@ -115,9 +115,9 @@ impl Variable {
     }
 }
 
-/// Matches a text with variables and the literal texts after them. Returns the values of the variables, the last one
-/// first; `None` if the text does not match. Each variable except the last one is as short as the rest permits.
-/// `budget` is the number of bytes that may still be searched again.
+/// Matches a text with variables, each followed by its literal text. Returns the values of the variables, the last one
+/// first; `None` if the text does not match. Each variable except the last one is as short as the text after it
+/// permits. `budget` is the number of bytes that may still be searched again.
 fn values<'a>(
     rest: &[(Variable, String)],
     text: &'a str,

@@ -111,16 +111,17 @@ impl Server {
         limit
     }
 
-    /// Adds two gates around all others if the server offers extensions of proposals. The outermost gate reads the
-    /// members that these extensions add to calls, because all other gates can use them. The next one answers requests
-    /// for the manifest. If the author handles `tools/call`, the author adds these layers, so this function adds none.
+    /// Adds two gates around all others if the server offers extensions beyond MGP. The outermost gate reads the
+    /// members that these extensions add to calls, because all other gates can use them. The second gate answers
+    /// requests for the manifest. If the author handles `tools/call`, the author adds these layers, so this function
+    /// adds none.
     fn add_proposal_layer(&mut self) {
         if !self.routes_tools() && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
             let manifest = self.manifest.take();
             self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
             self.gates.push(Gate::new(ProposalLayer::new()));
         }
-        // Outermost, because a gate that asks a person about a call runs the check first.
+        // This check is the outermost gate: a gate that asks a person about a call runs the check before it asks.
         self.gates.extend(self.steps.check());
     }
 
@@ -164,8 +165,8 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
     }
 }
 
-/// Returns the layer that negotiates revision and extensions with each client. It must know which tools have an output
-/// schema; `typed` knows this about tools that other servers run.
+/// Returns the layer that negotiates the revision and the extensions with each client. The layer must know which tools
+/// have an output schema; `typed` returns this for tools that other servers run.
 fn handshake_layer(
     offer: ServerOffer,
     typed: Option<TypedToolsFn>,

@@ -96,8 +96,8 @@ handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
-/// The type of an argument of a function with `#[tool]`. The code of the macro checks it, because the errors of the
-/// derives do not name the remedy.
+/// A type that can be an argument of a function with `#[tool]`. The code that the macro generates requires this trait,
+/// because the errors of the derives do not name the remedy.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a tool function",
     label = "not an argument",

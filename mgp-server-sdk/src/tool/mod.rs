@@ -69,7 +69,7 @@ pub struct Tool {
     /// The callers for which the tool exists; `None` if it exists for all of them.
     audience: Option<Arc<AudienceFn>>,
     layers: Layers,
-    /// The proposals (extensions beyond MGP) whose members the definition contains.
+    /// The extensions beyond MGP that add members to the definition.
     proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
@@ -106,7 +106,8 @@ impl Tool {
     /// Creates a tool from an async function whose parameters are extracted from the call: [`Args`], [`State`],
     /// `Context`, `Outlet` and so on.
     ///
-    /// The schema of the arguments, and that of a [`Json`] result, are generated from the function's types.
+    /// The schema of the arguments, and the output schema of a function that returns [`Json`], are generated from the
+    /// function's types.
     ///
     /// The function runs on its own task and should not block its thread. A function that must block should run [on the
     /// blocking pool](Self::on_blocking_pool). If a function blocks nevertheless, a multi-thread runtime with a free
@@ -244,8 +245,8 @@ impl Tool {
         self
     }
 
-    /// Makes the tool exist only for callers for which `is_visible` returns `true`: for others it is not listed, and a
-    /// call fails as that of an unknown tool.
+    /// Makes the tool exist only for callers for which `is_visible` returns `true`. For other callers it is not listed,
+    /// and a call of it fails like the call of an unknown tool.
     ///
     /// The function is called for each list and each call, and must not block. If its result changes while clients are
     /// connected, call [`Tools::notify_changed`]. Calls are refused reliably, but some details, e.g. the refusal of a
@@ -275,7 +276,8 @@ impl Tool {
 
     // === Definition ===
 
-    /// Replaces the description, e.g. that of a tool with `#[tool]` by a text that is known only at run time.
+    /// Replaces the description. For example, the description of a tool with `#[tool]` can be replaced by a text that
+    /// is known only at run time.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.definition.description = Some(text.into());
         self

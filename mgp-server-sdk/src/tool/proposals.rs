@@ -1,4 +1,4 @@
-//! The members that proposals add to the definition of a tool.
+//! The members that extensions beyond MGP add to the definition of a tool.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolResult;

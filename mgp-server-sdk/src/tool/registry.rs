@@ -8,23 +8,21 @@ mod snapshot;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mgp_security::Grants;
 use mgp_types::RpcError;
 #[cfg(feature = "schemas")]
 use mgp_types::mcp;
 use mgp_types::mcp::TaskSupport;
 use mgp_types::mgp::Permission;
-use mgp_types::proposal::check_input_size;
 use mgp_types::service::{Call, Context, Extensions};
 use mgp_types::sync::Mutex;
 
 use self::entry::Entry;
 use self::hooks::Hooks;
 use self::snapshot::{Settings, Snapshot};
-use super::extract::{ToolRequest, admit, received_meta};
+use super::extract::{ToolRequest, received_meta};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, name_errors, retry_hint, version};
+use super::{SchemaStyle, Tool, name_errors, retry_hint};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 
@@ -63,7 +61,8 @@ impl Tools {
     /// Adds a tool, or replaces the tool with the same name.
     ///
     /// # Errors
-    /// −32603 if the tool's name or one of its permissions is invalid, or the server lacks state that the tool needs.
+    /// Returns −32603 (internal error) if the tool's name or one of its permissions is invalid, or if the server lacks
+    /// state that the tool needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
         self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
@@ -71,11 +70,11 @@ impl Tools {
     /// Removes a tool; returns `true` if there was a tool of this name.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
-        self.change(|entries, _| {
-            let before = entries.len();
-            entries.retain(|entry| entry.definition.name != name);
-            entries.len() < before
-        })
+        let exists = self.snapshot().by_name.contains_key(name);
+        if exists {
+            self.change(|entries, _| entries.retain(|entry| entry.definition.name != name));
+        }
+        exists
     }
 
     /// Enables a disabled tool; returns `true` if there is such a tool.
@@ -84,7 +83,8 @@ impl Tools {
         self.set_enabled(name, true)
     }
 
-    /// Disables a tool: it is not listed, and calls fail with code 4002. Returns `true` if there is such a tool.
+    /// Disables a tool: it is not listed, and calls fail with code 4002 (tool disabled). Returns `true` if there is
+    /// such a tool.
     #[must_use]
     pub fn disable(&self, name: &str) -> bool {
         self.set_enabled(name, false)
@@ -128,13 +128,13 @@ impl Tools {
             tool.check_state(state)?;
         }
         tool.advise();
-        self.change(|entries, settings| {
-            let entry = Entry::new(tool, settings.style, true);
-            match entries.iter_mut().find(|old| old.definition.name == entry.definition.name) {
-                Some(old) => *old = entry,
-                None => entries.push(entry),
-            }
-        });
+        {
+            let mut current = self.0.snapshot.lock();
+            // This copies the snapshot only if a call uses it, so adding thousands of tools to a new server is fast.
+            let snapshot = Arc::make_mut(&mut current);
+            snapshot.put(Entry::new(tool, snapshot.settings.style, true));
+        }
+        self.report_change();
         Ok(())
     }
 
@@ -195,25 +195,12 @@ impl Tools {
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.find(tool.name, call.cx())?;
-        if !entry.headers.is_empty() {
-            entry.check_headers(&call)?;
-        }
-        if !entry.permissions.is_empty() {
-            admit(&Grants::from_context(call.cx()), tool.name, &entry.permissions)?;
-        }
-        let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
-        if !is_object {
-            return Err(RpcError::invalid_params("`arguments` must be an object"));
-        }
-        version::check(call.params(), &entry.definition)?;
-        #[cfg(feature = "schemas")]
-        if snapshot.settings.checks_arguments {
-            let arguments = tool.arguments.unwrap_or("{}");
-            super::argument_schema::refuse_arguments(&entry.definition, arguments)?;
-        }
-        if let Some(max) = entry.max_input {
-            check_input_size(&entry.definition, tool.arguments.unwrap_or_default(), max)?;
-        }
+        entry.check(
+            &call,
+            tool.arguments,
+            #[cfg(feature = "schemas")]
+            snapshot.settings.checks_arguments,
+        )?;
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {
             call.cx_mut().extensions.insert(CarriedState(state));
@@ -320,32 +307,32 @@ impl Tools {
     // === Changes ===
 
     fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
-        self.change(|entries, _| {
-            let Some(entry) = entries.iter_mut().find(|entry| entry.definition.name == name) else {
-                return false;
-            };
-            *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
-            true
-        })
+        let Some(entry) = self.snapshot().by_name.get(name).cloned() else { return false };
+        if entry.is_enabled != is_enabled {
+            self.change(|entries, _| {
+                for entry in entries.iter_mut().filter(|entry| entry.definition.name == name) {
+                    *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
+                }
+            });
+        }
+        true
     }
 
-    /// Changes the tools or their settings, then reports the change to the hooks and to the clients.
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
-        let result = self.replace_snapshot(change);
+    /// Changes the tools or their settings, then reports the change.
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings)) {
+        {
+            let mut current = self.0.snapshot.lock();
+            let (mut entries, mut settings) = (current.entries.clone(), current.settings.clone());
+            change(&mut entries, &mut settings);
+            *current = Arc::new(Snapshot::new(entries, settings));
+        }
+        self.report_change();
+    }
+
+    /// Reports the new definitions to the observer, and notifies the clients.
+    fn report_change(&self) {
         self.report_definitions();
         self.notify_changed();
-        result
-    }
-
-    fn replace_snapshot<T>(
-        &self,
-        change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T,
-    ) -> T {
-        let mut current = self.0.snapshot.lock();
-        let (mut entries, mut settings) = (current.entries.clone(), current.settings.clone());
-        let result = change(&mut entries, &mut settings);
-        *current = Arc::new(Snapshot::new(entries, settings));
-        result
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {

@@ -52,7 +52,7 @@ pub trait IntoToolResult: Send + 'static {
     }
 }
 
-/// A result as data: the value becomes the structured content, and its JSON the text of the result.
+/// A structured result: the value becomes the structured content, and its JSON the text of the result.
 ///
 /// The tool's `outputSchema` is generated from the type. Before 2026-07-28, structured content had to be an object.
 /// Callers of earlier revisions therefore receive any other value only as text, and the list of
@@ -208,7 +208,8 @@ impl IntoToolResult for ToolError {
     }
 }
 
-/// Implements `IntoToolResult` for `Result`s with these errors; the expression converts an error to the reply.
+/// Implements `IntoToolResult` for `Result`s with the given error types; the expression after a type converts such an
+/// error to the reply.
 macro_rules! fallible {
     ($($error:ty => $failed:expr;)+) => {$(
         impl<T: IntoToolResult> IntoToolResult for Result<T, $error> {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::Tool;
 
-    /// Returns whether an error of the tool carries a retry hint.
+    /// Runs the tool, which fails, and returns whether its error contains a retry hint.
     async fn invites(tool: Tool) -> bool {
         let tools = Tools::default();
         tools.add(tool);

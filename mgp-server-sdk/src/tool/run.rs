@@ -37,9 +37,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // `run_round` must poll the function in the same task, because it collects the questions that the
-                // function asks during one poll. This task is not that of the connection, so pings are answered even if
-                // the function blocks its thread, which it should not do.
+                // `run_round` collects the questions that the function asks during one poll, so it must itself poll the
+                // function: both run in one task. This task is not that of the connection, so pings are answered even
+                // if the function blocks its thread, which it should not do.
                 let task = spawn_watched(async move { asking.run_round(function).await });
                 Running::Task(AbortOnDrop { task, blocking: None })
             }
@@ -122,8 +122,8 @@ enum FunctionState {
 }
 
 impl BlockingFunction {
-    /// Creates the record of a function that will run on the blocking pool, and stores in its request the notice by
-    /// which it learns that its call was dropped.
+    /// Creates the record of a function that will run on the blocking pool. Adds a flag to the function's request that
+    /// later shows the function that its call was dropped.
     fn of(request: &mut ToolRequest) -> Arc<Self> {
         let abandoned = Arc::<Abandoned>::default();
         request.cx.extensions.insert_shared(Arc::clone(&abandoned));

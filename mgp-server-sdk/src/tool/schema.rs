@@ -25,8 +25,8 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style, Contract::Deserialize);
     let object = schema.ensure_object();
     let permits_anything = object.is_empty();
-    // The schema of an enum has no `type` at its root, and that of an `Option` permits null as well. Arguments are
-    // always an object, so set this type.
+    // The schema of an enum has no `type` at its root, and the schema of an `Option` permits null as well. Arguments
+    // are always an object, so set this type.
     let permits_objects = object.get("type").is_none_or(|kind| {
         kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
     });
@@ -73,7 +73,7 @@ pub(super) fn root_type(schema: &RawObject) -> Option<String> {
     schema.get("type").map(ToString::to_string)
 }
 
-/// Returns the schema of the arguments of a tool that takes none.
+/// Returns the schema of the arguments of a tool without arguments; it accepts any object.
 pub(super) fn any_object() -> RawObject {
     let schema = Payload::from_trusted(r#"{"type":"object","properties":{}}"#);
     RawObject::try_from(schema).unwrap_or_default()

@@ -7,7 +7,7 @@ use mgp_types::mgp::{CodeSafety, Permission, RiskLevel, SideEffect, ToolSecurity
 use super::Tool;
 
 impl Tool {
-    /// Sets all security metadata at once (MGP §4.3).
+    /// Sets all security metadata in one call (MGP §4.3).
     ///
     /// The hints of MCP are derived from the metadata, unless [`Tool::annotations`] sets them.
     ///

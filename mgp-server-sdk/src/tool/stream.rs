@@ -27,8 +27,8 @@ pub(crate) struct MaxStreamBytes(pub(crate) u64);
 pub(crate) struct ChunkRecorder {
     /// The outlet through which chunks are sent to the caller; `Outlet::none()` if the caller wants no chunks.
     inner: Outlet,
-    /// `true` if chunks are sent at once instead of being held back, because the function blocks its thread and never
-    /// waits.
+    /// `true` if chunks are sent immediately instead of being held back, because the function blocks its thread and
+    /// never waits.
     is_blocking: bool,
     max_bytes: u64,
     /// A lock that is held while an item is sent, so that items from several tasks keep their order.

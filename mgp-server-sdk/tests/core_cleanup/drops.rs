@@ -1,4 +1,4 @@
-//! Tests that calls, whose callers drop them at random points, leave nothing behind.
+//! Tests that calls leave nothing behind if their callers drop them at random points.
 //!
 //! The environment variable `CALLS` sets the number of calls; the default is 2,500.
 

@@ -159,8 +159,8 @@ impl Pair {
         self.stack.send(Call::request(Method::of("tools/call"), Params::tool(tool, &arguments), cx))
     }
 
-    /// Returns what the client and then the server still hold: the numbers of pending and running calls, and the bytes
-    /// of messages in two stores.
+    /// Returns counts for the client and then for the server: of pending calls, running calls, and bytes of messages in
+    /// two stores.
     pub(crate) fn left(&self) -> [usize; 8] {
         let [ours, theirs] = [&self.client, &self.server].map(|monitor| {
             [monitor.pending(), monitor.running(), monitor.held_bytes(), monitor.inbox_bytes()]
@@ -203,7 +203,7 @@ pub(crate) async fn end(run: JoinHandle<CloseReason>) -> CloseReason {
     tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
 }
 
-/// Waits until no call is running on the server, and neither side of any pair holds anything.
+/// Waits until no call is running on the server, and neither side of any pair stores calls or messages.
 #[track_caller]
 pub(crate) fn quiet<'a>(
     pairs: &'a [Pair],

@@ -31,7 +31,7 @@ enum Trigger {
     Surprise,
 }
 
-/// Drains a server once while a peer sends calls; returns the number of calls that began, and that of the calls that
+/// Drains a server once while a peer sends calls. Returns the number of calls that began, and the number of calls that
 /// came too late.
 async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
     let began = Began::default();

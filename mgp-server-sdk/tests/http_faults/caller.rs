@@ -53,7 +53,8 @@ impl Caller {
         self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.post(&ready).await.status, 202);
-        // The server handles the notification concurrently, and refuses requests of the session until then.
+        // The server handles the notification `initialized` concurrently, and refuses requests of the session until it
+        // has handled it.
         while self.request(0, "tools/list", json!({})).await.message().await.get("error").is_some()
         {
             tokio::task::yield_now().await;

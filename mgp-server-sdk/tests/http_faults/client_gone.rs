@@ -78,7 +78,7 @@ async fn modern_ends_with_its_stream() {
     world.quiet().await;
 }
 
-/// Regards a client that disconnects before the server has sent anything, when the response could still become plain
+/// Tests a client that disconnects before the server has sent anything, when the response could still become plain
 /// JSON.
 #[tokio::test]
 async fn before_the_first_event() {

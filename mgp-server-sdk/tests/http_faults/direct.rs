@@ -1,5 +1,5 @@
-//! Sends requests to the service without sockets, so that a test can pause time, and send
-//! thousands of requests at once.
+//! Sends requests to the service without sockets, so that a test can pause time, and send thousands of requests at the
+//! same time.
 
 use std::pin::Pin;
 

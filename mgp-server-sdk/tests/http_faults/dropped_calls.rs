@@ -1,4 +1,4 @@
-//! Tests that a thousand calls, whose callers disconnect at random points, leave no resources behind.
+//! Tests that a thousand calls leave no resources behind if their callers disconnect at random points.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn one(random: &mut Random) -> (&'static str, Value) {
     }
 }
 
-/// Sends all calls at once to the service, without sockets, and drops them after some polls and some chunks.
+/// Sends all calls at the same time to the service, without sockets, and drops them after some polls and some chunks.
 async fn thousand_at_once(seed: u64) {
     let hold = Hold::default();
     let server = server(&hold);
@@ -69,7 +69,8 @@ async fn thousand_at_once(seed: u64) {
     while let Some(had) = running.join_next().await {
         begun += usize::from(had.unwrap());
     }
-    // To cover enough, the test needs calls that were dropped before, and after their responses began.
+    // To cover enough, the test needs calls that were dropped before their responses began, and calls that were dropped
+    // after.
     assert!((100..990).contains(&begun), "{begun} of {CALLS} had a response");
     assert!(monitor.running() > 0, "legacy calls go on");
     for session in &sessions {

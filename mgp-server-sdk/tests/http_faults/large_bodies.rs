@@ -87,7 +87,8 @@ async fn bodies_are_bounded_together() {
     world.quiet().await;
 }
 
-/// The answers of a batch wait for each other, and count like bodies until then.
+/// The answers of a batch are kept until all of them are complete. Until then, they count toward the same limit as
+/// bodies.
 #[tokio::test]
 async fn answers_of_a_batch_are_bounded_together_with_bodies() {
     let world = World::open(|server| server.config(|config| config.held_bytes = 200_000)).await;

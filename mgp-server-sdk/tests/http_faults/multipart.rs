@@ -1,5 +1,5 @@
-//! Tests of binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the same arguments
-//! as if the data were sent in Base64.
+//! Tests of binary data that is sent over HTTP as parts of a body: the tool receives the same arguments as if the data
+//! were sent in Base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -152,8 +152,8 @@ fn modern_call(world: &World, tool: &str, arguments: &Value) -> Request<String> 
         .unwrap()
 }
 
-/// Over HTTP/2, an answer that its client does not read ends, with its call; the other requests of the connection
-/// continue.
+/// Over HTTP/2, if a client does not read an answer, the server ends the answer and its call; the other requests of the
+/// connection continue.
 #[tokio::test]
 async fn http2_answer_that_is_not_read_is_cut() {
     let world = impatient().await;

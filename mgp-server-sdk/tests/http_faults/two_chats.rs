@@ -29,7 +29,7 @@ async fn equal_ids_and_tokens_are_distinguished() {
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
     until_shown(|| (world.hold.alive() == 2, world.hold.alive())).await;
-    // The two calls take turns, so after these two steps each call has reported one step.
+    // The two calls take turns, so after two steps each call has reported one step.
     world.hold.step(2);
     let other = other.await.unwrap();
     // Two calls have this id, so the server cancels neither of them.

@@ -37,15 +37,15 @@ fn compile(program: &Path, library: &Path) -> Output {
         .args(["--verbose", "--diagnostic-width=140", "--color=never"])
         .args(["--out-dir", env!("CARGO_TARGET_TMPDIR")])
         .arg(format!("--extern=mgp_server_sdk={}", library.display()))
-        // All other crates are those that the library was compiled with.
+        // Take all other crates from the folder of the library, which was compiled with them.
         .arg(format!("-Ldependency={}", library.parent().unwrap().display()))
         .arg(program)
         .output()
         .unwrap()
 }
 
-/// Returns the library of this test. It is the newest one in its folder that has the features of this test and is not
-/// newer than the test: older ones may be from before a change, newer ones from another checkout with the same folder.
+/// Returns the library of this test: the newest one in its folder that has the features of this test and is not newer
+/// than the test. Older libraries may be from before a change, newer ones from another checkout with the same folder.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let written = |path: &Path| path.metadata().unwrap().modified().unwrap();

@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 const NEGATIVE: [&str; 9] =
     ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
 
-/// The answer that a caller gives to a callback, or the way in which it ended without one.
+/// The answer that a caller gives to a callback, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallbackAnswer {
@@ -50,7 +50,7 @@ impl CallbackAnswer {
     /// dismissed.
     ///
     /// # Errors
-    /// Returns −32602 if the response is not one of the options, or has the wrong type.
+    /// Returns −32602 (invalid params) if the response is not one of the options, or has the wrong type.
     pub fn read(question: &CallbackRequestParams, response: &Payload) -> Result<Self, RpcError> {
         if response.as_str().trim() == "null" {
             return Ok(Self::Dismissed);

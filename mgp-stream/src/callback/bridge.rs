@@ -55,8 +55,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns whether the caller offers the MCP method with which a question would be asked: sampling for a completion,
-/// otherwise elicitation with forms.
+/// Returns whether the caller offers the MCP method for the question: sampling for a completion, otherwise elicitation
+/// with forms.
 pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
     if question.kind == CallbackType::LlmCompletion {
         return cx.caller.accepts.sampling;
@@ -78,7 +78,7 @@ fn no_forms(era: Era) -> RpcError {
     }
 }
 
-/// Returns the schema of the form with which a question is asked by elicitation. The form has one field for the answer.
+/// Returns the schema of the form that asks the question by elicitation. The form has one field, for the answer.
 fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     #[derive(Serialize)]
     struct Field<'a> {

@@ -37,7 +37,7 @@ use super::table::{CallbackTable, Owner};
 pub struct CallbackLayer(CallbackTable);
 
 impl CallbackLayer {
-    /// Returns a router for `mgp/callback/respond`, with which a server or gateway can offer the method as a tool.
+    /// Returns a router for `mgp/callback/respond`. A server or gateway can use it to offer the method as a tool.
     #[must_use]
     pub fn router(&self) -> Router {
         let layer = self.clone();
@@ -90,7 +90,7 @@ pub(super) struct CallbackChannel {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`CallbackLayer`].
+    /// The service that [`CallbackLayer`] creates.
     pub CallbackService for CallbackLayer
 }
 

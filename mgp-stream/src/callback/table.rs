@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::answer::CallbackAnswer;
 use crate::cancel::CancelSignal;
 
-/// The maximum number of open callbacks per owner; further ones are refused with 3001.
+/// The maximum number of open callbacks per owner; further callbacks are refused with code 3001 (resource exhausted).
 const MAX_OPEN: usize = 64;
 
 /// The maximum number of answered callbacks that are remembered, so that a repeated answer is recognized. The oldest is
@@ -139,7 +139,8 @@ pub(super) struct WaitingCallback {
 }
 
 impl WaitingCallback {
-    /// Withdraws the question, because its time limit was reached. Returns the answer if one was accepted just before.
+    /// Withdraws the question. Called when its time limit is reached. Returns the answer if an answer was accepted just
+    /// before.
     pub(super) fn withdraw(&mut self) -> Option<CallbackAnswer> {
         self.table.0.lock().open.remove(&self.id);
         self.answer.try_recv().ok()

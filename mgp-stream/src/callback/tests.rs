@@ -171,7 +171,8 @@ fn only_a_clear_answer_confirms() {
     assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
 }
 
-/// Regression test: an object was refused as the answer to an input, although a form with several fields asks for one.
+/// Regression test: an object was refused as the answer to an input, although a form with several fields requests an
+/// object.
 #[test]
 fn an_input_can_be_answered_with_any_json() {
     let asked = question(CallbackType::Input, &[]);

@@ -54,7 +54,7 @@ pub struct CancelLayer {
 }
 
 impl CancelLayer {
-    /// Returns a router for `mgp/stream/cancel`, with which a server or gateway can offer the method as a tool. It
+    /// Returns a router for `mgp/stream/cancel`. A server or gateway can use it to offer the method as a tool. It
     /// cancels calls that run under this layer.
     #[must_use]
     pub fn router(&self) -> Router {
@@ -89,12 +89,12 @@ impl CancelLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`CancelLayer`].
+    /// The service that [`CancelLayer`] creates.
     pub Cancel for CancelLayer
 }
 
 impl CancelLayer {
-    /// Handles `notifications/cancelled`, after which the call gets no answer.
+    /// Cancels the call that `notifications/cancelled` names. The call then gets no answer.
     fn cancel_silently(&self, scope: ScopeId, params: &Params) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = params.get() else { return };
         if let Some(signal) = self.calls.get(scope, &id) {
@@ -102,7 +102,8 @@ impl CancelLayer {
         }
     }
 
-    /// Handles `mgp/stream/cancel`. The method is idempotent, and never fails if its params are valid.
+    /// Answers `mgp/stream/cancel`: cancels the call, and returns the content that it has sent. The method is
+    /// idempotent, and never fails if its params are valid.
     fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
         let signal = self.calls.get(scope, &request_id);
@@ -118,8 +119,8 @@ impl CancelLayer {
         })
     }
 
-    /// Handles a notification about the chunks of a running call. A new pace is set immediately, and `None` is
-    /// returned. For a gap, returns the future that sends the missing chunks again.
+    /// Applies a notification about the chunks of a running call. For a new pace, sets it immediately and returns
+    /// `None`. For a gap, returns the future that sends the missing chunks again.
     fn adjust_stream(&self, call: &Call) -> Option<BoxFuture<'static, Answer>> {
         let scope = call.cx().scope.id();
         let find = |id: &Id| self.calls.get(scope, id)?.stream();
@@ -184,8 +185,8 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         {
             return answered(answer);
         }
-        // Do not register `initialize`, which must not be cancelled, nor a call without an id, because a cancellation
-        // could not name it.
+        // Do not register `initialize`, because it must not be cancelled, nor a call without an id, because no
+        // cancellation could name it.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => {

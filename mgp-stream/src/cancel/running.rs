@@ -1,4 +1,4 @@
-//! The running calls, by the scope in which they arrived and their id in that scope.
+//! The running calls, by their scope (e.g. their connection) and by their id in that scope.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl RunningCalls {
     }
 
     /// Returns the signal of the call with an id. Returns `None` if no call has that id, or if several calls have it,
-    /// because then it is unclear which one is meant.
+    /// because then it is unclear which call is meant.
     pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
         match self.table.lock().get(&(scope, id.clone()))? {
             CallsWithId::One(_, signal) => Some(Arc::clone(signal)),

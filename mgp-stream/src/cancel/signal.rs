@@ -24,7 +24,7 @@ pub struct CancelSignal {
     state: Mutex<SignalState>,
     /// The counter of the bytes of sent chunks that are kept; all calls of the layer share it.
     kept: KeptBytes,
-    /// The stream on which the call sends its chunks; not set if the caller did not ask for chunks.
+    /// The stream of the call's chunks; not set if the caller did not ask for chunks.
     stream: OnceLock<Weak<ChunkSender>>,
 }
 
@@ -38,13 +38,13 @@ struct SignalState {
     listener: Option<Waker>,
     partial: Vec<Payload>,
     partial_bytes: usize,
-    /// `true` if no more chunks are added to the partial result, because one could not be kept or the call was
+    /// `true` if no more chunks are added to the partial result, because a chunk could not be kept or the call was
     /// cancelled.
     is_cut: bool,
     chunks: u64,
 }
 
-/// The way in which a call was cancelled. It determines how the call itself is answered.
+/// The method by which the caller cancelled a call. It determines how the call itself is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cancellation {
     /// By `notifications/cancelled`: the call gets no answer.
@@ -134,7 +134,7 @@ impl CancelSignal {
         &self.kept
     }
 
-    /// Stores the stream on which the call sends its chunks.
+    /// Stores the stream of the call's chunks.
     pub(crate) fn attach(&self, stream: &Arc<ChunkSender>) {
         // Ignore the error, which would mean that a stream is stored already: a call opens only one stream.
         let _ = self.stream.set(Arc::downgrade(stream));

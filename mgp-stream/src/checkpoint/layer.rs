@@ -1,4 +1,4 @@
-//! The server's side of checkpoints: decrypts the checkpoint from which a call resumes, and seals new ones.
+//! The server's side of checkpoints: decrypts the checkpoint from which a call resumes, and seals new checkpoints.
 //!
 //! Applies to: inbound.
 
@@ -14,21 +14,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-/// The purpose with which checkpoints are sealed. A text that was sealed for another purpose, e.g. as a confirmation,
+/// The purpose for which checkpoints are sealed. A text that was sealed for another purpose, e.g. as a confirmation,
 /// cannot be opened as a checkpoint.
 const SEAL_PURPOSE: &str = "checkpoint";
 
-/// The default time for which a call can resume from a checkpoint after it was sent.
+/// The default lifetime of a checkpoint: a call can resume from it for this time after it was sent.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length, in bytes of JSON, of the text with which a tool describes its place in the result. It also
-/// limits the length of the sealed checkpoint.
+/// The maximum length, in bytes of JSON, of the text in which a tool describes the position that it has reached in its
+/// result. It also limits the length of the sealed checkpoint.
 const MAX_PLACE_BYTES: usize = 4096;
 
 /// Layer that enables tools to send checkpoints with their chunks, and to resume from them.
 ///
-/// A checkpoint contains the tool's own description of its place in the result. It is sealed, and bound to the
-/// principal, the tool and its arguments, so the server need not store anything.
+/// A checkpoint contains the tool's own description of the position that it has reached in its result. It is sealed,
+/// and bound to the principal, the tool and its arguments, so the server need not store anything.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct CheckpointLayer {
 mgp_types::opaque_debug!(CheckpointLayer { ttl });
 
 mgp_types::layer_service! {
-    /// Service of [`CheckpointLayer`].
+    /// The service that [`CheckpointLayer`] creates.
     pub CheckpointService for CheckpointLayer
 }
 
@@ -56,7 +56,7 @@ impl CheckpointLayer {
     /// Creates a layer with a random key, so that checkpoints are valid until the process ends.
     ///
     /// # Errors
-    /// −32603 if the system cannot provide random bytes.
+    /// Returns −32603 (internal error) if the system cannot provide random bytes.
     pub fn new() -> Result<Self, RpcError> {
         Ok(Self { sealer: Sealer::random()?, ttl: TTL })
     }
@@ -73,8 +73,8 @@ impl CheckpointLayer {
         self
     }
 
-    /// Opens the checkpoint of a call that resumes from one, and stores [`Checkpoints`] in a call that resumes or
-    /// requests checkpoints.
+    /// If the call resumes from a checkpoint, opens that checkpoint. If the call resumes or requests checkpoints,
+    /// stores [`Checkpoints`] in its extensions.
     fn prepare(&self, call: &mut Call) -> Result<(), RpcError> {
         let wanted = call.cx().member::<WantsCheckpoints>()?.is_some_and(|wants| wants.0);
         let from = call.cx().member::<Checkpoint>()?;
@@ -146,20 +146,20 @@ impl Checkpoints {
         self.is_wanted
     }
 
-    /// Returns the place in the result from which the call must continue, as the tool described it; `None` if the call
-    /// starts from the beginning.
+    /// Returns the position in the result from which the call must continue, as the tool described it; `None` if the
+    /// call starts from the beginning.
     ///
     /// # Errors
-    /// −32602 if the place cannot be read as this type.
+    /// Returns −32602 (invalid params) if the position cannot be read as this type.
     pub fn resumed_from<T: DeserializeOwned>(&self) -> Result<Option<T>, RpcError> {
         self.resumed_from.as_ref().map(Payload::get).transpose()
     }
 
-    /// Seals a place in the result as a checkpoint. `chunks` is the number of chunks that this call sent before the
-    /// checkpoint.
+    /// Seals the description of a position in the result as a checkpoint. `chunks` is the number of chunks that this
+    /// call sent before the checkpoint.
     ///
     /// # Errors
-    /// −32603 if the place is longer than 4 KiB of JSON.
+    /// Returns −32603 (internal error) if the description is longer than 4 KiB of JSON.
     pub fn seal<T: Serialize>(&self, place: &T, chunks: u64) -> Result<Checkpoint, RpcError> {
         let place = Payload::of(place)?;
         if place.as_str().len() > MAX_PLACE_BYTES {

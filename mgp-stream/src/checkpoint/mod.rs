@@ -1,6 +1,6 @@
-//! Streams that can continue after a disconnection (proposal 8, `checkpoint`).
+//! Streams that can continue after a disconnection (extension `checkpoint`).
 //!
-//! The server sends checkpoints with its chunks: sealed descriptions of the place that the tool has reached in its
+//! The server sends checkpoints with its chunks: sealed descriptions of the position that the tool has reached in its
 //! result. A client whose connection was lost sends the call again with the last checkpoint.
 
 mod layer;

@@ -10,14 +10,14 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-/// The maximum number of chunks that wait for a checkpoint; if there are more, they are delivered at once.
+/// The maximum number of chunks that wait for a checkpoint; if there are more, they are delivered immediately.
 const MAX_WAITING: usize = 256;
 /// The maximum size, in bytes, of the chunks that wait for a checkpoint.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 /// The maximum size, in bytes, of all chunks of a call; beyond this size, the call can no longer be resumed.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The sink for the chunks of a call that can be resumed; it passes them on to the outlet of the caller.
+/// The receiver of the chunks of a call that can be resumed; it passes them on to the outlet of the caller.
 pub(super) struct Received {
     inner: Outlet,
     state: Mutex<State>,
@@ -25,8 +25,8 @@ pub(super) struct Received {
 
 #[derive(Default)]
 struct State {
-    /// The last checkpoint that arrived, from which the next attempt continues. `None` if none has arrived yet, or if
-    /// chunks after it had to be delivered already, e.g. because too many waited.
+    /// The last checkpoint that arrived; the next attempt continues from it. `None` if no checkpoint has arrived yet,
+    /// or if chunks after it had to be delivered already, e.g. because too many chunks waited.
     last: Option<Checkpoint>,
     /// The number of chunks that arrived in the current attempt.
     count: u64,
@@ -68,7 +68,7 @@ impl Received {
         };
         for chunk in waiting {
             // Ignore the error: even if the caller no longer accepts chunks, the result contains the content of this
-            // one.
+            // chunk.
             let _ = self.inner.send(OutletItem::Chunk(chunk)).await;
         }
         before
@@ -104,7 +104,7 @@ impl State {
         self.delivered_bytes += std::mem::take(&mut self.waiting_bytes);
         if self.delivered_bytes > MAX_BYTES {
             // The call cannot be resumed again, so the content of this attempt need not be kept. Keep `before`: the
-            // result of this attempt lacks the content of earlier ones.
+            // result of this attempt lacks the content of earlier attempts.
             self.is_broken = true;
             self.delivered = JoinedContent::default();
         }

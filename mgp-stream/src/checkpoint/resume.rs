@@ -26,7 +26,8 @@ const MAX_RESUMPTIONS: u32 = 100;
 /// Layer that resumes streamed tool calls whose connection was lost. The consumer gets each chunk only once.
 ///
 /// A call is resumed only if its server sent a checkpoint. Chunks after the last checkpoint are delivered when the next
-/// checkpoint or the result arrives. Those that still wait when the connection is lost are requested again.
+/// checkpoint or the result arrives. If the connection is lost before, this layer drops these chunks and requests them
+/// again.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ResumeLayer {
@@ -40,7 +41,7 @@ impl Default for ResumeLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`ResumeLayer`].
+    /// The service that [`ResumeLayer`] creates.
     pub ResumeService for ResumeLayer
 }
 
@@ -77,7 +78,8 @@ impl<S: MgpService> Service<Call> for ResumeService<S> {
     }
 }
 
-/// Returns whether the caller requests checkpoints or resumes from one itself, so that this layer must not do so.
+/// Returns whether the caller itself requests checkpoints or resumes from a checkpoint, so that this layer must not do
+/// so.
 fn asks(members: &CallMembers) -> bool {
     members.for_peer(ExtensionSet::EMPTY.with(Extension::Checkpoint)).next().is_some()
 }

@@ -24,7 +24,7 @@ impl ChunkNotification {
     /// Reads the params of the notification, also in the form that other implementations use.
     ///
     /// # Errors
-    /// −32602, with the reason why the params cannot be read.
+    /// Returns −32602 (invalid params), with the reason why the params cannot be read.
     pub(crate) fn read(params: &Params) -> Result<Self, RpcError> {
         if let Some(read) = Self::read_plain(params) {
             return Ok(read);
@@ -44,8 +44,8 @@ impl ChunkNotification {
         })
     }
 
-    /// Parses a chunk of text whose members are in the order in which this crate sends them. Returns `None` for params
-    /// in any other form.
+    /// Parses a chunk of text if its members are in the order that this crate uses. Returns `None` for params in any
+    /// other form.
     ///
     /// Such a chunk is parsed by hand, because streams of text have many small chunks, and decoding them with serde
     /// takes six times as long.

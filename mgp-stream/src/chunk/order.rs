@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 use mgp_types::mcp::ContentBlock;
 use mgp_types::service::Chunk;
 
-/// The maximum number of chunks of one call that wait for a missing one.
+/// The maximum number of chunks of one call that wait for a missing chunk.
 const MAX_WAITING_CHUNKS: usize = 64;
-/// The maximum size, in bytes, of the chunks of one call that wait for a missing one.
+/// The maximum size, in bytes, of the chunks of one call that wait for a missing chunk.
 const MAX_WAITING_BYTES: usize = 256 << 10;
-/// The maximum number of missing chunks that are requested at once.
+/// The maximum number of missing chunks that are requested at a time.
 const MAX_REQUESTED: u64 = 64;
 
 /// A chunk as it arrived from the callee, not yet put in order.
 #[derive(Debug)]
 pub(crate) struct ReceivedChunk {
-    /// The sequence number of the chunk, or `None` if the callee sent none; the chunk then follows the previous one.
+    /// The sequence number of the chunk, or `None` if the callee sent no number; the chunk then follows the previous
+    /// chunk.
     pub(crate) index: Option<u64>,
     pub(crate) chunk: Chunk,
-    /// `true` if the callee reports with this chunk that it has lost this chunk or an earlier one.
+    /// `true` if the callee reports with this chunk that it has lost this chunk or an earlier chunk.
     pub(crate) reports_loss: bool,
 }
 
@@ -31,12 +32,12 @@ pub(super) struct Arrival {
     pub(super) missing: Vec<u64>,
 }
 
-/// The order of the chunks of one call. Repeated chunks are dropped, and all chunks after a lost one.
+/// The order of the chunks of one call. Repeated chunks, and all chunks after a lost chunk, are dropped.
 #[derive(Debug, Default)]
 pub(super) struct ChunkOrder {
     /// The sequence number of the next chunk to deliver.
     next: u64,
-    /// The chunks that wait for an earlier one.
+    /// The chunks that wait for an earlier chunk, by sequence number.
     waiting: BTreeMap<u64, Chunk>,
     waiting_bytes: usize,
     /// The sequence number below which missing chunks were already requested. A chunk is requested only once.
@@ -89,7 +90,7 @@ impl ChunkOrder {
         self.dropped += 1;
     }
 
-    /// Returns the number of chunks that arrived, without counting repeated ones.
+    /// Returns the number of chunks that arrived, without repeated chunks.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }
@@ -112,7 +113,7 @@ impl ChunkOrder {
         self.waiting_bytes = 0;
     }
 
-    /// Drops chunks after the one that the callee marked as the last, because the caller does not expect more.
+    /// Drops chunks after the chunk that the callee marked as the last, because the caller does not expect more.
     fn end_at_last(&mut self, arrival: &mut Arrival) {
         let keep = |state: &mut Self, chunk: &Chunk| {
             if state.is_done {
@@ -131,7 +132,7 @@ impl ChunkOrder {
         self.next = index.saturating_add(1);
     }
 
-    /// Moves the chunks for whose predecessors no wait is necessary any more from `waiting` to `out`.
+    /// Moves the chunks that need not wait for earlier chunks any more from `waiting` to `out`.
     fn release(&mut self, out: &mut Vec<Chunk>) {
         while let Some(chunk) = self.waiting.remove(&self.next) {
             self.waiting_bytes -= chunk.content.as_str().len();
@@ -179,8 +180,7 @@ mod tests {
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
     }
 
-    /// Returns the texts of the chunks that are delivered because of a chunk, and the sequence numbers of the chunks to
-    /// request.
+    /// Accepts a chunk. Returns the texts of the chunks to deliver, and the sequence numbers of the chunks to request.
     fn accept(order: &mut ChunkOrder, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let arrival = order.accept(received);
         let delivered = arrival.next.into_iter().chain(arrival.after);

@@ -1,7 +1,7 @@
 //! The receiving side of the chunks of one outbound call.
 //!
 //! The chunks are put in order, and then pushed into the inbox of the call. A full inbox drops a chunk and all later
-//! ones: `has_gap` in `src/connection/pending.rs` of `mgp-transport`. While too many chunks wait for the caller, the
+//! chunks: `has_gap` in `src/connection/pending.rs` of `mgp-transport`. While too many chunks wait for the caller, the
 //! callee is asked to pause.
 
 use std::borrow::Cow;
@@ -19,7 +19,8 @@ use super::order::{ChunkOrder, ReceivedChunk};
 
 /// The number of delivered chunks that the caller has not taken, at or below which a paused stream is resumed.
 const RESUMING_CHUNKS: usize = 256;
-/// The total size of these chunks, in bytes, at or below which a paused stream is resumed.
+/// The total size, in bytes, of the delivered chunks that the caller has not taken, at or below which a paused stream
+/// is resumed.
 const RESUMING_BYTES: usize = 256 << 10;
 /// The maximum time for which the stream of one call is paused, over all its pauses. The time limits of the tool run
 /// during a pause, so a longer pause could make the call fail.
@@ -28,14 +29,14 @@ const MAX_PAUSED: Duration = Duration::from_secs(10);
 /// implementations cannot read a larger one.
 const UNLIMITED: u32 = 0x7fff_ffff;
 
-/// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost one. If
+/// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost chunk. If
 /// the caller's inbox is full, the chunk is counted as dropped, and the inbox refuses all later chunks too. So the
 /// content that the caller gets has no gap, but can lack its end.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkReceiver {
     state: Mutex<ReceiveState>,
     /// The last pace that was sent to the callee, if any. The lock is held while a pace is sent, so that the callee
-    /// receives the paces in the order in which they were decided.
+    /// receives the paces in the right order.
     sent_pace: tokio::sync::Mutex<Option<u32>>,
     /// The members of `_meta` of the call that identify this side. Notifications to the callee about the chunks repeat
     /// them.
@@ -47,16 +48,16 @@ struct ReceiveState {
     order: ChunkOrder,
     /// The number of the delivered chunks that the caller has not taken yet.
     untaken_chunks: usize,
-    /// The total size of these chunks, in bytes.
+    /// The total size, in bytes, of the delivered chunks that the caller has not taken yet.
     untaken_bytes: usize,
-    /// The time at which the callee was asked to send nothing, because too many chunks wait for the caller; `None`
-    /// while the stream is not paused.
+    /// The start of the current pause: the callee was asked to send nothing, because too many chunks wait for the
+    /// caller. `None` while the stream is not paused.
     paused_since: Option<Instant>,
     /// The total duration of the earlier pauses of the stream.
     paused_for: Duration,
     /// The pace that the caller itself requested, if any; it applies while the stream is not paused.
     own_pace: Option<u32>,
-    /// The context in which notifications are sent to the callee, and the id under which the callee knows the call.
+    /// The context for notifications to the callee, and the id that the callee knows for the call.
     callee: Option<(Context, Id)>,
 }
 
@@ -86,8 +87,8 @@ impl ChunkReceiver {
     /// Accepts a chunk. Passes it, and then the chunks that waited for it, to `push`, which returns the room that is
     /// left in the queue of the caller.
     ///
-    /// Chunks can arrive on two streams at once, so `push` is called while the lock is held, which keeps the chunks in
-    /// order. `push` must not block.
+    /// Chunks can arrive on two streams at the same time, so `push` is called while the lock is held, which keeps the
+    /// chunks in order. `push` must not block.
     pub(crate) fn deliver(
         &self,
         received: ReceivedChunk,
@@ -115,8 +116,7 @@ impl ChunkReceiver {
 
     // === Pace ===
 
-    /// Sets the context in which notifications are sent to the callee, and the id under which the callee knows the
-    /// call.
+    /// Sets the context for notifications to the callee, and the id that the callee knows for the call.
     pub(crate) fn set_callee(&self, cx: Context, id: Id) {
         self.state.lock().callee = Some((cx, id));
     }
@@ -217,7 +217,7 @@ impl ChunkReceiver {
         self.state.lock().order.record_lost(index);
     }
 
-    /// Returns the number of chunks that arrived, without counting repeated ones.
+    /// Returns the number of chunks that arrived, without repeated chunks.
     pub(crate) fn arrived(&self) -> u64 {
         self.state.lock().order.arrived()
     }

@@ -27,7 +27,8 @@ const MAX_KEPT_CHUNKS: usize = 32;
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The maximum number of chunks of one call that are sent again.
 const MAX_RESENT: usize = 256;
-/// The maximum number of missing chunks that are handled for one notification of a gap; further ones in it are ignored.
+/// The maximum number of missing chunks that are sent again for one notification of a gap; further numbers in the
+/// notification are ignored.
 const MAX_MISSING: usize = 64;
 
 /// Sender that numbers the chunks of one call, and sends them at the caller's pace. It refuses chunks beyond the
@@ -50,10 +51,10 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
-    /// `true` after the end of the call. A chunk is then only sent if the caller's pace permits it at once, and
-    /// otherwise refused.
+    /// `true` after the end of the call. A chunk is then sent only if the caller's pace permits it immediately;
+    /// otherwise, it is refused.
     is_over: bool,
-    /// The count of chunks that the tool sent after the one that it marked as the last; they are dropped.
+    /// The number of chunks that the tool sent after the chunk that it marked as the last; they are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
     /// The waker of the task that answers the call; it must answer with an error when a chunk is refused.
@@ -70,7 +71,7 @@ enum Form {
     #[default]
     First,
     Again,
-    /// The chunk has no content: it reports that this chunk or an earlier one is lost.
+    /// The chunk has no content: it reports that this chunk or an earlier chunk is lost.
     Lost,
 }
 
@@ -259,8 +260,8 @@ impl ChunkSender {
         self.pace_changed.notify_waiters();
     }
 
-    /// Ends the wait of a chunk for the time at which the caller's pace permits it, because the call has ended. From
-    /// then on, a chunk that would have to wait is refused.
+    /// Ends the waiting for the caller's pace, because the call has ended. From then on, a chunk that would have to
+    /// wait is refused.
     pub(crate) fn end(&self) {
         self.state.lock().is_over = true;
         self.pace_changed.notify_waiters();

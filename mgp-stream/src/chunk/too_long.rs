@@ -1,11 +1,11 @@
-//! The refusal of a call whose chunks exceed the size limit in total (MGP §14.3: 3001).
+//! The refusal of a call whose chunks exceed the size limit in total (MGP §14.3, code 3001: resource exhausted).
 
 use std::sync::Arc;
 
 use mgp_types::service::StreamLimit;
 use mgp_types::{ErrorCode, Object, RpcError};
 
-/// The refusal of a chunk with which a call exceeded its [`StreamLimit`].
+/// The refusal of the chunk that made a call exceed its [`StreamLimit`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the partial results have {size} bytes, and may have {limit}")]
 pub(crate) struct StreamTooLong {
@@ -34,7 +34,7 @@ impl From<StreamTooLong> for RpcError {
         drop(details.encode("of", "partial results"));
         drop(details.encode("started", &true));
         let error = Self::new(ErrorCode::RESOURCE_EXHAUSTED, message).because(refused);
-        // Forbid a retry: the call has already run, and would send as many chunks again.
+        // Forbid a retry: the call has already run, and would exceed the limit again.
         match error.as_recovery().cloned() {
             Some(hints) => error.recovery(hints.no_retry().details(details)),
             None => error,

@@ -1,4 +1,4 @@
-//! Attaches subscriptions to the stream on which their events are sent.
+//! Attaches subscriptions to the stream that carries their events.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ impl EventHub {
     /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
     ///
     /// # Errors
-    /// −32602 if the caller has no such subscription; 3001 if one is moved to a connection that has too many.
+    /// Returns −32602 (invalid params) if the caller has no such subscription. Returns 3001 (resource exhausted) if a
+    /// subscription is moved to a connection that has the maximum number of subscriptions.
     pub fn attach(
         &self,
         cx: &Context,

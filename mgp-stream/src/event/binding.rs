@@ -1,5 +1,5 @@
 //! The connection or session with which a subscription ends. If the client continues the subscription on another
-//! connection or session, that one replaces it.
+//! connection or session, the subscription ends with that connection or session instead.
 
 use mgp_types::service::{EndGuard, Scope, ScopeId, ScopeKind};
 use mgp_types::sync::Mutex;

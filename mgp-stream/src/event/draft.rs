@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{MAX_NAME, is_name};
 
-/// The maximum depth of an event: its position in a chain of events in which each event causes the next (MGP §13, later
-/// revisions).
+/// The maximum depth of an event. The depth is the event's position in a chain in which each event causes the next (MGP
+/// §13, later revisions).
 pub(super) const MAX_DEPTH: u32 = 10;
 
 /// The maximum size of the data of an event, in bytes.
@@ -52,8 +52,8 @@ pub struct EventSubject {
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The principal to whom the event belongs, if it belongs to one. Besides operators, only this principal is allowed
-    /// to receive the event.
+    /// The principal to whom the event belongs, if any. Besides operators, only this principal is allowed to receive
+    /// the event.
     pub owner: Option<Principal>,
     /// `true` if `server` published the event itself, and this kernel only forwards it.
     pub is_forwarded: bool,
@@ -82,7 +82,7 @@ impl EventDraft {
     /// Sets the data of the event, which is encoded as JSON.
     ///
     /// # Errors
-    /// −32603 if the data cannot be written as JSON.
+    /// Returns −32603 (internal error) if the data cannot be written as JSON.
     pub fn data<T: Serialize + ?Sized>(mut self, data: &T) -> Result<Self, RpcError> {
         self.data = Payload::of(data)?;
         Ok(self)
@@ -102,13 +102,13 @@ impl EventDraft {
 
     /// Sets the event's depth in a chain of events: one more than the depth of the event that caused it.
     ///
-    /// Publishing fails beyond 10, so that events cannot cause each other without end.
+    /// Publishing fails if the depth is above 10, so that events cannot cause each other without end.
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Sets the number of events that were lost just before this one, on their way to this hub. Subscribers get the
+    /// Sets the number of events that were lost just before this event, on their way to this hub. Subscribers get the
     /// number as `_mgp.dropped`.
     pub fn dropped(mut self, count: u64) -> Self {
         self.dropped = count;

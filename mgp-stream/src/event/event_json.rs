@@ -1,4 +1,4 @@
-//! The JSON forms in which events, and the terms of subscriptions, are stored.
+//! The stored forms (JSON) of events, and of the terms of subscriptions.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -31,7 +31,7 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 /// Hub that accepts published events and passes them to the subscriptions that match (MGP §13); clones share one hub.
 ///
 /// A channel exists from its declaration or its first event on. Each subscription stores its last 1,024 events, up to 8
-/// MiB; these are also the queue from which the events are sent to the subscriber.
+/// MiB; these events are also the queue of the events to send to the subscriber.
 ///
 /// ```
 /// use mgp_stream::{EventDraft, EventHub};
@@ -49,7 +49,7 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub struct EventHub(pub(super) Arc<Hub>);
 
-/// The limits of an [`EventHub`]. A subscription that would exceed them is refused with 3001.
+/// The limits of an [`EventHub`]. A subscription that would exceed them is refused with code 3001 (resource exhausted).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EventLimits {
@@ -150,7 +150,7 @@ impl EventHub {
     /// [`with_recent`](Self::with_recent).
     ///
     /// # Errors
-    /// −32602 if the channel or the time is not valid.
+    /// Returns −32602 (invalid params) if the channel or the time is not valid.
     pub fn recent(&self, params: &KernelEventsParams) -> Result<KernelEventsResult, RpcError> {
         self.0
             .recent
@@ -160,7 +160,7 @@ impl EventHub {
 
     // === Publishing ===
 
-    /// Declares a channel on which this server itself publishes events.
+    /// Declares a channel for events that this server itself publishes.
     pub fn declare(&self, channel: impl Into<String>, description: impl Into<String>) {
         self.0.table.write().add_channel(None, channel.into(), Some(description.into()));
     }
@@ -183,9 +183,9 @@ impl EventHub {
     /// second, until slow subscribers have room for more events.
     ///
     /// # Errors
-    /// −32602 if the channel has no valid name, if the data is too large, or if the event's depth in a chain of events
-    /// exceeds 10; 3001 or 3003 if the event cannot be stored for a durable subscription. Other subscriptions get the
-    /// event nevertheless.
+    /// Returns −32602 (invalid params) if the channel has no valid name, if the data is too large, or if the event's
+    /// depth in a chain of events exceeds 10. Returns 3001 (resource exhausted) or 3003 (timeout) if the event cannot
+    /// be stored for a durable subscription. Other subscriptions get the event nevertheless.
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(draft) {
             Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
@@ -210,7 +210,7 @@ impl EventHub {
     /// Waits until all events published so far are stored for durable subscriptions.
     ///
     /// # Errors
-    /// 3003 if storing takes too long.
+    /// Returns 3003 (timeout) if storing takes too long.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -255,18 +255,18 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Restores the durable subscriptions from a store, and stores later ones there. From then on, the hub removes once
-    /// a day the subscriptions that were not used for a month, and the events that are older than a week. Only the
-    /// first call has an effect.
+    /// Restores the durable subscriptions from a store, and stores later subscriptions there. From then on, the hub
+    /// removes once a day the subscriptions that were not used for a month, and the events that are older than a week.
+    /// Only the first call has an effect.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, there are no durable subscriptions.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn keep_in(&self, store: Arc<dyn EventStore>) -> Result<(), StoreError> {
         let stored = store.load().await?;
         if self.0.journal.set(Arc::new(Journal::new(store))).is_err() {
@@ -285,17 +285,29 @@ impl EventHub {
         Ok(())
     }
 
-    /// Restores the durable subscriptions from a database and saves later ones there, like [`keep_in`](Self::keep_in)
-    /// with a store. Other parts of the program may use the same database.
+    /// Restores the durable subscriptions from a database and saves later subscriptions there, like
+    /// [`keep_in`](Self::keep_in) with a store. Other parts of the program may use the same database.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, there are no durable subscriptions.
     #[cfg(feature = "sqlite")]
     pub async fn keep_in_db(&self, db: mgp_types::store::Db) -> Result<(), StoreError> {
         self.keep_in(Arc::new(super::sqlite::SqliteEvents::open(db).await?)).await
+    }
+
+    /// Checks that the durable subscriptions of a database can be read, without changing it.
+    ///
+    /// # Errors
+    /// Returns the store's error. [`keep_in_db`](Self::keep_in_db) would fail with the same error.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    #[cfg(feature = "sqlite")]
+    pub async fn check_db(db: &mgp_types::store::Db) -> Result<(), StoreError> {
+        super::sqlite::check(db).await
     }
 
     /// Publishes an event with a severity and data.
@@ -368,8 +380,8 @@ impl Hub {
         })
     }
 
-    /// Passes an event to the matching subscriptions. Returns those whose subscribers are slow, so that the publisher
-    /// can wait for them.
+    /// Passes an event to the matching subscriptions. Returns the subscriptions whose subscribers are slow, so that the
+    /// publisher can wait for them.
     fn publish(self: &Arc<Self>, draft: EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.effective_severity().rank();
@@ -463,8 +475,8 @@ impl Hub {
         })
     }
 
-    /// Returns whether a caller can choose a text as the id of a new subscription: it has the form of the ids that the
-    /// hub creates, and no subscription has it.
+    /// Returns whether a caller can choose this id for a new subscription: the id has the form of the ids that the hub
+    /// creates, and no subscription has it.
     pub(super) fn is_free(&self, id: &str) -> bool {
         let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
             random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())

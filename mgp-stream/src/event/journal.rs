@@ -38,32 +38,32 @@ pub trait EventStore: Send + Sync {
     /// start and once a day.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>>;
 
-    /// Stores a subscription. It replaces the stored one with the same id.
+    /// Stores a subscription. It replaces a stored subscription with the same id.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     fn put(&self, subscription: StoredSubscription) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Removes a subscription with its events.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     fn remove(&self, id: &str) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Stores events: either all of them or none.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Returns up to `max` stored events of a subscription, each as its sequence number and its JSON. The sequence
     /// numbers are above `after` and at most `until`.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     fn read(
         &self,
         id: &str,

@@ -20,7 +20,7 @@ impl Pattern {
     /// Parses a pattern that a client wrote.
     ///
     /// # Errors
-    /// −32602 if the text is neither a channel name, nor `*`, nor a name followed by `.*`.
+    /// Returns −32602 (invalid params) if the text is neither a channel name, nor `*`, nor a name followed by `.*`.
     pub(super) fn parse(text: &str) -> Result<Self, RpcError> {
         if text == "*" {
             return Ok(Self::All);
@@ -58,8 +58,8 @@ impl Pattern {
         }
     }
 
-    /// Parses the patterns of a subscription. Removes each pattern that another one covers, so that no channel matches
-    /// two patterns.
+    /// Parses the patterns of a subscription. Removes each pattern that another pattern covers, so that no channel
+    /// matches two patterns.
     pub(super) fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Self>, RpcError> {
         let mut all =
             texts.iter().map(|text| Self::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;

@@ -33,11 +33,11 @@ pub struct ReadEvent {
 
 impl EventHub {
     /// Opens a durable subscription for this process, with the authority of an operator. The store identifies the
-    /// subscription by `id`. If the channels or the minimum severity differ from the stored ones, a new subscription
-    /// replaces the stored one: the stored events are lost, and the sequence numbers continue.
+    /// subscription by `id`. If the channels or the minimum severity differ from the stored subscription, a new
+    /// subscription replaces it: the stored events are lost, and the sequence numbers continue.
     ///
     /// # Errors
-    /// −32602 if a channel is not valid or the hub has no store; otherwise the error of the store.
+    /// Returns −32602 (invalid params) if a channel is not valid or the hub has no store; otherwise the store's error.
     ///
     /// # Cancel safety
     /// If the future is dropped, the subscription may have been stored.
@@ -68,8 +68,8 @@ impl EventHub {
         Ok(EventReader::new(self, new))
     }
 
-    /// Ends those subscriptions of [`reader`](Self::reader), opened in this process or an earlier one, for whose ids
-    /// `is_ended` returns `true`. Their stored events are removed.
+    /// Ends the subscriptions that [`reader`](Self::reader) opened in this process or an earlier process, if `is_ended`
+    /// returns `true` for their id. Their stored events are removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, only some of the subscriptions might have ended.
@@ -95,7 +95,7 @@ impl EventReader {
     /// Waits for events after the reader's position (the last acknowledged event), and returns up to `max` of them.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -107,7 +107,7 @@ impl EventReader {
     /// this method, a reader can read further events before it acknowledges the previous ones.
     ///
     /// # Errors
-    /// The error of the store if it fails.
+    /// Returns the store's error if the store fails.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -145,7 +145,7 @@ impl EventReader {
     /// the subscription has ended.
     ///
     /// # Errors
-    /// The error of the store if it fails; the event might be read again after a restart in that case.
+    /// Returns the error of the store if it fails; the event might be read again after a restart in that case.
     ///
     /// # Cancel safety
     /// If the future is dropped, the event might be read again after a restart.

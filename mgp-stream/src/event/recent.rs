@@ -28,7 +28,7 @@ pub(super) struct RecentEvents(Mutex<Recent>);
 struct Recent {
     events: VecDeque<Arc<PublishedEvent>>,
     bytes: usize,
-    /// The number of the newest event; events are numbered from 1 in the order in which they were published.
+    /// The number of the newest event; events are numbered from 1 in the order of their publication.
     newest: u64,
 }
 

@@ -7,7 +7,7 @@ use mgp_types::service::Router;
 use super::EventHub;
 
 impl EventHub {
-    /// Returns a router for the methods with which callers subscribe, unsubscribe, replay events and list channels.
+    /// Returns a router for the methods by which callers subscribe, unsubscribe, replay events and list channels.
     #[must_use]
     pub fn router(&self) -> Router {
         let (subscribing, ending, replaying, listing) =

@@ -1,4 +1,4 @@
-//! Ends subscriptions with the connection or session that they belong to.
+//! Ends subscriptions when their connection or session ends.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::hub::Hub;
 use super::subscription::Subscription;
 
 impl EventHub {
-    /// Registers a function at a scope that ends the subscription when the scope ends. Does nothing if the subscription
-    /// does not belong to the scope.
+    /// Registers a function at a scope. The function ends the subscription when the scope ends. Does nothing if the
+    /// subscription does not belong to the scope.
     pub(super) fn end_with(&self, scope: &Scope, subscription: &Arc<Subscription>) {
         let id = scope.id();
         if subscription.binding.scope_id() != Some(id) {
@@ -27,8 +27,8 @@ impl EventHub {
         subscription.binding.set_guard(id, scope.on_end(end));
     }
 
-    /// Moves a subscription to the caller's connection or session, if it belongs to another one. It then ends with the
-    /// caller's connection or session.
+    /// Moves a subscription to the caller's connection or session, unless it belongs to that already. The subscription
+    /// then ends with the caller's connection or session.
     pub(super) fn bind_to_caller(
         &self,
         cx: &Context,

@@ -7,6 +7,8 @@ use mgp_types::store::{Db, StoreError, sql};
 
 use super::journal::{EventStore, StoredEvent, StoredSubscription};
 
+const NAMESPACE: &str = "events";
+
 const STEPS: &[&str] = &[
     "CREATE TABLE events_subscriptions (id TEXT PRIMARY KEY, terms TEXT NOT NULL, next_seq INTEGER NOT NULL,
          cursor INTEGER NOT NULL, used_at INTEGER NOT NULL)",
@@ -26,9 +28,17 @@ pub(super) struct SqliteEvents(Db);
 
 impl SqliteEvents {
     pub(super) async fn open(db: Db) -> Result<Self, StoreError> {
-        db.migrate("events", STEPS).await?;
+        db.migrate(NAMESPACE, STEPS).await?;
         Ok(Self(db))
     }
+}
+
+/// Reads the durable subscriptions of a database without changing it; tables of an older program are not read.
+pub(super) async fn check(db: &Db) -> Result<(), StoreError> {
+    if db.steps_run(NAMESPACE, STEPS.len()).await? < STEPS.len() {
+        return Ok(());
+    }
+    db.read(|conn| load(conn).map(drop)).await
 }
 
 fn seconds(age: Duration) -> i64 {

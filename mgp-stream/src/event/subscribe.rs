@@ -30,7 +30,7 @@ const DEFAULT_REPLAY: u64 = 100;
 const MAX_REPLAY: u64 = 1_000;
 
 /// The maximum size of the events in one answer to a replay, in bytes; the limit exists because the answer is one line
-/// on the wire. If events are left out for it, `has_more` is set.
+/// on the wire. If the answer lacks events because of this limit, `has_more` is set.
 const MAX_REPLAY_BYTES: usize = 512 * 1024;
 
 impl EventHub {

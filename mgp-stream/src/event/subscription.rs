@@ -32,11 +32,11 @@ pub(super) const MAX_KEPT: usize = 1_024;
 /// The maximum total size of the events that a subscription keeps in memory, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of unsent events of a subscription at which publishers start to wait for the subscriber.
+/// The number of unsent events of a subscription from which on publishers wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
-/// The highest sequence number after which a client can let a subscription continue. Numbers in JSON are exact only up
-/// to 2^53, so half of it leaves room for the numbers of later events.
+/// The highest sequence number that a client can name when it continues a subscription. Numbers in JSON are exact only
+/// up to 2^53, so half of that leaves room for the numbers of later events.
 const MAX_BASE: u64 = 1 << 52;
 
 /// The time for which a subscription that belongs to no connection or session is kept after its last use.
@@ -49,7 +49,7 @@ pub(super) struct Subscription {
     rank: u8,
     pub(super) binding: ScopeBinding,
     pub(super) is_durable: bool,
-    /// A token of which each reader in this process holds a clone, so that the clones show whether a reader exists.
+    /// A token for counting readers: each reader in this process holds a clone of it.
     pub(super) readers: Arc<()>,
     state: Mutex<SubscriptionState>,
     /// Notified when events of the subscription were sent.
@@ -75,24 +75,24 @@ struct SubscriptionState {
     /// The sequence number of the last event in the store, if the subscription is durable.
     stored: u64,
     next_seq: u64,
-    /// The sequence number after which the subscription began: its first event has the next number.
+    /// The sequence number before the first event of the subscription.
     base: u64,
     /// The sequence number of the last event that was sent, dropped or acknowledged.
     cursor: u64,
-    /// The context of the subscriber, with which the access to each event is checked.
+    /// The context of the subscriber, for checking the access to each event.
     viewer: Context,
     target: Option<Target>,
     is_sending: bool,
     is_ended: bool,
-    /// The time at which the subscription expires while no connection or stream is attached to it; `None` if it ends
-    /// with its connection or session.
+    /// The expiry time of a subscription without an attached connection or stream; `None` if the subscription ends with
+    /// its connection or session.
     expires_at: Option<Instant>,
     /// The time at which the use of a durable subscription was last stored; `None` if it was not stored by this
     /// process.
     use_stored_at: Option<Instant>,
 }
 
-/// The connection or stream on which the events of a subscription are sent.
+/// The connection or stream that carries the events of a subscription.
 #[derive(Clone)]
 pub(super) struct Target {
     /// The key of the call that opened the stream. A stream that ends uses the key to detach only its own target, and
@@ -156,8 +156,8 @@ impl Subscription {
         }
     }
 
-    /// Makes the sequence numbers of a new subscription continue after `seq`, because an earlier subscription with the
-    /// same id has used the numbers up to it.
+    /// Starts the sequence numbers of a new subscription after `seq`, because an earlier subscription with the same id
+    /// has used the numbers up to it.
     pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
         let state = self.state.get_mut();
         state.base = seq.unwrap_or(0).min(MAX_BASE);
@@ -218,8 +218,8 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Returns the sequence numbers of the oldest kept event, of the last sent or acknowledged one, and of the last
-    /// stored one.
+    /// Returns three sequence numbers: of the oldest event that is kept, of the last event that was sent or
+    /// acknowledged, and of the last event in the store.
     pub(super) fn positions(&self) -> (u64, u64, u64) {
         let state = self.state.lock();
         (state.first(), state.cursor, state.stored)
@@ -241,8 +241,8 @@ impl Subscription {
         Replayed { events, has_more, truncated: dropped > 0 }
     }
 
-    /// Starts to send the events after the sequence number `after` to a target, which replaces the current one. Without
-    /// `after`, continues after the last event that was sent. Returns whether some of these events are lost.
+    /// Starts to send the events after the sequence number `after` to a target, which replaces the current target.
+    /// Without `after`, continues after the last event that was sent. Returns whether some of these events are lost.
     pub(super) fn attach(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -260,7 +260,7 @@ impl Subscription {
         is_truncated
     }
 
-    /// Postpones the time at which the subscription expires, because it is used now.
+    /// Postpones the expiry of the subscription. Called when the subscription is used.
     pub(super) fn renew(&self) {
         self.state.lock().renew();
     }
@@ -276,7 +276,7 @@ impl Subscription {
         self.sent.notify_waiters();
     }
 
-    /// Ends the subscription: no more events are sent, except one that is already being sent.
+    /// Ends the subscription: no more events are sent, except an event that is already being sent.
     pub(super) fn end(&self) {
         self.state.lock().is_ended = true;
         self.binding.release();

@@ -143,7 +143,7 @@ impl Table {
     /// Adds a subscription to the table.
     ///
     /// # Errors
-    /// The error of [`check_room`](Self::check_room).
+    /// Returns the error of [`check_room`](Self::check_room).
     pub(super) fn insert(
         &mut self,
         limits: &EventLimits,
@@ -164,7 +164,7 @@ impl Table {
         self.get(subscription.id()).is_some_and(|known| Arc::ptr_eq(known, subscription))
     }
 
-    /// Counts a subscription as one of the connection or session `scope` instead of the one to which it belonged. Fails
+    /// Counts a subscription for the connection or session `scope` instead of its previous connection or session. Fails
     /// if `scope` already has the maximum number. Changes nothing if the subscription has ended or belongs to no scope.
     pub(super) fn rebind(
         &mut self,

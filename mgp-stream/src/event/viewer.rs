@@ -1,4 +1,4 @@
-//! The context of a subscriber, with which the access to each event is checked.
+//! The context of a subscriber, for checking the access to each event.
 
 use std::sync::Arc;
 

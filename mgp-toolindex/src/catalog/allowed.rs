@@ -1,4 +1,5 @@
-//! The trait that decides which tools a caller can find: those that the caller is allowed to call (MGP §16.5, §5).
+//! The policy that decides which tools a caller can find, namely the tools that the caller is allowed to call (MGP
+//! §16.5, §5).
 
 /// A policy that decides which tools a search is allowed to return to a caller.
 ///
@@ -30,16 +31,16 @@ pub trait Allowed: Send + Sync {
     /// Returns whether the caller is allowed to call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;
 
-    /// Returns a key under which the index may cache, for a second, the decisions of [`allows`](Self::allows) about all
-    /// tools.
+    /// Returns a key under which the index may cache the decisions of [`allows`](Self::allows) about all tools, for a
+    /// second.
     ///
-    /// If this returns `None`, nothing is cached, and each search decides about every tool; this is fast enough for
-    /// some thousand tools.
+    /// If this returns `None`, the index caches no decisions, and each search decides about every tool, which is fast
+    /// enough for some thousand tools.
     fn cache_key(&self) -> Option<AllowedKey> {
         None
     }
 
-    /// Returns which tools the caller is allowed to find: all of them, or only those that [`allows`](Self::allows)
+    /// Returns whether the caller is allowed to find all tools, or only the tools that [`allows`](Self::allows)
     /// permits.
     fn extent(&self) -> Extent {
         Extent::Some
@@ -64,8 +65,8 @@ pub struct AllowedKey {
 }
 
 impl AllowedKey {
-    /// Creates a key from a caller and a version number. The number must change whenever the set of tools that the
-    /// caller is allowed to call might have changed.
+    /// Creates a key from a caller and a version number. The number must change whenever the caller might be allowed to
+    /// call other tools than before.
     pub fn new(caller: impl Into<String>, version: u64) -> Self {
         Self { caller: caller.into(), version }
     }

@@ -1,4 +1,4 @@
-//! A set of tools, with one bit for each slot (MGP §16.5).
+//! A set of tools, with one bit for each slot, i.e. for the number of each tool (MGP §16.5).
 
 use super::Slot;
 
@@ -66,7 +66,7 @@ impl Bitmap {
         &self.words
     }
 
-    /// Returns the words of the set mutably, so that the caller can write 64 slots at once.
+    /// Returns the words of the set mutably, so that the caller can write the bits of 64 slots in one step.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

@@ -29,7 +29,8 @@ pub(crate) struct Catalog {
     bytes: u64,
 }
 
-/// A tool in a slot, with the values that filters test, so that most filters need not access the entry itself.
+/// A tool in a slot, with copies of the values that filters test, so that most filters need not access the tool's
+/// entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
@@ -84,8 +85,8 @@ impl Catalog {
         self.tools.iter().filter_map(|(slot, record)| Some((slot, record.as_ref()?)))
     }
 
-    /// Returns all slots in chunks; each chunk comes with its first slot, and with the index's generation at the
-    /// chunk's last change.
+    /// Returns all slots in chunks, each with its first slot and the generation of the index in which the chunk last
+    /// changed.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Slot, u64, &[Option<Record>])> {
         self.tools.pieces()
     }
@@ -134,8 +135,8 @@ impl Catalog {
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
-    /// Returns the slots of the tools with the id `id`, which has the form `server.name`. Usually there is at most one
-    /// such tool, but dots in ids of servers and names of tools can make two ids equal.
+    /// Returns the slots of the tools with the id `id`, which has the form `server.name`. Usually at most one tool has
+    /// the id, but two tools can share an id, because ids of servers and names of tools can contain dots.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let dots =
             id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= MAX_SERVER_ID_BYTES);
@@ -168,8 +169,8 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Inserts a server, or replaces the server with the same number. If its connection state differs, its tools count
-    /// as changed.
+    /// Inserts a server, or replaces the server with the same number. If the new connection state differs, the server's
+    /// tools count as changed.
     pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;
         match self.server(number).map(|before| before.state == registered.state) {

@@ -1,4 +1,4 @@
-//! The categories of tools: those that the caller of the index gave, or one derived from the texts of a tool (MGP
+//! The categories of a tool: those that the user of the index gave, or one derived from the texts of the tool (MGP
 //! §16.4).
 
 use std::sync::LazyLock;
@@ -19,11 +19,12 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
-/// The score that a subject gets for each of its words in the name of a tool, when the tool's category is derived.
+/// The score of a subject for each of its words that is in the name of a tool, when the category of the tool is
+/// derived.
 const NAME_WORD: u32 = 6;
-/// The score that a subject gets for each of its words in the texts of the tool's server.
+/// The score of a subject for each of its words that is in the texts of the tool's server.
 const SERVER_WORD: u32 = 3;
-/// The score that a subject gets for each of its words in the tool's description.
+/// The score of a subject for each of its words that is in the tool's description.
 const DESCRIPTION_WORD: u32 = 2;
 
 /// The category of a tool whose words suggest no category.
@@ -68,7 +69,8 @@ pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> 
 /// Derives the category of a tool: its subject, and within the subject the kind of action, e.g. reading or changing.
 ///
 /// All words must be in lower case. Words of the name count most, then words of the server, then words of the
-/// description. One word of the description alone is not enough: a tool that echoes a message does not send messages.
+/// description. A single word of the description is not enough for a category: a tool that echoes a message does not
+/// send messages.
 pub(crate) fn derive<'a>(
     name: &[&'a str],
     description: impl IntoIterator<Item = &'a str>,
@@ -82,8 +84,8 @@ pub(crate) fn derive<'a>(
     add_scores(&mut name.iter().copied(), NAME_WORD);
     add_scores(&mut server.into_iter(), SERVER_WORD);
     add_scores(&mut description.into_iter(), DESCRIPTION_WORD);
-    // Among subjects with equal scores, the first one should win, because it is the more common one. `max_by_key`
-    // returns the last maximum, so the order is reversed.
+    // Among subjects with equal scores, choose the first, because it is the more common subject. `max_by_key` returns
+    // the last maximum, so reverse the order.
     let best = (0..SUBJECTS.len()).rev().max_by_key(|at| scores[*at]);
     let Some(best) = best.filter(|best| scores[*best] > DESCRIPTION_WORD) else {
         return UNCATEGORISED.to_owned();
@@ -104,8 +106,8 @@ static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()
 });
 
-/// Returns whether a category is the wanted one, or lies within it. A wanted name without a separator also matches if
-/// it is the name of a lower level.
+/// Returns whether a category is the wanted category or a subcategory of it. A wanted name without a separator also
+/// matches if any level of the category has this name.
 pub(crate) fn is_in(category: &str, wanted: &str) -> bool {
     let below = |rest: &str| rest.is_empty() || rest.starts_with(SEPARATOR);
     category.strip_prefix(wanted).is_some_and(below)

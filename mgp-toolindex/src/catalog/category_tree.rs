@@ -39,9 +39,9 @@ impl CategoryTree {
         self.roots.is_empty()
     }
 
-    /// Counts the tools of a catalogue by category; with `within`, only the tools in that set.
+    /// Counts the tools of a catalogue by category; if `within` is given, counts only the tools in that set.
     pub(crate) fn of(catalog: &Catalog, within: Option<&Bitmap>) -> Self {
-        // Many tools share one list of categories, so tools are first counted by list.
+        // Many tools share one list of categories, so first count the tools of each list.
         let mut lists: FxHashMap<u32, (&Labels, usize)> = FxHashMap::default();
         for (slot, record) in catalog.records() {
             if within.is_none_or(|within| within.contains(slot)) {
@@ -52,7 +52,7 @@ impl CategoryTree {
         for (labels, tools) in lists.into_values() {
             let mut paths: Vec<&str> =
                 labels.words.iter().flat_map(|path| prefixes(path)).collect();
-            // A tool in two subcategories counts once.
+            // A tool in two subcategories counts only once in their parent.
             paths.sort_unstable();
             paths.dedup();
             for path in paths {
@@ -63,7 +63,7 @@ impl CategoryTree {
     }
 }
 
-/// Returns the parents of a category, and the category itself, outermost first.
+/// Returns the names of all parents of a category and of the category itself, outermost first.
 fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices(SEPARATOR).map(|(at, _)| &path[..at]).chain([path])
 }

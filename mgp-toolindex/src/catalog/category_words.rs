@@ -1,6 +1,7 @@
-//! The words that categories are derived from (MGP §16.4).
+//! The words from which categories are derived (MGP §16.4).
 
-/// The subjects and their words. More common subjects come first, because the first one wins if scores are equal.
+/// The subjects and their words, the most common subjects first: if two subjects have equal scores, the first is
+/// chosen.
 #[rustfmt::skip]
 pub(super) const SUBJECTS: &[(&str, &[&str])] = &[
     ("filesystem", &["file", "files", "folder", "folders", "directory", "directories", "filesystem",

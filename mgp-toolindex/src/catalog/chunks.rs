@@ -1,13 +1,13 @@
-//! A list that is cheap to clone, because its clones share all chunks that were not changed (MGP §16.4).
+//! A list that is cheap to clone, because its clones share all unchanged chunks (MGP §16.4).
 
 use std::sync::Arc;
 
-/// The number of items in a chunk. It is a multiple of 64, so that each chunk corresponds to whole words of a bitmap.
+/// The number of items in a chunk, a multiple of 64, so that each chunk corresponds to whole words of a bitmap.
 pub(crate) const CHUNK_LEN: usize = 1024;
 
 /// A list in chunks that clones share.
 ///
-/// A clone increments a counter per chunk; a later change copies only the chunk that it changes.
+/// Cloning increments a reference counter for each chunk. A later change copies only the chunk that it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkedList<T> {
     chunks: Vec<Chunk<T>>,
@@ -66,7 +66,7 @@ impl<T: Clone + Default> ChunkedList<T> {
         self.pieces().flat_map(|(start, _, items)| (start..).zip(items))
     }
 
-    /// Returns a length that is greater than every index.
+    /// Returns a number that is greater than the index of every item.
     pub(crate) fn reach(&self) -> usize {
         self.chunks.len() * CHUNK_LEN
     }

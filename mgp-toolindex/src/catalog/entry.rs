@@ -16,17 +16,18 @@ const EXACT: u32 = 1 << 31;
 /// The data of a server that all its tools share.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// The server's number: stable while the server is in the index, reused after it is removed.
+    /// The server's number. It is stable while the server is in the index, and can be reused after the server is
+    /// removed.
     pub(crate) number: u32,
     pub(crate) id: Box<str>,
     /// The display name of the server.
     pub(crate) name: Option<Box<str>>,
     pub(crate) description: Option<Box<str>>,
-    /// The categories of those tools of the server that have no categories of their own.
+    /// The categories that apply to tools of the server without categories of their own.
     pub(crate) categories: Labels,
 }
 
-/// A text of a definition. It is stored as a position in the definition, if the definition contains it without escapes.
+/// A text of a definition. If the definition contains the text without escapes, only its position is stored.
 #[derive(Debug)]
 pub(crate) enum Text {
     /// The position and length of the text in the definition, in bytes.
@@ -97,7 +98,7 @@ impl Entry {
     }
 
     /// Returns the effective risk: the risk that the kernel decided, else the higher of the two risks that the server
-    /// claims. If neither is known, the tool is dangerous.
+    /// claims. If neither is known, the risk is `dangerous`.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
         match (&security.effective_risk_level, self.security_source) {

@@ -13,7 +13,7 @@ use crate::search::Filter;
 
 /// Returns the cost and latency that a definition states.
 pub(crate) fn cost_hints(definition: &str) -> CostHints {
-    // Search the text for the members first, because few definitions have them, and only those definitions are parsed.
+    // Search the text for the names of the members first: few definitions have them, and only those must be parsed.
     if !definition.contains("\"cost\"") && !definition.contains("\"latency\"") {
         return CostHints::default();
     }
@@ -21,8 +21,8 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
         .map_or_else(|_| CostHints::default(), |tool| CostHints::of(&tool))
 }
 
-/// A filter that is prepared for testing the tools of a catalogue. It ignores the input and output types of the filter,
-/// because the keyword index tests those.
+/// A filter that is prepared for testing the tools of a catalogue. It ignores input and output types, because the
+/// keyword index tests them.
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
@@ -86,8 +86,8 @@ impl<'a> FilterTest<'a> {
         self.filter.max_cost_units.is_some() || self.filter.latency_max.is_some()
     }
 
-    /// Returns whether the definition states a cost and a latency that do not exceed the limits of the filter; only
-    /// limits that the filter sets count.
+    /// Returns whether a tool is within the filter's limits of cost and latency. A tool whose definition does not state
+    /// a limited value is not within its limit.
     fn is_cheap(&self, entry: &Entry) -> bool {
         let hints = cost_hints(&entry.definition);
         let units = |most| hints.units().is_some_and(|units| units <= most);

@@ -59,27 +59,26 @@ impl IndexedTool {
     /// Parses the definition.
     ///
     /// # Errors
-    /// −32602 if the definition cannot be parsed. This does not happen, because the index stores only definitions that
-    /// it has parsed.
+    /// −32602 (invalid params) if the definition cannot be parsed. This does not happen, because the index stores only
+    /// definitions that it has parsed.
     pub fn tool(&self) -> Result<Tool, RpcError> {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }
 
-    /// Returns whether the tool might use a feature. The result `false` is certain: the definition does not declare the
-    /// feature. The definition is not parsed.
+    /// Returns whether the tool might use a feature; does not parse the definition. The result `false` is certain, the
+    /// result `true` is not.
     #[must_use]
     pub fn may_use(&self, feature: ToolFeature) -> bool {
         self.0.features.has(feature)
     }
 
-    /// Returns the security metadata that the kernel decided; if the kernel decided nothing, the metadata that the
-    /// server claims.
+    /// Returns the security metadata that the kernel decided, or else the metadata that the server claims.
     #[must_use]
     pub fn security(&self) -> Option<&ToolSecurity> {
         self.0.security.as_deref()
     }
 
-    /// Returns the effective risk; a tool without security metadata is dangerous.
+    /// Returns the effective risk, which is `dangerous` for a tool without security metadata.
     #[must_use]
     pub fn risk(&self) -> RiskLevel {
         self.0.risk()
@@ -90,7 +89,7 @@ impl IndexedTool {
         self.0.categories.words.iter().map(|category| &**category)
     }
 
-    /// Returns the words that searches use to find the tool, in addition to the words of its definition.
+    /// Returns the additional words by which searches find the tool, besides the words of its definition.
     pub fn keywords(&self) -> impl Iterator<Item = &str> {
         self.0.keywords.words.iter().map(|keyword| &**keyword)
     }

@@ -1,9 +1,9 @@
-//! A table of values that several owners share by key; a value is dropped with its last owner (MGP §16.4).
+//! A table of shared values by key; a value is dropped when its last owner drops it (MGP §16.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The minimum number of entries at which entries of dropped values are removed.
+/// The minimum number of entries at which a purge removes the entries of dropped values.
 const MIN_PURGED: usize = 256;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized> Interner<T> {
-    /// Returns the shared value for a key; creates it if it was dropped or never existed.
+    /// Returns the shared value for a key; creates the value if it was dropped or never existed.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::interner::Interner;
 
-/// An interned list: equal lists are the same object.
+/// An interned list: equal lists are one shared object.
 pub(crate) type Labels = Arc<LabelList>;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl LabelInterner {
         self.lists.get(&key.join("\n"), || {
             let words = key.iter().map(|word| self.words.get(word, || (*word).into()));
             // The number wraps around after four billion different lists; by then, the earlier list with the same
-            // number was dropped long ago.
+            // number has been dropped long ago.
             self.last = self.last.wrapping_add(1).max(1);
             Arc::new(LabelList { number: self.last, words: words.collect() })
         })

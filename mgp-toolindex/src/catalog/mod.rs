@@ -32,8 +32,9 @@ pub use server_entry::{ServerEntry, ToolEntry};
 pub use tool_feature::ToolFeature;
 pub(crate) use tool_feature::ToolFeatures;
 
-/// The number of a tool: stable while the tool is in the index, reused after it is removed.
+/// The number of a tool. It is stable while the tool is in the index, and can be reused after the tool is removed.
 pub(crate) type Slot = u32;
 
-/// The number of a server: stable while the server is in the index, reused after it is removed.
+/// The number of a server. It is stable while the server is in the index, and can be reused after the server is
+/// removed.
 pub(crate) type ServerNumber = u32;

@@ -9,7 +9,7 @@ const SHARDS: usize = 256;
 /// hash, so the caller must compare the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NameIndex {
-    /// For each shard, the sorted pairs of the lower half of a hash and a number.
+    /// For each shard, sorted pairs: the lower half of a hash, and the number of a tool or server.
     shards: Vec<Arc<Vec<(u32, u32)>>>,
 }
 

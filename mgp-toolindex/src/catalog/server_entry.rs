@@ -28,7 +28,7 @@ pub struct ServerEntry {
     pub(crate) tools: Vec<ToolEntry>,
 }
 
-/// A tool, with metadata that is not part of its definition.
+/// A tool to put into an index, with metadata that is not part of its definition.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ToolEntry {
@@ -69,7 +69,8 @@ impl ServerEntry {
         self
     }
 
-    /// Adds categories for those tools of the server that have none of their own; `a/b` and `a.b` mean `b` below `a`.
+    /// Adds categories for tools of the server without categories of their own; `a/b` and `a.b` mean the category `b`
+    /// within `a`.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self
@@ -97,14 +98,14 @@ impl ServerEntry {
 impl ToolEntry {
     /// Sets the security metadata that the kernel decided, including the effective risk.
     ///
-    /// If it is not set, the claims of the server apply; a tool without claims is dangerous.
+    /// Without this metadata, the claims of the server apply; a tool without claims is dangerous.
     pub fn security(mut self, security: ToolSecurity) -> Self {
         self.security = Some(security);
         self
     }
 
-    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. A tool without categories gets the categories of its
-    /// server, or else a category derived from its words.
+    /// Adds categories; `a/b` and `a.b` mean the category `b` within `a`. A tool without categories gets the categories
+    /// of its server, or else a category derived from its words.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self

@@ -1,4 +1,4 @@
-//! The features that few tools use, found once when a tool is indexed.
+//! Features that few tools use; the index looks for them once, when it adds a tool.
 
 use mgp_types::mcp::{Meta, Tool, key};
 use mgp_types::proposal::MediaSignature;
@@ -29,7 +29,7 @@ pub enum ToolFeature {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolFeatures(u8);
 
-/// The length, in bytes, of the beginning of a description that is searched for a note of deprecation.
+/// The number of bytes at the beginning of a description that are searched for a note of deprecation.
 const MAX_BEGINNING: usize = 200;
 
 impl ToolFeatures {
@@ -40,8 +40,8 @@ impl ToolFeatures {
             |meta: &Meta| meta.get(key::UI).is_some() || meta.get(key::UI_RESOURCE_URI).is_some();
         let found = [
             (ToolFeature::OutputSchema, tool.output_schema.is_some()),
-            // The schema is searched as text. An escape counts too, because the member's name can be written with
-            // escapes.
+            // Search the schema as text. An escape also counts as the feature, because the name of the member can be
+            // written with escapes.
             (
                 ToolFeature::HeaderParams,
                 schema.contains("x-mcp-header") || schema.contains("\\u00"),
@@ -66,7 +66,8 @@ impl ToolFeature {
     }
 }
 
-/// Returns whether a description calls the tool itself deprecated, and not something that the tool finds.
+/// Returns whether a description states that the tool itself is deprecated. A description of a tool that finds
+/// deprecated things does not count.
 fn is_deprecated(description: Option<&str>) -> bool {
     let beginning = description.map(|text| truncate(text, MAX_BEGINNING));
     beginning.is_some_and(|text| {

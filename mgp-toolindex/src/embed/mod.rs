@@ -23,7 +23,7 @@ pub(crate) fn has_english(_: &str) -> bool {
 
 /// A model that computes vectors of texts.
 ///
-/// Tools and queries go through the same embedder; vectors of different embedders are never compared.
+/// The index uses the same embedder for tools and queries, because it never compares vectors of different embedders.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,10 +81,10 @@ pub trait Embedder: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cost {
-    /// Microseconds: the vector is computed while the tool is added.
+    /// Some microseconds: the index computes the vector of a tool while it adds the tool.
     Small,
-    /// Milliseconds: vectors are computed in the background. Until they are ready, searches use words, and older
-    /// vectors of the same model.
+    /// Some milliseconds: the index computes vectors in the background. Until they are ready, searches use words, and
+    /// older vectors of the same model.
     Large,
 }
 

@@ -10,8 +10,8 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The maximum length of a query in a request, in bytes; a longer query is refused. The search reads only the beginning
-/// of an accepted long query, and the result reports how much was not read.
+/// The maximum length of a query in a request, in bytes; a longer query is refused. Of a long query below this limit,
+/// the search reads only the beginning, and the result reports that.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The maximum length of the member `context` of a request for tools, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -19,7 +19,7 @@ const MAX_TEXT_BYTES: usize = 4096;
 const MAX_WORD_BYTES: usize = 256;
 /// The maximum number of words in one list of a filter or of requirements.
 const MAX_WORDS: usize = 32;
-/// The maximum number of capabilities in a request; each one costs a search.
+/// The maximum number of capabilities in a request; each capability needs a search.
 const MAX_CAPABILITIES: usize = 16;
 /// The maximum number of tools in one eviction request.
 const MAX_EVICTED: usize = 512;
@@ -45,7 +45,7 @@ fn words(member: &'static str, most: usize, words: &[String]) -> Result<(), Requ
     words.iter().try_for_each(|word| check(member, "bytes a word", MAX_WORD_BYTES, word.len()))
 }
 
-/// Returns an error if a word is not among the known words, e.g. of a risk level.
+/// Returns an error if a word, e.g. a risk level, is not among the known words.
 fn known_word<T: PartialEq + ToString>(
     what: &'static str,
     word: Option<&T>,

@@ -1,4 +1,4 @@
-//! Decides which tools a caller can find. The same decisions apply to the caller's calls and lists (MGP §16.5, §5).
+//! Decides which tools a caller can find, in the same way as for the caller's calls and lists (MGP §16.5, §5).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// A function whose result changes whenever the tools visible to any caller might have changed.
+/// A function whose result changes whenever other tools than before might be visible to any caller.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A policy that decides which tools one caller of the index can find.
@@ -17,8 +17,8 @@ pub struct Caller {
     /// The id of the [`Endpoints`](crate::Endpoints), and the version of their access decisions. Both are part of the
     /// key of cached decisions; `None` if decisions are not cached.
     version: Option<(u64, u64)>,
-    /// The id of the server whose tool was checked last. Tools are checked server by server, so keeping the id avoids
-    /// creating it for each tool.
+    /// The id of the server whose tool was checked last. It is kept because tools are checked server by server, so that
+    /// most checks need not create an id.
     last: Mutex<Option<ServerId>>,
 }
 

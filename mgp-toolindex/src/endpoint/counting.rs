@@ -1,7 +1,7 @@
-//! Counts tokens in the background, started by searches (MGP §16.8).
+//! Counts the tokens of definitions in the background; searches start the counting (MGP §16.8).
 //!
-//! A search never waits for exact counts. Until they are known, it uses upper bounds, so fewer tools might fit into its
-//! answer.
+//! A search never waits for exact counts. Until they are known, it uses upper bounds, so its answer might contain fewer
+//! tools.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -30,7 +30,8 @@ struct CountState {
 }
 
 impl TokenCounting {
-    /// Starts counting new tools, unless a batch is running or began less than [`MIN_BATCH_INTERVAL`] ago.
+    /// Starts counting the tokens of new tools, unless a batch is running or began less than [`MIN_BATCH_INTERVAL`]
+    /// ago.
     pub(super) fn start(&self, index: &ToolIndex) {
         let generation = index.generation();
         let now = Instant::now();
@@ -43,8 +44,8 @@ impl TokenCounting {
         drop(last);
         let running = RunningBatch { last: Arc::clone(&self.0), counted: None };
         let index = Arc::downgrade(&index.shared);
-        // The counts run on a separate thread, so that neither a runtime nor the index waits for them: a million tools
-        // take a minute.
+        // Count on a separate thread, so that neither a runtime nor the index waits for it: a million tools take a
+        // minute.
         let run = move || {
             let all = is_all_counted(&index);
             running.done(all.then_some(generation));
@@ -56,7 +57,7 @@ impl TokenCounting {
     }
 }
 
-/// Counts the tokens of tools until all are counted. Returns `false` if the index was dropped or counting failed.
+/// Counts tokens until those of all tools are counted. Returns `false` if the index was dropped or counting failed.
 fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     while let Some(shared) = index.upgrade() {
         match (ToolIndex { shared }).count_some() {

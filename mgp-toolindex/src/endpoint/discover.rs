@@ -40,8 +40,8 @@ pub(super) async fn answer(
     let order = params.sort;
     let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_slow() { run_blocking(work).await? } else { work()? };
-    // Only operators ask for explanations, to try out searches. Such a search must not be recorded as if an agent
-    // lacked the tool.
+    // Do not record a search with explanations: only operators make such searches, to try them out, so they do not show
+    // that an agent needs a tool.
     if params.explain != Some(true) {
         inner.record_search(&cx, session.as_ref(), &text, &found);
     }
@@ -88,8 +88,8 @@ fn find(
     Ok((found, result))
 }
 
-/// Sorts the found tools by the cost or latency that they state. Tools that state none come last, and tools with equal
-/// values stay in order of relevance.
+/// Sorts the found tools by the cost or latency that they state. Tools without the value come last, and tools with
+/// equal values stay in the order of relevance.
 fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     let stated = |tool: &IndexedTool| {
         let hints = cost_hints(tool.definition());
@@ -103,12 +103,12 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// The tools that the caller of one request sees and that are not [`Availability::Refused`].
+/// The tools that the caller of one request sees and whose availability is not [`Availability::Refused`].
 pub(super) struct AvailableTools<'a> {
     inner: &'a EndpointsState,
     caller: &'a Caller,
-    /// The decisions made so far in this request, by server and name of the tool. They are kept because the searches of
-    /// one request find the same tools repeatedly.
+    /// The earlier decisions in this request, by server and name of the tool. They are kept because the searches of one
+    /// request find the same tools repeatedly.
     decided: Mutex<HashMap<String, HashMap<String, bool>>>,
 }
 
@@ -117,7 +117,7 @@ impl<'a> AvailableTools<'a> {
         Self { inner, caller, decided: Mutex::default() }
     }
 
-    /// Searches among these tools; tools that are refused are replaced by further hits.
+    /// Searches among these tools. Further hits replace tools that are refused.
     pub(super) fn search(&self, query: &Query) -> Result<SearchResult, RpcError> {
         let index = &self.inner.index;
         if !self.inner.has_standing() {
@@ -127,7 +127,8 @@ impl<'a> AvailableTools<'a> {
         let before = found.hits.len();
         found.hits.retain(|hit| self.is_available(&hit.tool));
         if before == Query::CAP && found.hits.len() < query.max_hits() {
-            // Available tools may follow after the maximum number of hits, so search again among only these.
+            // Further available tools may rank below the maximum number of hits, so search again among only the
+            // available tools.
             let is_available = |tool: &IndexedTool| self.is_available(tool);
             return Ok(index.search_among(query, self.caller, Some(&is_available))?);
         }

@@ -30,8 +30,8 @@ const MAX_UNCACHED_DECISIONS: usize = 2000;
 /// The maximum number of tools that are proposed for an unknown name.
 const MAX_SIMILAR: usize = 3;
 
-/// The minimum score of a tool that is proposed for an unknown name. With it, about two thirds of the letters are the
-/// same.
+/// The minimum score of a tool that is proposed for an unknown name. At this score, about two thirds of the letters are
+/// equal.
 const MIN_SIMILAR_SCORE: f32 = 0.95;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
@@ -95,8 +95,8 @@ impl Endpoints {
         }))
     }
 
-    /// Sets the visibility of tools. It must give the same answers for all calls of one principal with the same
-    /// credentials.
+    /// Sets the rule that decides which tools a caller sees. It must decide in the same way for all calls of one
+    /// principal with the same credentials.
     ///
     /// If the index has more than 2,000 tools, decisions are cached for a second, or until [`version`](Self::version)
     /// returns a different number. The tools in a result are always checked again.
@@ -107,10 +107,9 @@ impl Endpoints {
         })
     }
 
-    /// Sets a function that returns a different number whenever the visibility of any caller might have changed.
+    /// Sets a function whose result changes whenever the visibility of tools to any caller might have changed.
     ///
-    /// With this function, cached decisions are dropped when the number changes, and decisions are cached for an index
-    /// of any size.
+    /// With this function, decisions are cached for an index of any size, and dropped when the number changes.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| {
             inner.version = Some(Arc::new(version));
@@ -120,21 +119,21 @@ impl Endpoints {
 
     /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
-    /// The hook is called for each tool that was found and, if refused tools fill the result, for all tools that the
-    /// caller sees. Tools that a caller can never call should be hidden by [`visibility`](Self::visibility), which also
-    /// hides them from counts and categories.
+    /// The hook is called for each found tool. If so many found tools are refused that too few remain, it is called for
+    /// all tools that the caller sees. Hide tools that a caller can never call by [`visibility`](Self::visibility),
+    /// which also hides them from counts and categories.
     pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
 
-    /// Sets a hook that creates missing tools; see [`ToolCreator`] for its duties.
+    /// Sets a hook that creates missing tools; [`ToolCreator`] describes its duties.
     pub fn create(self, create: impl ToolCreator + 'static) -> Self {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
-    /// Sets a hook that is called after a request or an eviction has changed a caller's session and thereby the
-    /// caller's list of tools. After a call, the result of [`record_call`](Self::record_call) shows whether the list
-    /// has changed.
+    /// Sets a hook that is called after a request or an eviction has changed a caller's session, and so the caller's
+    /// list of tools. The hook is not called after a tool call; there, the result of [`record_call`](Self::record_call)
+    /// shows whether the list has changed.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -144,16 +143,16 @@ impl Endpoints {
         self
     }
 
-    /// Returns the [`Caller`] of a request; with it, a program applies the same access decisions to other lists and
+    /// Returns the [`Caller`] of a request. With it, a program can apply the same access decisions to other lists and
     /// calls.
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
         self.0.caller(cx)
     }
 
-    /// Records a call: the tool stays in the session, and the history of the index, if there is one, learns which query
-    /// found the tool. `handle` is the session handle of the call. Returns `true` if the tool was not in the session
-    /// before, so that the caller's list of tools has changed.
+    /// Records a call: keeps the tool in the session, and reports the call to the history of the index, if there is
+    /// one, which learns from it which query found the tool. `handle` is the session handle of the call. Returns `true`
+    /// if the tool was not in the session before, so that the caller's list of tools has changed.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal; then nothing is
@@ -181,7 +180,8 @@ impl Endpoints {
     pub fn similar_tools(&self, cx: &Context, name: &str) -> Vec<IndexedTool> {
         let caller = self.caller(cx);
         let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_SIMILAR);
-        // A name without letters and digits causes no keyword search; the result would just list the first tools.
+        // A name without letters and digits causes no keyword search; the result then only lists the first tools, so
+        // ignore it.
         let is_search = |found: &SearchResult| found.ran == SearchStrategy::Keyword;
         let found = AvailableTools::new(&self.0, &caller).search(&query).ok().filter(is_search);
         let hits = found.map(|found| found.hits).unwrap_or_default().into_iter();
@@ -273,7 +273,8 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key that connects a call with its search in the history: the session and the agent, if there are any.
+/// Returns the key by which the history connects a call with an earlier search: the session and the agent, if there are
+/// any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

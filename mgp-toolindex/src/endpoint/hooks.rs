@@ -19,7 +19,7 @@ pub enum Availability {
         /// The way to get the permissions approved, e.g. a command to run.
         how: Option<String>,
     },
-    /// The tool cannot be called; searches do not return it, and requests do not load it.
+    /// The tool cannot be called. Searches do not return it, and requests for tools do not load it.
     Refused,
 }
 
@@ -64,9 +64,9 @@ pub struct CreationRequest {
     pub output_types: Vec<String>,
     /// The highest risk level that the caller prefers.
     pub preferred_risk_level: Option<RiskLevel>,
-    /// The task that the caller needs the tool for.
+    /// The task for which the caller needs the tool.
     pub context: Option<String>,
-    /// The trace id of the task that the caller needs the tool for.
+    /// The trace id of the task for which the caller needs the tool.
     pub task_trace_id: Option<String>,
 }
 
@@ -82,13 +82,13 @@ pub enum CreationOutcome {
 
 /// A hook that creates missing tools. There is no default implementation.
 ///
-/// A created tool must be registered like any tool that is added at run time: isolated as `sandboxed`, its code
-/// validated, and approved by an operator. A policy that approves permissions automatically does not replace that
-/// approval. The caller is informed by `notifications/tools/list_changed`, and its session lists the tool.
+/// A created tool must be registered like any tool that is added at run time: its trust level is `sandboxed`, its code
+/// is validated, and an operator approves it. A policy that approves permissions automatically does not replace that
+/// approval. The caller is notified by `notifications/tools/list_changed`, and its session lists the tool.
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait ToolCreator: Send + Sync {
-    /// Starts to create a tool. If the future is dropped, the attempt must leave nothing behind.
+    /// Starts to create a tool. If the future is dropped, an implementation must undo the attempt completely.
     async fn create(&self, cx: Context, wanted: CreationRequest) -> CreationOutcome;
 }

@@ -1,6 +1,6 @@
 //! The methods of tool search: discovery, requests and sessions (MGP §16.5–§16.7).
 //!
-//! They are a [`Router`](mgp_types::service::Router) over the index. A server can also expose these methods as tools,
+//! The methods form a [`Router`](mgp_types::service::Router) over the index. A server can also expose them as tools,
 //! with the same results.
 
 mod bounds;

@@ -1,8 +1,8 @@
 //! Fits search results into the tokens that a budget reserves for them (MGP §16.5, §16.8).
 //!
-//! While there is room in the reserve, a result contains everything that is needed to call each tool. If not all
-//! definitions fit, large ones are shortened and marked as trimmed, beginning with the last tools. A tool that does not
-//! fit at all is left out, and the tools after it might still be listed.
+//! The reserve is the number of tokens for a result. If all definitions fit into it, the result contains everything
+//! that is needed to call each tool. Otherwise large definitions are shortened and marked as trimmed, beginning with
+//! the last tools. A tool that does not fit at all is omitted, but smaller tools after it might still be listed.
 
 use std::fmt::Write as _;
 
@@ -16,22 +16,23 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The maximum number of tokens to reserve, while a tool is rendered, for each tool after it. Four of five real tools
-/// need fewer tokens; the value is a tenth of the default reserve.
+/// The maximum number of tokens that are kept free for each later tool while a tool is rendered. Four of five real
+/// tools need fewer tokens; the value is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens that are kept free for the members of a following tool other than its definition, e.g. its
+/// The number of tokens that are kept free for those members of a later tool that are not in its definition, e.g. its
 /// score.
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
-/// If a query consists of several requests, the maximum number of bytes of each request that the result repeats.
+/// The maximum number of bytes that the result repeats of each request, if a query consists of several requests.
 const MAX_PART_BYTES: usize = 80;
-/// The note of a weak result, so that a model asks a person or searches again, and does not call a wrong tool.
+/// The note in a result whose tools fit the query badly. It makes a model ask a person or search again, instead of
+/// calling a wrong tool.
 const WEAK_NOTE: &str =
     "probably no tool does this: those found fit the query only weakly and may do something else";
-/// The note of a weak result without tools.
+/// The note in a result without tools, if no tool fits the query.
 const NOTHING_NOTE: &str = "no tool fits the query";
-/// The maximum number of tokens that arise at the joints between a tool's text and the text around it.
+/// The maximum number of additional tokens where a tool's text and the text around it meet.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
@@ -95,14 +96,14 @@ pub(super) fn present_as(
     let (mut tools, omitted) = render(&result);
     let is_whole = !tools.is_empty() && tools.iter().all(|tool| tool.trimmed != Some(true));
     if !is_whole && let [hit] = &found.hits[..] {
-        // If the only found tool is too large, a note explains that no search can show more of it.
+        // If the only found tool is too large, add a note that no search can show more of it.
         let tool = RenderedTool::hit(hit, is_clear(&hit.tool));
         result.notes.push(too_large(&tool, budget));
         match render(&result) {
             (again, 0) => tools = again,
-            // Keep the note: the tool did not fit without it either, and the note itself fits.
+            // Keep the note, because the note fits, and the tool did not fit even without the note.
             _ if tools.is_empty() && room(budget, envelope(&result)) > 0 => {}
-            // Drop the note, because the tool fits only without it.
+            // Drop the note, because the tool fits only without the note.
             _ => drop(result.notes.pop()),
         }
     }
@@ -137,7 +138,7 @@ fn parts(
     (!found.requests.is_empty()).then_some(extension)
 }
 
-/// Renders the tools that a request loaded; the rest of the answer needs `envelope` tokens of the reserve.
+/// Renders the tools that a request loaded. `envelope` is the number of tokens for the rest of the answer.
 pub(super) fn loaded<'a>(
     tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
@@ -151,7 +152,7 @@ pub(super) fn loaded<'a>(
 /// Returns a note about a tool that is too large for any answer.
 fn too_large(tool: &RenderedTool<'_>, budget: &ContextBudget) -> String {
     let name = mgp_types::clip(tool.tool.name(), MAX_PART_BYTES);
-    // Other members count too: a long list of permissions can be larger than the definition.
+    // Count the other members too, because e.g. a long list of permissions can be larger than the definition.
     let tokens = tool.tool.tokens().saturating_add(other_tokens(&tool.members()));
     format!(
         "`{name}` needs {tokens} tokens, more than an answer has room for (`discovery_reserve` is {}); an operator can \
@@ -183,8 +184,8 @@ impl<'a> RenderedTool<'a> {
         Self { tool: &hit.tool, score: Some(hit.score), reason, is_clear }
     }
 
-    /// Returns the members of the tool except its description and its schema; includes the mark `trimmed`, so that
-    /// there is room for the mark if it is needed.
+    /// Returns the members of the tool except its description and its schema. The mark `trimmed` is set, so that its
+    /// tokens are counted in case it is needed.
     fn members(&self) -> FoundTool {
         let tool = self.tool;
         let mut members =
@@ -197,7 +198,8 @@ impl<'a> RenderedTool<'a> {
         members
     }
 
-    /// Renders the tool in at most `max` tokens; returns it with its number of tokens, or `None` if it does not fit.
+    /// Renders the tool in at most `max` tokens; returns the rendered tool with its number of tokens, or `None` if it
+    /// does not fit.
     fn render(&self, max: u32) -> Option<(FoundTool, u32)> {
         let (tool, mut rendered) = (self.tool, self.members());
         let other = other_tokens(&rendered);
@@ -205,8 +207,8 @@ impl<'a> RenderedTool<'a> {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
             (signs_at_end(&fitted) <= end).then_some((fitted, end))
         };
-        // Reserve tokens for the punctuation at the end of the schema (see `signs_at_end`): few at first, because few
-        // schemas end in many brackets, and more if they do not suffice.
+        // Reserve tokens for the punctuation at the end of the schema (see `signs_at_end`). Try few tokens first,
+        // because few schemas end in many brackets, then more.
         let (fitted, end) = [8, 40, 160].into_iter().find_map(fits)?;
         rendered.trimmed = fitted.is_trimmed.then_some(true);
         rendered.description = fitted.description;
@@ -215,8 +217,8 @@ impl<'a> RenderedTool<'a> {
     }
 }
 
-/// Returns the number of punctuation signs at the end of a schema. They can form tokens with the text that follows, so
-/// the sum of the parts may be wrong by one token per sign.
+/// Returns the number of punctuation signs at the end of a schema. Each sign can form a token with the text that
+/// follows, so the sum of the token counts of the parts can be too low by one per sign.
 fn signs_at_end(fitted: &Fitted) -> u32 {
     let schema = fitted.schema.as_payload().as_str();
     let signs = schema.bytes().rev().take_while(u8::is_ascii_punctuation).count();
@@ -249,8 +251,8 @@ fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) 
 
 /// Returns an upper bound of the tokens of all members except the name, the description and the schema.
 ///
-/// Each counted part begins and ends between two runs of punctuation, where the encoding splits a text anyway. So the
-/// sum of the parts is never lower than the count of the whole text.
+/// The parts are counted separately. Each part begins and ends at punctuation, where the encoding splits a text in any
+/// case. So the sum of the counts is never lower than the count of the whole text.
 fn other_tokens(rendered: &FoundTool) -> u32 {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let server = format!("server_id\":{},\"", quoted(&rendered.server_id));
@@ -279,7 +281,7 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
         }
         rendered.side_effects = known.side_effects.clone();
         rendered.validator.clone_from(&known.validator);
-        // `reversible: true` and `confirmation_required: false` change nothing for a caller, so they are left out.
+        // Omit `reversible: true` and `confirmation_required: false`, because they change nothing for a caller.
         rendered.reversible = known.reversible.filter(|reversible| !reversible);
         rendered.confirmation_required = known.confirmation_required.filter(|required| *required);
     }

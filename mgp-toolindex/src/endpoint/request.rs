@@ -1,8 +1,8 @@
 //! Mode B of tool search: a model requests tools, which stay available for its session (MGP §16.6).
 //!
-//! A separate search is made for each capability. A tool fulfils a capability if its score is high enough and it
-//! accepts and returns the requested types. A tool with other types is loaded too, and the result names the missing
-//! types. Tools up to the preferred risk level come first; if there are none, the result reports that.
+//! Each capability needs a separate search. A tool fulfils a capability if its score is high enough and it accepts and
+//! returns the requested types. If no such tool exists, a tool with other types is loaded, and the result names the
+//! missing types. Tools up to the preferred risk level come first; if there are none, the result reports that.
 
 use std::mem;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query, lower_scores};
 use crate::tokens::max_tokens_of;
 
-/// The conditions under which a tool fulfils a capability; one of them is enough. Each combines a minimum share of the
-/// capability's words that the tool must have with a minimum score.
+/// The conditions under which a tool fulfils a capability; a tool needs to meet one of them. Each condition combines a
+/// minimum share of the capability's words that the tool contains with a minimum score.
 ///
-/// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 although
-/// no tool shares a word with it, and one in a hundred real queries scores less than that. So shared words decide; a
-/// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
-/// of 527 and 2,247 tools; fewer tools have lower scores, see [`lower_scores`].
+/// Every query finds some tool, so a score alone proves little. A capability that no tool has can score 0.46, although
+/// no tool shares a word with it, while one in a hundred real queries scores less than that. Therefore shared words
+/// decide, and a match by meaning alone needs a high score. The values were chosen with real and absurd requests over
+/// two catalogues of 527 and 2,247 tools; in smaller catalogues, scores are lower, see [`lower_scores`].
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// The minimum score of a candidate, relative to the best one, so that a tool that does not fit is not chosen for its
-/// lower risk.
+/// The minimum score of a candidate, relative to the best candidate, so that a tool that does not fit is not chosen
+/// only because of its lower risk.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
-/// The minimum score, relative to a tool that needs an approval, of a tool that is loaded in its place because it can
-/// be called now. A lower score usually means that the tool does something else.
+/// The minimum score of a tool that can be called now and therefore replaces a tool that needs an approval, relative to
+/// the score of the replaced tool. A lower score usually means that the tool does something else.
 const MIN_CALLABLE_SCORE: f32 = 0.85;
 /// The weight of the score for the request's context, relative to the weight of the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
@@ -49,8 +49,8 @@ const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; re
 /// Handles `mgp/tools/request`.
 ///
 /// # Cancel safety
-/// If the future is dropped, some tools might be loaded although no result is sent; the session lists these tools, and
-/// the hook for changes is called.
+/// If the future is dropped, some tools might be loaded although no result is sent. The session then lists these tools,
+/// and the hook for changes is called.
 pub(super) async fn answer(
     inner: Arc<EndpointsState>,
     cx: Context,
@@ -81,7 +81,7 @@ pub(super) async fn answer(
 #[derive(Default)]
 struct Decision {
     tools: Vec<IndexedTool>,
-    /// For each tool in `tools`, the requested capabilities that it was chosen for.
+    /// For each tool in `tools`, the requested capabilities for which it was chosen.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
@@ -106,8 +106,8 @@ impl Decision {
         let context =
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
-            // Hits for the context only change the order of tools that other searches find, so they may include refused
-            // tools.
+            // Hits for the context only change the order of the tools that other searches found, so they may include
+            // refused tools.
             Some(context) => {
                 inner.index.search(&ask(caller, context).limit(Query::CAP), caller)?.hits
             }
@@ -123,7 +123,7 @@ impl Decision {
         Ok(decision)
     }
 
-    /// Adds the best candidate for a capability to the decision, or the reason why there is none.
+    /// Adds the best candidate for a capability to the decision, or the reason why no candidate can be loaded.
     fn choose(
         &mut self,
         inner: &EndpointsState,
@@ -170,8 +170,8 @@ impl Decision {
         Ok(())
     }
 
-    /// Loads the chosen tools into the caller's session. Returns the result, and `true` if no tool exists for any
-    /// capability.
+    /// Loads the chosen tools into the caller's session. Returns the result, and `true` if no tool was loaded and none
+    /// exists for any unfulfilled capability.
     fn load(
         mut self,
         inner: &EndpointsState,
@@ -227,8 +227,8 @@ impl Decision {
         Ok((result, is_missing))
     }
 
-    /// Reports to the caller that a tool was not loaded because it does not fit into the session; `capabilities` are
-    /// those that it was chosen for.
+    /// Reports to the caller that a tool was not loaded because it does not fit into the session. `capabilities` are
+    /// the capabilities for which it was chosen.
     fn leave_out(&mut self, tool: &IndexedTool, capabilities: &[String]) {
         for capability in capabilities {
             // Remove an earlier entry about missing types, because it states that the tool was loaded.
@@ -249,8 +249,8 @@ impl Decision {
     }
 }
 
-/// Searches for tools that have a capability and the requested types. If there are none, searches again with any types;
-/// the returned flag is then `false`.
+/// Searches for tools that have a capability and the requested types. If no tool has them, searches again with any
+/// types, and returns `false` as the second value.
 fn search(
     caller: &Caller,
     available: &AvailableTools<'_>,
@@ -278,7 +278,8 @@ fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
 
-/// Returns whether a hit meets one of the conditions of [`FULFILMENT`], from whose scores `lower` is subtracted.
+/// Returns whether a hit meets one of the conditions in [`FULFILMENT`], after `lower` was subtracted from their minimum
+/// scores.
 fn fulfils(hit: &Hit, lower: f32) -> bool {
     let covered = hit.reason.as_ref().map_or(0.0, |reason| reason.coverage);
     FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= score - lower)
@@ -352,7 +353,8 @@ fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> Strin
     text
 }
 
-/// Returns a note for the caller that names the requested types that a loaded tool does not mention.
+/// Returns the note about a loaded tool that does not mention all requested types of input and output; the note names
+/// the types that the tool does not mention.
 fn untyped(
     inner: &EndpointsState,
     caller: &Caller,
@@ -375,7 +377,7 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // The tool mentions both kinds of types, but the search with both together did not find it.
+        // The tool mentions the input types and the output types, but the search for both together did not find it.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))

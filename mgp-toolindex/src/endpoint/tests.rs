@@ -253,7 +253,7 @@ async fn a_name_that_several_servers_have_comes_with_its_id() {
     assert!(ids.contains(&&json!("files.read_file")) && ids.contains(&&json!("bucket.read_file")));
 }
 
-/// Returns an index of tools with descriptions of every size, one far larger than the whole reserve.
+/// Returns an index of tools with descriptions of every size, one of them far larger than the whole reserve.
 fn bulky() -> ToolIndex {
     let index = ToolIndex::new();
     let sized = |number: usize, size: usize| {
@@ -303,8 +303,8 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // Count the remaining tokens now, which the task in the background has not counted yet, so that the second
-        // round searches with exact counts.
+        // Count the tokens now that the task in the background has not counted yet, so that the second round searches
+        // with exact counts.
         index.count_tokens();
         assert_eq!(index.count_tokens(), 0);
     }

@@ -38,8 +38,8 @@ impl ToolIndexBuilder {
         self
     }
 
-    /// Sets the history, so that the index learns from the calls after its searches. Without a history nothing is
-    /// learned.
+    /// Sets the history, so that the index learns from the calls that follow its searches. Without a history, it learns
+    /// nothing.
     pub fn history(mut self, history: History) -> Self {
         self.history = Some(history);
         self

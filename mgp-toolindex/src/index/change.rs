@@ -32,16 +32,16 @@ use crate::vector::VectorTable;
 /// The maximum number of bytes of a tool's name, and of a server's id, that an error contains.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// The maximum number of words that are read from each text (name, description, server name) to derive a category.
+/// The maximum number of words of each text (name, description, server name) that are used to derive a category.
 const MAX_CATEGORY_WORDS: usize = 24;
 
-/// The number of steps, i.e. added or removed documents, that are passed to the keyword index together.
+/// The number of steps, i.e. added or removed documents, that are passed to the keyword index in one batch.
 const STEP_BATCH: usize = 256;
 
 /// The number of texts that are collected before their vectors are computed together.
 const SENTENCE_BATCH: usize = 1024;
 
-/// A change in progress; readers cannot see it before it is published.
+/// A change in progress; searches do not see it before it is published.
 pub(super) struct Change<'a> {
     pub(super) writer: &'a mut IndexWriter,
     pub(super) next: Snapshot,
@@ -58,7 +58,7 @@ pub(super) struct Change<'a> {
     /// The tools whose texts are new or changed, so that they need new vectors.
     pub(super) texts: Vec<Slot>,
     pub(super) server_texts: Vec<ServerNumber>,
-    /// The texts of tools that are embedded within the change.
+    /// The texts of tools whose vectors are computed within the change.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
     /// Slots allocated by the change; they are released if the change fails.
@@ -84,7 +84,7 @@ impl<'a> Change<'a> {
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // Discard unfinished steps, which the keyword index has if the previous change panicked.
+        // Discard unfinished steps that the keyword index still has if the previous change panicked.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -120,8 +120,8 @@ impl<'a> Change<'a> {
         put
     }
 
-    /// Replaces the tools of a server. When an index is opened, `stored` has the data of each tool in the database;
-    /// otherwise it is empty.
+    /// Replaces the tools of a server. When an index is opened, `stored` has further data of each tool from the
+    /// database; otherwise it is empty.
     pub(super) fn put_stored(
         &mut self,
         mut given: ServerEntry,
@@ -232,7 +232,7 @@ impl<'a> Change<'a> {
         self.has_changes = true;
     }
 
-    /// Returns the data of a server that all its tools share. Reuses the previous object if nothing has changed.
+    /// Returns the data of a server that all its tools share. Returns the previous object if nothing has changed.
     fn server(&mut self, given: &ServerEntry, before: Option<&Arc<Server>>) -> Arc<Server> {
         let categories = self.writer.labels.list(&all_canonical(&given.categories));
         if let Some(before) = before
@@ -391,7 +391,7 @@ impl<'a> Change<'a> {
     }
 
     /// Queues a step for the keyword index. A full batch is passed on immediately, so that the index is built in
-    /// parallel, and the texts of a large change are never in memory all at once.
+    /// parallel, and the texts of a large change are not in memory at the same time.
     pub(super) fn step(&mut self, step: Step) {
         #[cfg(feature = "sqlite")]
         {
@@ -436,9 +436,9 @@ impl<'a> Change<'a> {
 
     /// Completes the change in all parts of the index, so that it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Compute vectors first. They stay in memory, while the buffers for indexing are freed afterwards. Allocated
-        // after the vectors, the buffers are at the end of the heap, so the allocator can return their memory to the
-        // system.
+        // Compute the vectors first, because they stay in memory, while the buffers for indexing are freed afterwards.
+        // If the buffers are allocated after the vectors, they are at the end of the heap, so the allocator can return
+        // their memory to the system.
         self.embed();
         self.write();
         match self.failed.take() {
@@ -472,7 +472,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The data of a tool in the database that its [`ToolEntry`] does not contain.
+/// The stored data of a tool that its [`ToolEntry`] does not contain.
 #[derive(Debug)]
 pub(super) struct StoredTool {
     pub(super) definition: String,
@@ -480,8 +480,7 @@ pub(super) struct StoredTool {
     pub(super) embedded: Embedded,
 }
 
-/// The state of the vector of a stored tool: `Yes` if the vector was computed from the tool's current texts, so that it
-/// can be used.
+/// The state of a stored tool's vector: `Yes` if it was computed from the tool's current texts, so that it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is stored"))]

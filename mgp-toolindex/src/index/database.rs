@@ -23,10 +23,10 @@ use crate::persist::{
 };
 use crate::vector::VectorTable;
 
-/// The minimum number of changed documents after which the segments are stored again. Fewer documents are indexed
-/// quickly when the index is opened again.
+/// The minimum number of changed documents before the keyword segments are stored again. Fewer documents are indexed
+/// again quickly when the index is opened.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
-/// The keyword segments are stored again only if one in this many documents has changed.
+/// The keyword segments are stored again only after at least one in this many documents has changed.
 const CHANGED_FRACTION: usize = 8;
 
 #[derive(Debug, Default)]
@@ -40,17 +40,17 @@ pub(super) struct RestoreResult {
 impl ToolIndexBuilder {
     /// Opens the index of a database, and stores all later changes there.
     ///
-    /// Changes are written in order, each as a whole, in the background; [`ToolIndex::flush`] waits until all are
-    /// written. After a crash the database has the state after one of the changes. Damaged tools are left out and
-    /// counted ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their
+    /// Changes are written to the database in the background, in order and each as a whole; [`ToolIndex::flush`] waits
+    /// until all are written. After a crash, the database has the state after some change. Damaged tools are omitted
+    /// and counted ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their
     /// state is set.
     ///
-    /// If there are at least a thousand tools, the keyword segments are stored too, with about 220 bytes per tool. They
-    /// are stored again when an eighth of the tools has changed; until then, opening the index indexes the changed
-    /// tools again.
+    /// If the index has at least a thousand tools, the keyword segments are stored too, with about 220 bytes per tool.
+    /// They are stored again when an eighth of the tools has changed. Until then, the changed tools are indexed again
+    /// whenever the index is opened.
     ///
-    /// Several processes can use one database. A process sees the tools of the others only after it opens the database
-    /// again. If several processes put the same server, the last one wins.
+    /// Several processes can use one database. A process sees the tools of other processes only after it opens the
+    /// database again. If several processes put the same server, the last of them wins.
     ///
     /// ```
     /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
@@ -86,7 +86,7 @@ impl ToolIndexBuilder {
     /// Opens the index of a database without writing to it: later changes are not stored, and missing vectors are not
     /// computed. Only stored vectors of the embedder's model are used.
     ///
-    /// So a process with a different embedder, or without one, can read an index and leave its vectors unchanged.
+    /// Use it in a process with a different embedder or without one, so that the stored vectors stay unchanged.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -119,7 +119,8 @@ impl ToolIndexBuilder {
 }
 
 impl ToolIndex {
-    /// Waits until all changes made so far are in the database; returns at once for an index that is only in memory.
+    /// Waits until all changes made so far are in the database; returns immediately for an index that is only in
+    /// memory.
     ///
     /// # Errors
     /// [`IndexError::Store`] if they cannot be written. The write is retried later.
@@ -209,7 +210,7 @@ impl Change<'_> {
         let id = entry.id.clone();
         let names: Vec<_> = entry.tools.iter().map(|tool| tool.tool.name.clone()).collect();
         let dimensions = self.next.vectors.as_ref().map(VectorTable::dimensions);
-        // Use only vectors of the current model; those of another model stay in the database until they are replaced.
+        // Use only vectors of the current model; vectors of another model stay in the database until they are replaced.
         let fits = |vector: &LoadedVector| {
             Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
         };
@@ -243,12 +244,12 @@ impl SharedIndex {
     fn restore(self: &Arc<Self>, opened: LoadedIndex) -> Result<(), IndexError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model());
         let dropped = self.change(|change| {
-            // The restored tools are already in the database, so they are not written again.
+            // Do not write the restored tools again, because they are already in the database.
             change.notes = None;
             let restored = change.restore(opened, model);
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
             if self.store.is_none() {
-                // The index was opened for reading only, so missing vectors are not computed.
+                // Do not compute missing vectors, because the index was opened only for reading.
                 change.texts.clear();
                 change.sentences.clear();
             }

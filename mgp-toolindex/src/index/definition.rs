@@ -17,8 +17,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Checks a tool, and serialises its definition, unless the stored text of the definition is given as `kept`. The
-    /// hash in the result shows whether the stored text still belongs to the tool.
+    /// Checks a tool, and serialises its definition, unless `kept` is the stored text of the definition. The hash in
+    /// the result shows whether the stored text still belongs to the tool.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,
@@ -29,7 +29,7 @@ impl Definition {
         if name.is_empty() {
             return Err(ToolRefusal::NoName);
         }
-        // A text has at least as many bytes as characters, so count the characters only if there are too many bytes.
+        // Count the characters only if there are too many bytes: a text has at least as many bytes as characters.
         if name.len() > limits.name {
             let length = name.chars().count();
             if length > limits.name {
@@ -53,7 +53,7 @@ impl Definition {
             return Err(ToolRefusal::LongDefinition { bytes: json.len(), most: limits.definition });
         }
         let hash = hash(&json, given, server);
-        // A boxed text takes no more memory than its length.
+        // Use a boxed text, because it has no unused capacity.
         Ok(Self { json: ByteString::from(json.into_boxed_str()), hash })
     }
 }
@@ -61,7 +61,7 @@ impl Definition {
 /// Returns a hash of everything that the index stores about a tool.
 fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    // Each text is preceded by its length, so that different lists of texts never hash the same bytes.
+    // Hash the length of each text before the text, so that different lists of texts never produce the same bytes.
     let mut add = |text: &str| {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());

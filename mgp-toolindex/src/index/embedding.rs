@@ -1,8 +1,8 @@
 //! Computes vectors in the background, if the cost of the embedder is large (MGP §16.4).
 //!
-//! A thread embeds a few tools at a time, beginning with the most recently changed server, and ends when the queue is
-//! empty. Until then searches find these tools by their words and their old vectors. In the queue, a tool takes one
-//! bit.
+//! A thread computes the vectors of a few tools at a time, beginning with the most recently changed server, and ends
+//! when the queue is empty. Until then, searches find these tools by their words and their old vectors. The queue needs
+//! one bit of memory for a tool.
 
 use std::sync::{Arc, Weak};
 use std::{mem, thread};
@@ -27,7 +27,7 @@ const MIN_DEDUPLICATED_LEN: usize = 1024;
 #[cfg(feature = "sqlite")]
 const DISK_WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The queue of tools and servers that wait for the embedder's thread.
+/// The queue of tools and servers whose vectors the embedder's thread must compute.
 #[derive(Debug, Default)]
 pub(crate) struct EmbeddingQueue {
     state: Mutex<QueueState>,
@@ -36,13 +36,13 @@ pub(crate) struct EmbeddingQueue {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EmbeddingProgress {
-    /// If set, the thread is running.
+    /// `true` while the thread is running.
     pub(crate) is_running: bool,
     /// The number of tools that are waiting for a vector.
     pub(crate) waiting: usize,
     /// The number of tools that could not be embedded.
     pub(crate) failed: usize,
-    /// The error that stopped the thread; cleared by the next change.
+    /// The error that stopped the thread; the next change clears it.
     pub(crate) stopped: Option<EmbedError>,
 }
 
@@ -52,14 +52,14 @@ struct QueueState {
     servers: Bitmap,
     /// The tools that could not be embedded.
     failed: Bitmap,
-    /// The servers with tools that wait for a vector. The last server of the list is embedded next; a server can be in
-    /// the list twice.
+    /// The servers with tools that wait for a vector. The tools of the last server in the list are embedded next; a
+    /// server can be in the list several times.
     queue: Vec<ServerNumber>,
     /// The length of `queue` at which its duplicates are removed next.
     deduplicate_at: usize,
 }
 
-/// A batch of texts to embed, with the tools or the server that they belong to.
+/// A batch of texts to embed, with the tools or the server to which they belong.
 enum EmbeddingJob {
     Tools(Vec<(Slot, Arc<Entry>)>),
     Server(ServerNumber, Arc<Server>),
@@ -72,7 +72,7 @@ enum EmbeddedJob {
 }
 
 impl EmbeddingQueue {
-    /// Queues tools and servers for embedding. Those queued last are embedded first.
+    /// Queues tools and servers for embedding. Those that were queued last are embedded first.
     pub(super) fn add(
         &self,
         shared: &Arc<SharedIndex>,
@@ -144,8 +144,8 @@ impl EmbeddingQueue {
         answer
     }
 
-    /// Returns the next batch of texts, or `None` if the queue is empty. The progress then shows the thread as stopped,
-    /// so it must end.
+    /// Returns the next batch of texts. If the queue is empty, marks the thread as stopped and returns `None`; the
+    /// thread must then end.
     fn next(&self, shared: &SharedIndex) -> Option<EmbeddingJob> {
         let mut state = self.state.lock();
         // Read the snapshot while the queue is locked, so that it contains everything that is queued.
@@ -170,7 +170,8 @@ impl EmbeddingQueue {
         None
     }
 
-    /// Removes the tools and servers of a batch from the queue, except those whose texts have changed in the meantime.
+    /// Removes the tools and servers of a batch from the queue, except tools and servers whose texts have changed in
+    /// the meantime.
     fn finish(&self, now: &Snapshot, made: &EmbeddedJob) {
         let mut state = self.state.lock();
         match made {
@@ -295,7 +296,7 @@ impl EmbeddingWorker {
 
 impl Drop for EmbeddingWorker {
     fn drop(&mut self) {
-        // Embedders are code from outside this crate. If one panics, record the end of the thread, because callers
+        // An embedder can be code from outside this crate. If it panics, record that the thread ended, because callers
         // would otherwise wait forever for their vectors.
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
@@ -308,7 +309,7 @@ impl Drop for EmbeddingWorker {
 }
 
 impl SharedIndex {
-    /// Publishes the computed vectors, except those of texts that have changed in the meantime.
+    /// Publishes the computed vectors, except vectors of texts that have changed in the meantime.
     fn add_vectors(&self, made: &EmbeddedJob) {
         self.set_vectors(|next| {
             match made {
@@ -342,7 +343,7 @@ impl SharedIndex {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_current(&now, *slot, entry));
             self.store_vectors(&now, slots.map(|(slot, ..)| *slot));
-            // The model can compute vectors faster than the disk stores them, so wait if too many are queued.
+            // The model can compute vectors faster than the disk stores them, so wait if too many writes are queued.
             self.store.iter().for_each(|store| store.wait_for_room(DISK_WAIT_TIMEOUT));
         }
     }
@@ -352,7 +353,7 @@ fn is_current(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
 }
 
-/// Returns the text that a server's vector is computed from.
+/// Returns the text from which a server's vector is computed.
 pub(super) fn server_sentence(server: &Server, bounds: TextLimits) -> String {
     let name = server.name.as_deref().unwrap_or(&server.id);
     let description =

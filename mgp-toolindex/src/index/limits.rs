@@ -2,7 +2,8 @@
 
 use crate::text::TextLimits;
 
-/// Limits of an index. A tool that exceeds a maximum is refused with a reason, and affects no other tool.
+/// The limits of an index, with their defaults in brackets. A tool that exceeds a maximum is refused with a reason, and
+/// affects no other tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexLimits {
@@ -10,7 +11,8 @@ pub struct IndexLimits {
     pub name: usize,
     /// The maximum number of bytes in a definition (1 MiB).
     pub definition: usize,
-    /// The maximum nesting depth of a definition (120: most programs cannot read deeper JSON).
+    /// The maximum nesting depth of a definition (120, because most programs cannot read JSON that is nested more
+    /// deeply).
     pub depth: usize,
     /// The number of searchable bytes of a description (8 KiB); the rest is stored, but not searched.
     pub description: usize,

@@ -1,8 +1,8 @@
-//! The result of putting a server (MGP §16.4).
+//! The result of adding or replacing a server in the index (MGP §16.4).
 
 use std::ops::AddAssign;
 
-/// The result of putting a server: how many of its tools were added, changed, and so on.
+/// The result of adding or replacing a server: the numbers of its added, changed and other tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PutReport {

@@ -1,4 +1,4 @@
-//! A search from the query to the hits (MGP §16.5).
+//! The steps of a search, from the query to the hits (MGP §16.5).
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::catalog::{Allowed, Bitmap, Extent, IndexedTool, Record};
 use crate::error::IndexError;
 use crate::search::{Figures, Filter, Hit, Query, SearchResult, View, rank};
 
-/// The maximum number of searches for one query. A search is repeated if access to tools that it found was revoked in
-/// the meantime.
+/// The maximum number of searches for one query. A search is repeated if the caller lost access to found tools in the
+/// meantime.
 const MAX_ROUNDS: usize = 4;
 
 impl ToolIndex {
@@ -21,7 +21,7 @@ impl ToolIndex {
     /// has more than some ten thousand tools, call this method on a thread that is allowed to block.
     ///
     /// Tools that the caller is not allowed to call are neither found nor counted. Cached access decisions can be up to
-    /// a second old, so the decision about each hit is made again.
+    /// a second old, so the search checks access to each hit again.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
@@ -29,8 +29,9 @@ impl ToolIndex {
         self.search_among(query, allowed, None)
     }
 
-    /// Searches as [`search`](Self::search) does, but finds and counts only tools that are also available; `None` means
-    /// all. The scores are the same, because all tools that the caller is allowed to call still determine the weights.
+    /// Searches like [`search`](Self::search), but finds and counts only tools that `is_available` accepts; `None`
+    /// means all tools. The scores are the same as without it, because the weights still depend on all tools that the
+    /// caller is allowed to call.
     pub(crate) fn search_among(
         &self,
         query: &Query,
@@ -60,7 +61,7 @@ impl ToolIndex {
 pub(super) struct SearchedTools {
     /// The tools that pass the query's filter and that the caller is allowed to call.
     pub(super) within: Option<Arc<Bitmap>>,
-    /// The tools that the caller is allowed to call.
+    /// The tools that the caller is allowed to call; `None` means all tools.
     visible: Option<Arc<Bitmap>>,
 }
 
@@ -69,7 +70,7 @@ fn all_tools(now: &Snapshot) -> Arc<Bitmap> {
 }
 
 impl SharedIndex {
-    /// Returns the tools of a search with this filter by this caller.
+    /// Returns the tools among which a caller searches with a filter.
     pub(super) fn searched(
         &self,
         now: &Snapshot,
@@ -98,7 +99,7 @@ impl SharedIndex {
         allowed: &dyn Allowed,
     ) -> Result<SearchResult, IndexError> {
         let Some(all) = &now.keywords else { return Ok(SearchResult::nothing(query)) };
-        // A query without a letter or digit gives no scores, so it needs no figures.
+        // Compute no figures for a query without a letter or digit, because it produces no scores.
         let visible = visible.filter(|_| query.text.chars().any(char::is_alphanumeric));
         let known = visible.map(|visible| {
             let compute = || Figures::of(all, now.vectors.as_ref(), &visible);
@@ -128,7 +129,7 @@ impl SharedIndex {
                 let found = SearchResult::new(hits, ranking.ran, ranking.fallback);
                 return Ok(SearchResult { requests: ranking.requests, ..found });
             }
-            // While this search ran, the caller lost access to some tools that it found: search again without them.
+            // The caller lost access to some found tools while this search ran, so search again without them.
             let set = Arc::make_mut(within.get_or_insert_with(|| all_tools(now)));
             for slot in dropped {
                 set.clear(slot);

@@ -8,8 +8,8 @@ use mgp_types::sync::Mutex;
 use super::tool_sets::are_too_many;
 use crate::catalog::Bitmap;
 
-/// The values of sets of tools of the current index, the most recently used last. A new version of the index empties
-/// the cache.
+/// The values of sets of tools in the current version of the index, the most recently used value last. A new version
+/// empties the cache.
 #[derive(Debug)]
 pub(crate) struct SetValues<T>(Mutex<CachedValues<T>>);
 
@@ -26,9 +26,10 @@ impl<T> Default for SetValues<T> {
 }
 
 impl<T> SetValues<T> {
-    /// Returns the cached value of the tools in `within`, or else that of `compute`; `None` means all tools.
+    /// Returns the value of the tools in `within`, or of all tools if it is `None`: the cached value, or else the
+    /// result of `compute`, which is then cached.
     ///
-    /// `version` must grow with each change of the index that can change a value.
+    /// `version` must increase with each change of the index that can change a value.
     pub(crate) fn of(
         &self,
         version: u64,
@@ -61,8 +62,8 @@ impl<T> CachedValues<T> {
             self.version = version;
             self.values.clear();
         }
-        // Do not cache the value of an older version, which only running searches still use, nor a value that another
-        // search has cached in the meantime.
+        // Do not cache a value of an older version, which only running searches still use, and do not cache a value
+        // again that another search has cached in the meantime.
         if self.version > version || self.values.iter().any(|(set, _)| *set == within) {
             return;
         }

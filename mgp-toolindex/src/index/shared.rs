@@ -37,15 +37,15 @@ pub(crate) struct SharedIndex {
     writer: Mutex<IndexWriter>,
     pub(crate) sets: ToolSets,
     pub(super) trees: SetValues<CategoryTree>,
-    /// The figures about the tools that callers may find.
+    /// The figures for the scores of a search, by the set of tools that a caller may find.
     pub(super) figures: SetValues<Figures>,
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
-    /// The ids of removed servers, which `resolve` still reserves: a tool of another server cannot take a name that
-    /// begins with such an id.
+    /// The ids of removed servers. `resolve` still reserves them, so that a tool of another server cannot take a name
+    /// that begins with such an id.
     pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
@@ -77,7 +77,7 @@ impl SharedIndex {
         }
     }
 
-    /// Sets the history. Its queries are embedded by the embedder of the index.
+    /// Sets the history. The embedder of the index computes the vectors of the history's queries.
     pub(super) fn set_history(&mut self, history: Option<History>) {
         if let Some(history) = &history {
             history.set_embedder(self.embedder.clone());
@@ -143,7 +143,7 @@ impl SharedIndex {
         }
     }
 
-    /// Publishes a snapshot that differs only in the vectors, which were computed in the background.
+    /// Publishes a snapshot with new vectors, which were computed in the background; nothing else changes.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -162,7 +162,7 @@ impl SharedIndex {
     }
 
     fn writer(&self) -> MutexGuard<'_, IndexWriter> {
-        // The writer is usable after a panic in a change, which only leaks some slots.
+        // Use the writer even after a panic in a change, because a panic only leaks some slots.
         self.writer.lock()
     }
 
@@ -171,8 +171,8 @@ impl SharedIndex {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 
-    /// Applies the result of a merge of keyword segments that has ended. Then starts another merge on a thread if there
-    /// are too many segments.
+    /// Applies the result of a finished merge of keyword segments. Then starts another merge on a thread if there are
+    /// too many segments.
     fn start_merge(self: &Arc<Self>, writer: &mut IndexWriter) {
         if let Some(pending_merge) = &writer.pending_merge {
             let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);

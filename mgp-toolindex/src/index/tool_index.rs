@@ -17,8 +17,8 @@ const MAX_REMOVED: usize = 4096;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
-/// The value is a handle: clones refer to the same index, and any number of threads can search while servers are put
-/// and removed. A change is one commit, visible to every later search; a search never waits for a change.
+/// The value is a handle: clones refer to the same index, and any number of threads can search while other threads
+/// change it. A change is published as a whole, and every later search sees it; a search never waits for a change.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
@@ -42,7 +42,7 @@ pub struct ToolIndex {
     pub(crate) shared: Arc<SharedIndex>,
 }
 
-/// The tools that a name refers to.
+/// The tools to which a name can refer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Resolved {
@@ -67,9 +67,9 @@ impl ToolIndex {
         ToolIndexBuilder::new()
     }
 
-    /// Replaces the tools of a server, in one commit; unchanged tools cost nothing.
+    /// Replaces the tools of a server in one change. Unchanged tools are not indexed again.
     ///
-    /// Refused tools are in [`PutReport::refused`] with the reason; they affect no other tool.
+    /// [`PutReport::refused`] has the refused tools with their reasons; they affect no other tool.
     ///
     /// # Errors
     /// [`IndexError::ServerId`] if the id is empty or too long, [`IndexError::Keywords`] if the commit failed; the
@@ -78,10 +78,10 @@ impl ToolIndex {
         self.put_all([server])
     }
 
-    /// Replaces the tools of several servers in one commit, which is much faster than one commit per server.
+    /// Replaces the tools of several servers in one change, which is much faster than one change per server.
     ///
     /// # Errors
-    /// The errors of [`Self::put`]; if one id is invalid, no server is put.
+    /// The errors of [`Self::put`]; if an id is invalid, no server is replaced.
     pub fn put_all(
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
@@ -99,7 +99,7 @@ impl ToolIndex {
         })
     }
 
-    /// Removes a server with its tools, in one commit; returns the number of removed tools.
+    /// Removes a server with its tools in one change; returns the number of removed tools.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the commit failed; the index then does not change.
@@ -131,12 +131,12 @@ impl ToolIndex {
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// Finds the tool that a caller means by a name: the tool `server.tool`, or else the only tool of this name that
-    /// the caller is allowed to call.
+    /// Finds the tool that a caller means by a name: the tool with the id `server.tool`, or else the only tool with
+    /// this name that the caller is allowed to call.
     ///
-    /// Operators choose server ids, but servers choose the names of their tools, so a qualified name has precedence. A
-    /// server cannot capture the name `server.tool` by giving it to one of its own tools. This also holds for callers
-    /// without access to the real tool, and if `server` has no such tool or was removed.
+    /// Operators choose the ids of servers, but servers choose the names of their tools, so ids have precedence. A
+    /// server cannot capture the id `server.tool` of another server's tool by giving this name to one of its own tools.
+    /// This also holds for callers without access to the real tool, and if `server` has no such tool or was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -158,8 +158,8 @@ impl ToolIndex {
         }
     }
 
-    /// Returns whether a tool's name begins with the id of another server that is, or was, in the index; such a name
-    /// belongs to that server.
+    /// Returns whether a tool's name begins with the id of another server that is, or was, in the index. Such a name is
+    /// reserved for that server.
     fn is_name_of_another(&self, catalog: &Catalog, slot: Slot, name: &str) -> bool {
         let own = catalog.server_of(slot).and_then(|number| catalog.server(number));
         let own = own.map(|own| &*own.server.id);
@@ -171,7 +171,7 @@ impl ToolIndex {
 
     /// Waits until all vectors are computed.
     ///
-    /// Searches do not need this; use it before measurements and exports.
+    /// Searches do not need complete vectors; call this before measurements and exports.
     ///
     /// # Errors
     /// [`EmbedError`] if the model is unavailable; embedding is retried after the next change.

@@ -17,14 +17,14 @@ use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 /// The maximum number of cached sets of each kind; the least recently used set is evicted.
 pub(super) const MAX_SETS: usize = 256;
 
-/// The maximum size of all cached sets of a kind, in bytes. A single set is cached even if it is larger.
+/// The maximum total size of the cached sets of each kind, in bytes. A single set is cached even if it is larger.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The maximum number of words of an input or output type that the index looks up.
+/// The maximum number of words that are looked up for an input or output type.
 const MAX_TYPE_WORDS: usize = 6;
 
-/// The lifetime of a cached set of allowed tools. It is limited because the right to call a tool can also expire
-/// without a change.
+/// The lifetime of a cached set of allowed tools. It is short, because the right to call a tool can expire without any
+/// change of the index or the rules.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct SetCache<K> {
 #[derive(Clone, Debug)]
 struct CachedSet {
     set: Arc<Bitmap>,
-    /// The generation of the index that the set was computed from.
+    /// The generation of the index from which the set was computed.
     generation: u64,
     computed_at: Instant,
     used: u64,
@@ -96,7 +96,7 @@ impl ToolSets {
         }
         let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // The new set has decisions that were copied from the older set, so it also gets the age of that set.
+            // The new set contains decisions that were copied from the older set, so keep the age of the older set.
             Some(before) => {
                 self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
             }
@@ -106,8 +106,8 @@ impl ToolSets {
     }
 }
 
-/// Returns the tools that have one of the filter's input types and one of its output types; `None` if the filter names
-/// no types.
+/// Returns the tools with at least one of the filter's input types and one of its output types; `None` if the filter
+/// names no types.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,
@@ -145,7 +145,7 @@ fn kinds(
     Ok(both)
 }
 
-/// Returns whether a cache must remove some of these sets.
+/// Returns whether these sets are too many or too large for a cache, so that it must remove one.
 pub(super) fn are_too_many<'a>(sets: impl Iterator<Item = &'a Bitmap>) -> bool {
     let (mut count, mut bytes) = (0, 0);
     for set in sets {
@@ -155,7 +155,7 @@ pub(super) fn are_too_many<'a>(sets: impl Iterator<Item = &'a Bitmap>) -> bool {
     count > MAX_SETS || (count > 1 && bytes > MAX_BYTES)
 }
 
-/// Removes the tools that `passes` does not accept.
+/// Removes from the set all tools that `passes` does not accept.
 pub(super) fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
     let all: Vec<u32> = set.iter().collect();
     for slot in all {
@@ -165,11 +165,11 @@ pub(super) fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut
     }
 }
 
-/// Computes the set of tools that `passes` accepts. `before` is an older set of the same kind; its bits are copied for
-/// chunks of the catalogue that have not changed since.
+/// Computes the set of tools that `passes` accepts. `before` is an older set of the same kind; for chunks of the
+/// catalogue that have not changed since, its bits are copied.
 ///
-/// A set that is newer than the snapshot is ignored. A search that began before a change can get such a set, if it was
-/// computed after the change.
+/// A set that is newer than the snapshot is ignored. A search that began before a change can get such a set, if another
+/// search computed it after the change.
 fn update_set(
     now: &Snapshot,
     before: Option<&CachedSet>,

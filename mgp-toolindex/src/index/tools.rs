@@ -8,18 +8,20 @@ use crate::catalog::{Allowed, CategoryTree, Entry, IndexedTool};
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
-/// The number of tools that are counted together, so that the texts of a million tools are not in memory at once.
+/// The number of tools that are counted in one batch, so that the texts of a million tools are not in memory at the
+/// same time.
 const BATCH: usize = 10_000;
 
-/// The number of tools above which an index is large, so that a search takes longer than moving it to another thread.
+/// The number of tools above which an index counts as large: a search then takes longer than moving it to another
+/// thread.
 const MIN_LARGE_TOOLS: usize = 2000;
-/// The total size of all definitions, in bytes, above which an index is large.
+/// The total size of all definitions, in bytes, above which an index counts as large.
 const MIN_LARGE_BYTES: u64 = 8 << 20;
 
 /// The result of counting some tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountProgress {
-    /// This many tools were counted; there might be more to count.
+    /// This many tools were counted, and more tools might need counting.
     Some(usize),
     /// All tools had already been counted.
     All,
@@ -44,7 +46,7 @@ impl ToolIndex {
     pub(crate) fn is_slow(&self) -> bool {
         let now = self.shared.snapshot();
         let is_large = now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES;
-        // A costly embedder computes the vectors of the query during the search.
+        // A slow embedder computes the vector of the query during the search.
         is_large || self.shared.is_costly()
     }
 
@@ -70,10 +72,11 @@ impl ToolIndex {
         (tools, self.shared.trees.of(now.generation, within.as_ref(), tree))
     }
 
-    /// Counts the tokens of all tools that are not counted yet, and returns the number of these tools.
+    /// Counts the tokens of all tools that are not counted yet, and returns the number of tools that it counted.
     ///
-    /// Blocks for 100 ms or more, and takes 50 MB. If all tools are counted, it only checks each tool. Until a tool is
-    /// counted, the index uses an upper bound of its tokens. Without the feature `tokens` this does nothing.
+    /// Blocks for 100 ms or more, and needs 50 MB of memory; if all tools are counted, it only checks each tool. Until
+    /// a tool is counted, the index uses an upper bound of its tokens. Without the feature `tokens`, this method does
+    /// nothing.
     #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
@@ -94,7 +97,7 @@ impl ToolIndex {
         }
         let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
         let (counts, exactness) = TokenCounter::count_all(&texts);
-        // Stop here: an upper bound that is stored as a count would never be corrected.
+        // Stop here, because an upper bound that was stored as a count would never be corrected.
         if exactness != Exactness::Exact {
             return CountProgress::Failed;
         }

@@ -21,7 +21,7 @@ pub(crate) struct IndexWriter {
     /// The number of documents that have changed since the keyword segments were stored in the database.
     #[cfg(feature = "sqlite")]
     pub(super) unstored_documents: usize,
-    /// The merge of keyword segments that is running, or whose result is not applied yet.
+    /// The merge of keyword segments that is running or finished, until its result is applied.
     pub(super) pending_merge: Option<Arc<PendingMerge>>,
 }
 
@@ -53,7 +53,7 @@ impl IndexWriter {
         }
     }
 
-    /// Returns the object that all tools with equal metadata share; most tools have one of a few values.
+    /// Returns the object that all tools with equal metadata share; most tools have one of a few values of metadata.
     pub(super) fn security(&mut self, security: ToolSecurity) -> Arc<ToolSecurity> {
         match serde_json::to_string(&security) {
             Ok(key) => self.securities.get(&key, || Arc::new(security)),

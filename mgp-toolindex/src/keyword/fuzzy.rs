@@ -14,28 +14,28 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// The minimum length of a word that also finds words that differ in one letter; a shorter word would be similar to too
-/// many others.
+/// The minimum length of a word for which words with one different letter are also searched; a shorter word would be
+/// similar to too many words.
 const MIN_LETTERS: usize = 4;
 
-/// The minimum length of a word that also finds words that differ in two letters.
+/// The minimum length of a word for which words with two different letters are also searched.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The maximum length of a word that also finds similar words; longer words do not occur in names.
+/// The maximum length of a word for which similar words are also searched; longer words do not occur in names.
 const MAX_LETTERS: usize = 64;
 
-/// The maximum number of words in a query that is compared with names as a whole.
+/// The maximum number of words of a query that is also compared as a whole with names.
 const MAX_NAME_WORDS: usize = 8;
 
 /// The maximum number of words of a query that are compared one by one with the words of names.
 const MAX_WORDS: usize = 12;
 
-/// The maximum number of the caller's tools whose names may contain a word that is considered; more frequent words are
-/// skipped. The names of other tools are also read but do not count, because hidden tools must not change a result.
+/// The maximum number of the caller's tools whose names have a word; more frequent words are skipped. The names of
+/// other tools are also read but not counted, because hidden tools must not change a result.
 const MAX_TOOLS: u64 = 20_000;
 
-/// The score of a tool whose name has every word of the query, if the words are compared one by one. A name that
-/// matches the query as a whole scores 1.
+/// The score of a tool whose name contains every word of the query as a separate word. The score is 1 if the name as a
+/// whole matches the query as a whole.
 const WORDS_SHARE: f32 = 0.9;
 
 /// The indexed words of names that are similar to one word of the query.
@@ -47,18 +47,18 @@ struct SimilarWords {
     tools: u64,
 }
 
-/// A word that a misspelled word may mean.
+/// A word that might be meant by a misspelled word.
 struct Correction {
     word: String,
-    /// The number of changed letters, and `true` if the word is not English. The correction with the least value is the
-    /// best.
+    /// The number of changed letters, and `true` if the word is not English. The correction with the smallest value is
+    /// the best.
     distance: (usize, bool),
     /// The number of tools whose names have the word.
     tools: usize,
 }
 
 impl KeywordReader {
-    /// Returns the tools whose names are similar to the words of a query; the score is the similarity, up to 1.
+    /// Returns the tools whose names are similar to the words of a query, with the similarity as the score, up to 1.
     pub(crate) fn find_similar(
         &self,
         words: &QueryWords,
@@ -123,7 +123,7 @@ impl KeywordReader {
     }
 
     /// Returns the indexed words of names that differ from a word in at most one or two letters, depending on its
-    /// length; each with its segment and its postings there.
+    /// length. Each has its segment, and its postings in that segment.
     fn terms_near(&self, word: &str) -> Result<Vec<(usize, TermInfo, String)>, IndexError> {
         let max = match word.chars().count() {
             MIN_LETTERS..MIN_LETTERS_OF_TWO => 1,
@@ -150,9 +150,9 @@ impl KeywordReader {
         Ok(near)
     }
 
-    /// Returns the word that a misspelled word most likely means: the word in the names of tools in `within` that has
-    /// the same beginning and the fewest changes. Among several such words, prefers English words, and then the most
-    /// frequent word.
+    /// Returns the word that is most likely meant by a misspelled word: among the words in the names of tools in
+    /// `within` with the same beginning, the word with the fewest changes. Among several such words, prefers English
+    /// words, and then the most frequent word.
     pub(crate) fn correction(
         &self,
         word: &str,
@@ -167,8 +167,8 @@ impl KeywordReader {
         let mut best: Option<Correction> = None;
         for (term, similar) in candidates {
             let other: Vec<char> = term.chars().collect();
-            // A short word with a letter that the other word lacks is usually a different word: `mapo` does not mean
-            // `maps`.
+            // Skip a word that lacks a letter of the short word: it is usually a different word, e.g. `mapo` does not
+            // mean `maps`.
             let is_other_word = letters.len() == MIN_LETTERS
                 && letters.iter().any(|letter| !other.contains(letter));
             if is_other_word || other.len() < MIN_LETTERS || !have_same_beginning(&letters, &other)

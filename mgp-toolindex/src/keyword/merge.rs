@@ -1,22 +1,23 @@
 //! Merges segments, to keep their number small (MGP §16.4).
 //!
-//! Segments of about the same size form a class. They are merged when there are four of them, or when more than a
-//! quarter of one segment's documents are deleted. So each class has at most three segments. Its segments are about
-//! four times as large as those of the next smaller class, which makes about ten segments for a hundred thousand tools.
+//! Segments of about the same size form a class. The segments of a class are merged when there are four of them, or
+//! when more than a quarter of the documents of one of them are deleted. So each class has at most three segments after
+//! a merge, each about four times as large as a segment of the next smaller class. A hundred thousand tools need about
+//! ten segments.
 
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
 
-/// The number of segments in a size class at which the class is merged.
+/// The number of segments of a size class at which they are merged.
 const MERGE_FACTOR: usize = 4;
 
-/// The size, in documents, below which all segments are in the same class.
+/// The number of documents below which all segments are in the same class.
 const MIN_CLASS_SIZE: u32 = 2_000;
 
 /// The maximum ratio between the sizes of the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// A segment is merged if more than one in this many of its documents is deleted.
+/// The threshold for deleted documents: a segment is merged if more than one in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 pub(crate) struct Merge {
@@ -39,8 +40,8 @@ impl Merge {
     }
 }
 
-/// Returns the segments to merge next, i.e. all segments of the smallest size class that is due. Returns no segment if
-/// no class is due.
+/// Returns the segments to merge next: all segments of the smallest size class that needs a merge, or none if no class
+/// needs one.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

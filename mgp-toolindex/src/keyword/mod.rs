@@ -1,4 +1,4 @@
-//! The keyword index: the words of each tool, and how much each word counts (MGP §16.4).
+//! The keyword index: the words of each tool, and the weights of words (MGP §16.4).
 
 mod fuzzy;
 mod merge;

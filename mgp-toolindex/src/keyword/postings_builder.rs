@@ -1,6 +1,6 @@
 //! Builds the postings of some documents in memory, i.e. for each word the documents that contain it (MGP §16.4).
 //!
-//! Tantivy's own builder allocates megabytes before the first word; this one grows with its content.
+//! This builder grows with its content, whereas the builder of tantivy allocates megabytes before the first word.
 
 use std::collections::HashMap;
 use std::io;
@@ -45,7 +45,7 @@ struct PostingChunks {
     len: usize,
 }
 
-/// A document that contains a word, and the number of times that it does.
+/// A document that contains a word, and the number of times that the word occurs in it.
 struct Posting {
     doc: u32,
     times: u32,
@@ -131,7 +131,7 @@ impl PostingChunks {
 
     fn push(&mut self, post: Posting) {
         if self.len.is_multiple_of(CHUNK_LEN) {
-            // The first chunk grows with its contents. Later chunks get their full size at once, because the list is
+            // The first chunk grows with its content. Allocate later chunks with their full size, because the list is
             // then likely to grow further.
             let room = if self.len == 0 { 0 } else { CHUNK_LEN };
             self.chunks.push(Vec::with_capacity(room));

@@ -1,8 +1,8 @@
 //! The words of a query, looked up in one state of the keyword index and scored by BM25 (MGP §16.4).
 //!
-//! Every tool that has at least one word of the query is scored, one word after the other. Queries have many words and
-//! texts are short, so nearly every tool has such a word. Algorithms that skip tools with low scores would cost more
-//! than they save.
+//! Every tool with at least one word of the query gets a score; the words are processed one after the other. Queries
+//! have many words, and texts are short, so nearly every tool has such a word. Algorithms that skip tools with low
+//! scores would therefore cost more than they save.
 
 use tantivy::TantivyError;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
@@ -15,7 +15,7 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// If a word has more than this many postings per wanted document, seeking each document is faster than scanning all
+/// The number of postings of a word per wanted document above which seeking each document is faster than scanning all
 /// postings.
 const SEEK_RATIO: u32 = 40;
 
@@ -193,7 +193,8 @@ fn seek(
     }
 }
 
-/// Returns the saturated term frequency of BM25; `norm` depends on the length of the text.
+/// Returns the term frequency of BM25, which grows ever more slowly with the number of occurrences; `norm` depends on
+/// the length of the text.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "a text is short")]
 fn saturated(times: u32, norm: f32) -> f32 {

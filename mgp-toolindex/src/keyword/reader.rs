@@ -23,7 +23,7 @@ pub(super) struct DocumentAddress {
 }
 
 impl DocumentAddress {
-    /// The address that means that a tool is not in the index. No document has it, because segments are numbered from
+    /// The address of a tool that is not in the index. No document has this address, because segments are numbered from
     /// one.
     pub(super) const NONE: Self = Self { segment: 0, doc: 0 };
 }
@@ -40,23 +40,23 @@ pub(crate) struct KeywordReader {
     pub(super) addresses: ChunkedList<DocumentAddress>,
     /// The figures that BM25 uses to weigh words and lengths.
     figures: TextFigures,
-    /// The tools that these figures describe and whose words are counted; `None` means all tools.
+    /// The tools from which the figures are computed and whose words are counted; `None` means all tools.
     described: Option<Arc<Bitmap>>,
 }
 
 /// The figures about texts that BM25 needs.
 #[derive(Clone)]
 pub(crate) struct TextFigures {
-    /// The number of documents; if all tools are described, with the deleted ones.
+    /// The number of documents; includes deleted documents if the figures describe all tools.
     documents: u64,
-    /// The length norms, by encoded text length: one table for texts, one for names.
+    /// The BM25 norms by encoded text length: one table for texts, one for names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
-/// The BM25 parameter k1: how soon a repeated word stops adding to the score.
+/// The BM25 parameter k1. The lower it is, the less a repeated word adds to the score.
 pub(super) const K1: f32 = 1.2;
 
-/// The BM25 parameter b: how much long texts are penalised.
+/// The BM25 parameter b. The higher it is, the lower are the scores of long texts.
 const B: f32 = 0.75;
 
 impl KeywordReader {
@@ -98,8 +98,8 @@ impl KeywordReader {
         QueryTerms::new(self, words)
     }
 
-    /// Returns whether a word occurs in a tool of `within`. Other tools do not count: callers could otherwise find out
-    /// which words occur in tools that are hidden from them.
+    /// Returns whether a word occurs in a tool of `within`. Other tools do not count, because callers could otherwise
+    /// find out which words occur in tools that are hidden from them.
     pub(crate) fn has_word(&self, word: &str, within: Option<&Bitmap>) -> bool {
         self.segments.iter().any(|segment| {
             let index = &segment.body.index(Field::Text).index;
@@ -160,13 +160,14 @@ impl KeywordReader {
         }
     }
 
-    /// Returns the number of documents; if all tools are described, deleted ones count until a merge removes them.
+    /// Returns the number of documents. If the figures describe all tools, deleted documents count until a merge
+    /// removes them.
     pub(crate) fn documents(&self) -> u64 {
         self.figures.documents
     }
 
-    /// Returns the number of documents of a segment that have a word, given the index of a field and the word's
-    /// postings.
+    /// Returns the number of documents of a segment that contain a word. `index` is the index of a field, and the
+    /// postings are those of the word in it.
     pub(super) fn count_in(
         &self,
         segment: &IndexSegment,

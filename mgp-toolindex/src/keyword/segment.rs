@@ -1,4 +1,5 @@
-//! A segment of the keyword index: documents that were indexed together, and a bitmap of the deleted ones (MGP §16.4).
+//! A segment of the keyword index: documents that were indexed together, and a bitmap of the deleted documents among
+//! them (MGP §16.4).
 
 use std::sync::Arc;
 
@@ -30,10 +31,11 @@ pub(super) struct Format {
 /// A segment with its deleted documents; cheap to clone.
 #[derive(Clone)]
 pub(super) struct IndexSegment {
-    /// The number of the segment in a [`DocumentAddress`](super::reader::DocumentAddress); numbers begin with one.
+    /// The number of the segment in each [`DocumentAddress`](super::reader::DocumentAddress) of its documents; numbers
+    /// begin with one.
     pub(super) number: u32,
     pub(super) body: Arc<SegmentBody>,
-    /// The documents that are not deleted; `None` means all.
+    /// The documents that are not deleted; `None` if none is deleted.
     live: Option<Arc<Bitmap>>,
     /// The number of documents that are not deleted.
     live_count: u32,
@@ -45,10 +47,9 @@ pub(super) struct SegmentBody {
     pub(super) text: FieldIndex,
     pub(super) name: FieldIndex,
     pub(super) kinds: Arc<InvertedIndexReader>,
-    /// The slot of the tool of each document.
+    /// The slot of each document's tool.
     pub(super) slots: Box<[Slot]>,
-    /// `true` if the total number of words is exact; `false` after a merge that removed documents, when it is an
-    /// estimate.
+    /// `true` if the total number of words is exact. It is only an estimate after a merge that removed documents.
     pub(super) is_exact: bool,
 }
 
@@ -72,7 +73,7 @@ impl Format {
     pub(super) fn new() -> Self {
         let mut fields = Schema::builder();
         let words = |record| {
-            // The words are already split and separated by spaces, so no tokenizer is needed.
+            // Use no tokenizer, because the words are already separated by spaces.
             let indexing = TextFieldIndexing::default().set_index_option(record);
             TextOptions::default().set_indexing_options(indexing)
         };
@@ -151,7 +152,7 @@ impl Format {
         }
     }
 
-    /// Opens a segment that was written before; `slots` has the slot of the tool of each document.
+    /// Opens a segment that was written earlier; `slots` has the slot of each document's tool.
     pub(super) fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<SegmentBody> {
         let reader = SegmentReader::open(&segment)?;
         if reader.max_doc() as usize != slots.len() {
@@ -188,7 +189,7 @@ impl IndexSegment {
         Self { number, body: Arc::new(body), live: None, live_count }
     }
 
-    /// Returns the number of documents, deleted ones included.
+    /// Returns the number of documents, including deleted documents.
     pub(super) fn documents(&self) -> u32 {
         u32::try_from(self.body.slots.len()).unwrap_or(u32::MAX)
     }
@@ -212,7 +213,8 @@ impl IndexSegment {
         self.live.as_ref().is_none_or(|live| live.contains(doc))
     }
 
-    /// Returns whether a word occurs in a tool of `within`, given the index of a field and the word's postings.
+    /// Returns whether a word occurs in a tool of `within`. The arguments are the index of a field, and the word's
+    /// postings in it.
     pub(super) fn has_word(
         &self,
         index: &InvertedIndexReader,
@@ -231,7 +233,8 @@ impl IndexSegment {
         Ok(false)
     }
 
-    /// Returns the number of tools in a set that have a word, given the index of a field and the word's postings.
+    /// Returns the number of tools in a set that have a word. The arguments include the index of a field, and the
+    /// word's postings in it.
     pub(super) fn count(
         &self,
         index: &InvertedIndexReader,

@@ -1,4 +1,5 @@
-//! Builds new segments of the keyword index: small ones immediately, large ones on several threads (MGP §16.4).
+//! Builds new segments of the keyword index: a few documents on the caller's thread, many documents on several threads
+//! (MGP §16.4).
 
 use std::mem;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::catalog::Slot;
 use crate::error::IndexError;
 use crate::text::{Document, Indexer};
 
-/// The minimum number of documents that are indexed with threads; fewer documents are indexed before a thread has
-/// started.
+/// The minimum number of documents for which threads are started; fewer documents are indexed before a thread would
+/// have started.
 const MIN_DOCUMENTS_FOR_THREADS: usize = 256;
 
 /// The maximum number of threads. Each thread builds its own segment, and every segment makes searches slower.
@@ -23,7 +24,7 @@ const MAX_THREADS: usize = 2;
 /// The maximum number of batches that wait for a thread.
 const MAX_WAITING_BATCHES: usize = 2;
 
-/// The size in memory at which a segment is closed and the next one begun.
+/// The size in memory, in bytes, at which a segment is finished and the next one begins.
 const MAX_BATCH_BYTES: usize = 14_000_000;
 
 /// A function that creates the document of a tool by splitting its texts into words; it can run on any thread.
@@ -84,14 +85,14 @@ impl Building {
         match self {
             Self::Idle => Ok(()),
             Self::Inline(builder) => Ok(builder.add(jobs)?),
-            // If the threads have ended, `send` fails, and joining the threads returns their error.
+            // Ignore an error of `send`: the threads have then ended, and joining them returns their error.
             Self::Threads(threads) => {
                 threads.jobs.send(jobs).map_err(|_| mem::take(self).failure())
             }
         }
     }
 
-    /// Finishes the current segments, and returns all that were built.
+    /// Finishes the current segments, and returns all built segments.
     pub(super) fn finish(self) -> Result<Vec<BuiltSegment>, IndexError> {
         match self {
             Self::Idle => Ok(Vec::new()),
@@ -145,7 +146,7 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // A thread intentionally holds the lock while it waits for a batch: the others wait for the lock in the
+            // Hold the lock intentionally while waiting for a batch: the other threads wait for the lock in the
             // meantime.
             let next = jobs.lock().recv();
             match next {

@@ -1,8 +1,8 @@
-//! Stored segments of the keyword index, so that opening an index loads its words instead of splitting all texts again
-//! (MGP §16.4).
+//! Stored segments of the keyword index. With them, opening an index loads its words, and need not split all texts
+//! again (MGP §16.4).
 //!
-//! A segment is stored with the hash of the tool of each document, and restored only if each of these tools is
-//! unchanged. All other tools are indexed again, so that an opened index finds the same as a new one.
+//! A segment is stored with the hash of each document's tool, and restored only if each of these tools is unchanged.
+//! All other tools are indexed again, so an opened index finds the same tools as a new index.
 
 use std::io::Write as _;
 
@@ -34,11 +34,11 @@ const FILES: [SegmentComponent; FILE_COUNT] = [
 /// opened.
 const MAX_STORED_BYTES: usize = 128 << 20;
 
-/// The value in place of a slot for a document that is not assigned to a tool yet.
+/// The value that replaces the slot of a document that is not yet assigned to a tool.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Returns a key that identifies everything that determines the stored words: the version of the analyser, the limits,
-/// and the file format. Segments that were stored with another key are not restored.
+/// Returns a key for everything that determines the stored words: the version of the analyser, the limits, and the file
+/// format. Segments that were stored with another key are not restored.
 pub(crate) fn key(limits: TextLimits) -> String {
     let TextLimits { description, parameter, parameters } = limits;
     let format = tantivy::version_string();
@@ -48,7 +48,7 @@ pub(crate) fn key(limits: TextLimits) -> String {
 #[derive(Debug, Default)]
 pub(super) struct StoredSegments {
     segments: Vec<StoredSegment>,
-    /// The document of each tool, by the hash of the tool; an entry is removed once its tool was restored.
+    /// The documents of tools, by the hash of the tool; an entry is removed when its tool is restored.
     documents: FxHashMap<ToolHash, StoredDocument>,
 }
 
@@ -134,7 +134,7 @@ impl StoredSegment {
     }
 }
 
-/// Returns the hashes and files of a stored segment, or `None` if it is damaged or was stored with another key.
+/// Returns the hashes and files of a stored segment; `None` if it is damaged or was stored with another key.
 fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [ToolHash], [&'a [u8]; FILE_COUNT])> {
     let (checksum, rest) = bytes.split_at_checked(32)?;
     if checksum != checksum_of(key, rest) {
@@ -164,8 +164,8 @@ impl KeywordReader {
         let mut room = MAX_STORED_BYTES;
         let mut stored = Vec::new();
         for segment in whole.filter(|segment| segment.body.is_exact) {
-            // A segment that cannot be written, or is too large, is not stored; its tools are indexed again when the
-            // index is opened.
+            // Skip a segment that cannot be written or is too large; its tools are indexed again when the index is
+            // opened.
             if let Ok(Some(bytes)) = save(key, &segment.body, catalog, room) {
                 room -= bytes.len();
                 stored.push(bytes);
@@ -175,7 +175,7 @@ impl KeywordReader {
     }
 }
 
-/// Serialises a segment; returns `None` if there is no room for it.
+/// Serialises a segment; returns `None` if it would exceed the maximum size of all stored segments.
 fn save(
     key: &str,
     body: &SegmentBody,

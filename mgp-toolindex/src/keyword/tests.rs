@@ -110,7 +110,7 @@ fn a_rolled_back_change_is_never_committed() {
     writer.roll_back();
     let next = apply(&mut writer, &[], vec![(2, document("paint_file", ""))]);
     assert_eq!(ask(&next, "file"), [0, 2]);
-    // If a change has several steps for a tool, only the last one counts.
+    // If a change has several steps for a tool, only the last step counts.
     let steps = [(3, "one_cat"), (3, "two_dogs")];
     let steps = steps.map(|(slot, name)| [Step::Remove(slot), Step::Add(slot, document(name, ""))]);
     writer.write(steps.into_iter().flatten().collect()).unwrap();
@@ -127,7 +127,7 @@ fn a_change_replaces_a_tool_and_reuses_its_slot() {
     assert_eq!(ask(&reader, "file"), [0, 1]);
     let next = apply(&mut writer, &[0], vec![(0, document("paint_wall", ""))]);
     assert_eq!((ask(&next, "file"), ask(&next, "paint")), (vec![1], vec![0]));
-    // The old reader does not change.
+    // The reader from before the change still sees the old documents.
     assert_eq!((ask(&reader, "file"), ask(&reader, "paint")), (vec![0, 1], vec![]));
     let next = apply(&mut writer, &[0, 1], Vec::new());
     assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
@@ -157,7 +157,7 @@ fn threads_build_the_same_as_the_caller() {
     for start in [100, 200, 300, 400, 500, 600] {
         one = apply(&mut tools, &[], many(start..start + 100));
     }
-    // Only the last step for a tool counts, even if other threads processed the earlier ones.
+    // Only the last step for a tool counts, even if other threads processed the earlier steps.
     for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
         let steps = batch.into_iter().flat_map(|(slot, make)| {
             let gone = (40..50).contains(&slot).then_some(Step::Remove(slot));
@@ -168,8 +168,8 @@ fn threads_build_the_same_as_the_caller() {
     let other = address.commit().unwrap();
     assert_eq!(found(&other, &own(45)).len(), 1);
     assert_eq!(found(&other, "words").len(), 700);
-    // Compare the scores with those of an index without deleted documents, because these affect scores until a merge
-    // removes them.
+    // Compare the scores with those of an index without deleted documents, because deleted documents affect scores
+    // until a merge removes them.
     let mut other = KeywordWriter::new();
     for batch in [many(0..400), many(400..700)] {
         let steps = batch.into_iter().map(|(slot, make)| Step::Add(slot, make));
@@ -205,8 +205,7 @@ fn changes_during_a_merge_count() {
     assert!(after.segments() < before.segments() && after.segments() <= 2);
     assert_eq!(found(&before, "shared3 words"), found(&after, "shared3 words"));
 
-    // Documents are added until a merge is due. During the merge, some documents are removed, and one of them is added
-    // again.
+    // Add documents until a merge is necessary. During the merge, remove some documents, and add one of them again.
     for start in [1200, 1300, 1400, 1500] {
         after = apply(&mut writer, &[], many(start..start + 20));
     }
@@ -250,7 +249,7 @@ proptest! {
         for step in steps {
             let step: std::collections::BTreeMap<_, _> = step.into_iter().collect();
             let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
-            // An existing tool is replaced, or removed if its slot is a multiple of five.
+            // Each step replaces an existing tool, or removes it if its slot is a multiple of five.
             let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
             now.retain(|slot, _| !gone.contains(slot));
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));

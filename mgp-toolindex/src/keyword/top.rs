@@ -1,4 +1,4 @@
-//! Keeps the best few of many scored tools (MGP §16.4).
+//! Keeps the few best of many tools by their scores (MGP §16.4).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -25,8 +25,8 @@ impl TopTools {
         Self { max, best: BinaryHeap::with_capacity(max.min(1024) + 1) }
     }
 
-    /// Returns the score that a tool must exceed to be added: 0 while there is room, else just below the score of the
-    /// worst kept tool, because a tool with an equal score and a lower slot is better.
+    /// Returns the score that a tool must exceed to be added: 0 while there is room, else a value just below the score
+    /// of the worst kept tool, because a tool with an equal score and a lower slot is better.
     pub(crate) fn threshold(&self) -> f32 {
         match self.best.peek() {
             Some(Reverse(worst)) if self.best.len() >= self.max => worst.score.next_down(),

@@ -1,8 +1,8 @@
-//! An automaton that accepts the words similar to a given word. With it, a search skips through a sorted list of words
-//! instead of reading all of them.
+//! An automaton that accepts words that are similar to a given word. It lets a search skip parts of a sorted list of
+//! words, instead of reading all words.
 //!
-//! It is used instead of a table-based Levenshtein automaton, because building the table takes longer than this
-//! automaton takes for some thousand names.
+//! A Levenshtein automaton with a table would be slower: building the table takes longer than this automaton needs for
+//! some thousand names.
 
 use tantivy_fst::Automaton;
 
@@ -26,7 +26,8 @@ pub(super) struct TypoAutomaton {
 /// The state of the automaton after some bytes of an indexed word.
 #[derive(Clone, Debug)]
 pub(super) struct TypoState {
-    /// The edit distance between the letters read so far and each prefix of the word whose length is within the band.
+    /// The edit distances between the letters read so far and each prefix of the word in the band, i.e. with a similar
+    /// length.
     row: [u8; BAND],
     /// The value of `row` before the last letter was read.
     before: [u8; BAND],
@@ -43,8 +44,8 @@ impl TypoAutomaton {
         Self { letters: word.chars().collect(), max: max.min(2) }
     }
 
-    /// Returns the length of the prefix that a position of the band is compared with after `read` letters; `None` if
-    /// the word has no such prefix.
+    /// Returns the length of the prefix at a position of the band after `read` letters; `None` if the word has no such
+    /// prefix.
     fn field(&self, band: usize, read: usize) -> Option<usize> {
         (read + band).checked_sub(MAX_CHANGES).filter(|field| *field <= self.letters.len())
     }

@@ -13,11 +13,10 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The maximum size of an index, in documents, that a commit merges completely at once; this takes a millisecond or
-/// two.
+/// The maximum number of documents of an index that each commit merges completely; this takes a millisecond or two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
-/// The writer of the keyword index. Between two changes it only holds data that it shares with readers.
+/// The writer of the keyword index. Between two changes, it contains only data that readers share.
 pub(crate) struct KeywordWriter {
     format: Format,
     segments: Vec<IndexSegment>,
@@ -76,7 +75,7 @@ impl KeywordWriter {
         self.stored.take(hash)
     }
 
-    /// Applies steps in order; they become visible to readers with [`Self::commit`].
+    /// Applies steps in order. Readers see them after [`Self::commit`].
     pub(crate) fn write(&mut self, steps: Vec<Step>) -> Result<(), IndexError> {
         let mut jobs: Vec<DocumentJob> = Vec::with_capacity(steps.len());
         for step in steps {
@@ -137,20 +136,20 @@ impl KeywordWriter {
     /// Returns the segments to merge, if there are too many segments of one size, or a segment has too many deleted
     /// documents.
     ///
-    /// Pass the result of the merge to [`Self::refresh`]; until then this method returns the same segments.
+    /// Pass the result of the merge to [`Self::refresh`]. Until then, this method returns the same segments.
     pub(crate) fn merge(&self) -> Option<Merge> {
         let segments = segments_to_merge(&self.segments);
         (!segments.is_empty()).then(|| Merge { format: self.format.clone(), segments })
     }
 
-    /// Replaces merged segments and returns the new reader.
+    /// Replaces segments by the segment that was merged from them, and returns a new reader.
     pub(crate) fn refresh(&mut self, merged: Merged) -> KeywordReader {
         self.replace(merged);
         self.reader()
     }
 
-    /// Merges a small index immediately: deleted documents affect scores, and equal small catalogues should give equal
-    /// scores. A background thread would need more memory than the segments.
+    /// Merges all segments of a small index immediately, because deleted documents affect scores, and equal small
+    /// catalogues should give equal scores. A background thread would need more memory than the segments.
     fn merge_if_small(&mut self) {
         let documents: u32 = self.segments.iter().map(IndexSegment::documents).sum();
         let is_clean =
@@ -163,7 +162,7 @@ impl KeywordWriter {
         let all = Merge { format: self.format.clone(), segments: self.segments.clone() };
         match all.run() {
             Ok(merged) => self.replace(merged),
-            // Not an error: the unmerged segments still work.
+            // Only log the failure, because the unmerged segments still work.
             Err(error) => tracing::debug!(%error, "segment merge failed"),
         }
     }
@@ -191,8 +190,8 @@ impl KeywordWriter {
         IndexSegment::new(self.last, body)
     }
 
-    /// Adds a segment, and deletes the documents whose `counts` is false: they were replaced or removed while the
-    /// segment was built.
+    /// Adds a segment, and deletes the documents for which `counts` returns `false`, because they were replaced or
+    /// removed while the segment was built.
     fn insert(&mut self, mut segment: IndexSegment, counts: impl Fn(usize) -> bool) {
         for doc in 0..segment.documents() {
             if counts(doc as usize) {

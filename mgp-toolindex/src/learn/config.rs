@@ -6,12 +6,13 @@ use mgp_types::service::{Principal, TenantId};
 
 /// The options of a history.
 ///
-/// Whenever a bound is exceeded, the least recently used queries are removed.
+/// The least recently used queries are removed if a maximum is exceeded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
 pub struct HistoryConfig {
-    /// The subjects or agents whose queries and calls improve a subject's searches. Default: [`HistoryScope::Subject`].
+    /// The subjects or agents from whose queries and calls a subject's searches learn. Default:
+    /// [`HistoryScope::Subject`].
     pub scope: HistoryScope,
     /// The parts of a query that are stored. Default: [`Retention::Text`].
     pub retention: Retention,
@@ -20,46 +21,47 @@ pub struct HistoryConfig {
     /// The maximum number of queries of one subject; with [`HistoryScope::Agent`], of one agent of a subject. Default:
     /// 10,000.
     pub max_queries_per_ranking: usize,
-    /// The maximum number of queries of one subject after which the same tool was called. Default: 64.
+    /// The maximum number of stored queries of one subject for the same called tool. Default: 64.
     pub max_queries_per_tool: usize,
-    /// The time that a query is stored after the last call that followed it. Default: 180 days.
+    /// The time for which a query is stored after the last call that followed it. Default: 180 days.
     pub forget_after: Duration,
 }
 
-/// The subjects or agents whose queries and calls improve a subject's searches. Tenants never share theirs.
+/// The subjects or agents from whose queries and calls a subject's searches learn. Tenants never learn from each other.
 ///
-/// Stored data of agents is used only with [`HistoryScope::Agent`]; after a change to another scope it stays in the
-/// database until it expires or is erased.
+/// Data that was stored for single agents is used only with [`HistoryScope::Agent`]. After a change to another scope,
+/// it stays in the database until it expires or is erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HistoryScope {
-    /// Each subject learns from its own calls only, made through any agent.
+    /// Each subject learns only from its own calls, through whichever agent it makes them.
     #[default]
     Subject,
-    /// Each agent of each subject learns from its own calls only.
+    /// Each agent of each subject learns only from its own calls.
     Agent,
-    /// Subjects of a tenant also learn from each other: a subject learns from the sixteen other subjects with the
-    /// latest calls, but only if the calls of at least two of them suggest the same tool. So a single subject never
-    /// changes the results of others.
+    /// Each subject learns from its own calls, and also from the sixteen other subjects of its tenant with the latest
+    /// calls. Calls of other subjects raise a tool only if at least two of these subjects called it after similar
+    /// queries, so a single subject never changes the results of others.
     Tenant,
 }
 
 /// The parts of a query that are stored, both in memory and in the database.
 ///
-/// Some data is always stored: tenant and subject, the ids of the called tools, the number and time of the calls,
-/// and a hash that identifies the query.
+/// Other data is always stored: the tenant and the subject, the ids of the called tools, the number and the time of the
+/// calls, and a hash that identifies the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retention {
     /// The first 1,024 bytes of the text, the hashes of the words, and the vector.
     #[default]
     Text,
-    /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text. A text is in memory
-    /// until its vector is computed.
+    /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text. The text is only in
+    /// memory, until its vector is computed.
     Vector,
     /// The hashes of the words.
     ///
-    /// The hash key is in the same database, so someone who can read the database can test whether a word occurs.
+    /// The key of the hashes is in the same database, so a person who can read the database can test whether a certain
+    /// word occurs in it.
     Words,
 }
 
@@ -69,7 +71,7 @@ pub enum Retention {
 pub enum UseOutcome {
     /// The call succeeded; it is stored.
     Answered,
-    /// The call failed, or its result is an error; nothing is learned from it.
+    /// The call failed, or its result is an error; the history does not learn from it.
     Failed,
 }
 
@@ -79,7 +81,7 @@ pub enum UseOutcome {
 pub enum Erase<'a> {
     /// All data of the history.
     All,
-    /// All calls of a tool, and the queries after which no other tool was called.
+    /// All calls of a tool, and the queries that were followed by no call of another tool.
     Tool(&'a str),
     /// All data of a principal's subject, whichever agent it used; with [`HistoryScope::Agent`], only the data of the
     /// principal's own agent.
@@ -121,7 +123,7 @@ impl HistoryConfig {
         Self::default()
     }
 
-    /// Sets the subjects or agents whose queries and calls improve a subject's searches.
+    /// Sets the subjects or agents from whose queries and calls a subject's searches learn.
     pub fn scope(mut self, scope: HistoryScope) -> Self {
         self.scope = scope;
         self
@@ -133,19 +135,19 @@ impl HistoryConfig {
         self
     }
 
-    /// Sets the maximum number of queries: in total, and of one subject (or agent).
+    /// Sets the maximum number of queries in total (`in_all`), and of one subject or agent (`each`).
     pub fn max_queries(mut self, in_all: usize, each: usize) -> Self {
         (self.max_queries, self.max_queries_per_ranking) = (in_all.max(1), each.max(1));
         self
     }
 
-    /// Sets the maximum number of queries of one subject after which the same tool was called.
+    /// Sets the maximum number of stored queries of one subject for the same called tool.
     pub fn max_queries_per_tool(mut self, max: usize) -> Self {
         self.max_queries_per_tool = max.max(1);
         self
     }
 
-    /// Sets the time that a query is stored after the last call that followed it.
+    /// Sets the time for which a query is stored after the last call that followed it.
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = time;
         self

@@ -1,9 +1,9 @@
 //! Stores a history in a database.
 //!
-//! Changed queries are written in the background, in their latest state: a query that was called ten times in the
-//! meantime is written once. An erasure is passed to the database under the same lock as writes, so no older write can
-//! follow it. If two processes write the same query to one file, the last one wins; each process reads the other's
-//! queries when it opens the file.
+//! Changed queries are written in the background, in their latest state, so a query that was called ten times in the
+//! meantime is written once. Erasures and writes are passed to the database under the same lock, so an older write
+//! cannot follow an erasure. If two processes write the same query to one file, the last of them wins; each process
+//! reads the queries of the other when it opens the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The condition for the rows of one agent of a subject, or of a subject without an agent.
+/// The condition for the rows of one agent of a subject, or for the rows of a subject's calls without an agent.
 const OF_AGENT: &str = "WHERE tenant = ?1 AND subject = ?2";
 
 /// The condition for the rows of a subject, and for the rows of its agents that were stored with
@@ -56,11 +56,11 @@ const OF_SUBJECT: &str = "WHERE tenant = ?1
     AND (subject = ?2 OR substr(subject, 1, length(?2) + 1) = ?2 || char(31))";
 
 /// The condition for the rows that a history uses; `?1` is true with [`HistoryScope::Agent`]. With any other scope, the
-/// rows of single agents are left out: the agents of one subject would otherwise count as several subjects.
+/// rows of single agents are omitted, because the agents of one subject would otherwise count as several subjects.
 const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
 
-/// The statement that stores a query. If the history has no embedder, the query has no vector now; then an earlier
-/// stored vector is kept for a later history with that embedder.
+/// The statement that stores a query. If the history has no embedder, the query has no vector; then a vector that was
+/// stored earlier is kept for a later history with that embedder.
 const STORE_QUERY: &str = "
     INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (key) DO UPDATE SET
@@ -70,20 +70,20 @@ const STORE_QUERY: &str = "
         vector = coalesce(excluded.vector, toolindex_history.vector)
 ";
 
-/// The number of queries that are written together.
+/// The number of queries that are written in one batch.
 const WRITE_BATCH: usize = 512;
 
 type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
 pub(super) struct HistoryDatabase {
     db: Db,
-    /// A lock that is held while a write or an erasure is prepared and passed to the database, so that the order stays
-    /// the same.
+    /// A lock that ensures that writes and erasures reach the database in order: its holder prepares one of them and
+    /// passes it on.
     order: Mutex<()>,
-    /// A lock that is held while a write runs, until it has finished.
+    /// A lock that is held from the start of a write until it has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// The vectors that were read from the database. Once an embedder is set, those of its model are moved to the
+    /// The vectors that were read from the database. When an embedder is set, vectors of its model are moved to the
     /// table, and the others are dropped.
     vectors: Mutex<Vec<StoredVector>>,
 }
@@ -110,6 +110,27 @@ struct QueryBody {
 }
 
 impl History {
+    /// Checks that the history of a database can be read, without changing it. Tables of an older version of the
+    /// program are not read.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn check(db: &Db) -> Result<(), StoreError> {
+        if db.steps_run(NAMESPACE, MIGRATIONS.len()).await? < MIGRATIONS.len() {
+            return Ok(());
+        }
+        let (max, scope) = (usize::MAX, HistoryScope::Agent);
+        db.read(move |conn| {
+            secret(conn)?;
+            load(conn, max, scope)?;
+            load_unmet(conn, scope).map(drop)
+        })
+        .await
+    }
+
     /// Opens the history of a database, and stores all later changes there.
     ///
     /// Immediately removes everything that the options no longer allow: texts, vectors, and old queries.
@@ -170,7 +191,7 @@ impl History {
         Ok(history)
     }
 
-    /// Waits until all queries recorded so far are in the database; returns at once if there is no database.
+    /// Waits until all queries recorded so far are in the database; returns immediately if the history has no database.
     ///
     /// # Errors
     /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
@@ -232,8 +253,8 @@ impl HistoryDatabase {
             Erase::All => (Some(""), Vec::new()),
             Erase::Tenant(tenant) => (Some("WHERE tenant = ?1"), vec![tenant.as_str().to_owned()]),
             Erase::Principal(principal) => {
-                // Use the subject of `Owner`, not of the principal: with `HistoryScope::Agent` it contains the agent
-                // too.
+                // Use the subject of `Owner`, not of the principal: with `HistoryScope::Agent`, it also contains the
+                // agent.
                 let scope = table.read().config.scope;
                 let Owner { tenant, subject } = Owner::of(principal, scope);
                 let names = vec![tenant.to_string(), subject.to_string()];
@@ -277,7 +298,7 @@ impl HistoryDatabase {
         read.await
     }
 
-    /// Restores the stored vectors that were computed by this model, and drops the others.
+    /// Restores the stored vectors of this model, and drops the vectors of other models.
     pub(super) fn restore_vectors(&self, table: &mut HistoryTable, model: &str) {
         let vectors = std::mem::take(&mut *self.vectors.lock());
         for StoredVector { key, row, .. } in

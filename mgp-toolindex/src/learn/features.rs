@@ -6,7 +6,7 @@ use super::partition::Partition;
 use super::query::{QueryId, StoredQuery, ToolCalls, WordHash};
 use super::table::HistoryTable;
 
-/// The maximum number of past queries that vote for tools; the most similar queries are taken.
+/// The maximum number of past queries that vote for tools; only the most similar queries vote.
 const MAX_VOTERS: usize = 12;
 /// The exponent of votes: the vote of a past query is its similarity to this power, so the most similar queries
 /// dominate.
@@ -19,17 +19,16 @@ const MAX_CANDIDATES: usize = 40;
 /// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
-/// The weight of the average queries that are added to each tool's past queries, so that a few real queries are not
-/// decisive.
+/// The weight of average queries that are added to each tool's past queries, so that a few real queries do not decide.
 const AVERAGE_QUERIES: f32 = 2.0;
 
-/// The divisor that scales the word feature to about one.
+/// The divisor that scales the feature of the words to about one.
 const WORD_SCALE: f32 = 6.0;
-/// The exponential decay rate of a tool's feature. The feature falls with the difference between two similarities to
-/// the query: that of the best tool's mean vector, and that of this tool's.
+/// The decay rate of the feature of the mean vectors. The feature of a tool decreases exponentially with the difference
+/// between two similarities to the query: of the best tool's mean vector, and of this tool's mean vector.
 const MEAN_DECAY: f32 = 8.0;
 
-/// A query that is looked up in the history, with the parts that are compared with past queries.
+/// A query that is looked up in the history, with the data by which it is compared with past queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
@@ -39,8 +38,8 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Returns the weight of a tool among the calls after the excluded query, which must be subtracted; 0 if no query
-    /// is excluded.
+    /// Returns the weight of a tool among the calls after the excluded query, which the caller must subtract; 0 if no
+    /// query is excluded.
     fn own(&self, tool: u32) -> f32 {
         self.exclude.map_or(0.0, |(_, query)| query.weight_of(tool))
     }
@@ -53,15 +52,15 @@ pub(super) struct RankedTools {
     pub(super) features: Features,
 }
 
-/// The stored queries and tools that share words with a query.
+/// The stored queries, and the tools called after them, that share words with a query.
 struct WordMatches {
-    /// For each stored query, the total weight of the words that it shares with the query that is looked up.
+    /// For each stored query, the total weight of the words that it shares with the new query.
     shared: Vec<f32>,
-    /// The stored queries that share a word with the query that is looked up.
+    /// The stored queries that share a word with the new query.
     query_ids: Vec<QueryId>,
     length: f32,
-    /// For each tool, a measure of how much more frequent the query's words are in its past queries than in all
-    /// queries.
+    /// For each tool, a measure of how much more frequent the words of the new query are in its past queries than in
+    /// all queries.
     tools: Vec<f32>,
 }
 
@@ -124,7 +123,8 @@ impl HistoryTable {
         RankedTools { tools, features: Features { tools: rows, nearest } }
     }
 
-    /// Returns the features for a stored query as if it were new, together with the tools that were called after it.
+    /// Returns the features for a stored query as if it were a new query, together with the tools that were called
+    /// after it.
     pub(super) fn example(&self, partition: &Partition, query_id: QueryId) -> Option<Example> {
         let query = self.queries.get(query_id)?;
         let vector = self.rows.as_ref().and_then(|rows| rows.vector(query_id));
@@ -227,8 +227,9 @@ impl HistoryTable {
         near
     }
 
-    /// Returns three numbers for each tool that was called after one of the nearest queries: the tool, its share of
-    /// their votes, and the greatest similarity of such a query. Also returns the greatest similarity of any query.
+    /// Counts the votes of the nearest queries. Returns three numbers for each tool that was called after one of them:
+    /// the tool, its share of the votes, and the greatest similarity of such a query. Also returns the greatest
+    /// similarity of any of the queries.
     fn votes(&self, near: &[(QueryId, f32)]) -> (Vec<(u32, f32, f32)>, f32) {
         let mut votes: Vec<(u32, f32, f32)> = Vec::new();
         let (mut all, mut nearest) = (f32::MIN_POSITIVE, 0.0_f32);

@@ -28,10 +28,10 @@ use crate::embed::{Cost, EmbedError, Embedder};
 use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
 
-/// The maximum number of stored queries that a model is fitted to.
+/// The maximum number of stored queries to which a model is fitted.
 const MAX_EXAMPLES: usize = 256;
 
-/// A tool is ranked higher only if the probability that it is called is at least this number.
+/// The minimum probability of a call at which a tool is ranked higher.
 const MIN_SHARE: f32 = 1e-3;
 
 /// A history of queries and the tools that were called after them, which improves later searches.
@@ -64,8 +64,8 @@ pub(super) struct HistoryState {
     pub(super) secret: HashKey,
     /// `true` while a task for background work is running, or is about to run.
     is_settling: AtomicBool,
-    /// A lock that is held while background work runs. A second caller of [`History::settle`] waits for it, and finds
-    /// the work done.
+    /// A lock that is held while background work runs. A second caller of [`History::settle`] waits for it, and then
+    /// finds that the work is done.
     settling: Mutex<()>,
     #[cfg(feature = "sqlite")]
     pub(super) database: Option<HistoryDatabase>,
@@ -78,7 +78,7 @@ pub(crate) struct Lift {
     pub(crate) tool: Arc<str>,
     /// The probability that the tool is called, 0 to 1.
     pub(crate) share: f32,
-    /// The amount that is added to the tool's score in a ranking whose best score is 1.
+    /// The amount that is added to the tool's score, if the best score of the ranking is 1.
     pub(crate) amount: f32,
     /// The similarity of the query and the most similar past query, up to 1.
     pub(crate) nearest: f32,
@@ -94,7 +94,7 @@ impl History {
     /// Creates an empty history.
     #[must_use]
     pub fn with_config(config: HistoryConfig) -> Self {
-        // The hashes of this history never leave the process, so they need no secret key.
+        // Use no secret key, because the hashes of this history never leave the process.
         Self::from_state(HistoryState::new(HistoryTable::new(config), HashKey([0; 32])))
     }
 
@@ -102,7 +102,7 @@ impl History {
         Self(Arc::new(state))
     }
 
-    /// Records a search with the tools it found. A later call of one of these tools is assigned to the search.
+    /// Records a search with the tools that it found. A later call of one of these tools is assigned to the search.
     ///
     /// The search is remembered for ten minutes, and at most eight searches for each session.
     pub fn record_search<T: AsRef<str>>(
@@ -117,7 +117,7 @@ impl History {
             return;
         }
         let (owner, mut found) = (self.owner(principal), found.into_iter().peekable());
-        // Texts of searches are stored only if the options permit texts of queries.
+        // Store the text of the search only if the options permit the texts of queries.
         if self.retention() == Retention::Text {
             self.0.unmet.lock().add(&owner, query, found.peek().is_some(), seconds_now());
         }
@@ -126,18 +126,17 @@ impl History {
         self.write_soon();
     }
 
-    /// Returns the searches of a principal that found nothing, or were not followed by a call of a found tool, newest
-    /// first.
+    /// Returns the searches of a principal that found nothing, or after which no found tool was called, newest first.
     #[must_use]
     pub fn unmet(&self, principal: &Principal) -> Vec<UnmetSearch> {
         self.0.unmet.lock().of(&self.owner(principal))
     }
 
-    /// Returns the ids of a server's tools that were called after a stored query. If there is a database, this includes
-    /// queries that are stored there but not used, e.g. because of the scope.
+    /// Returns the ids of a server's tools that were called after a stored query. Includes queries in the database that
+    /// the history does not use, e.g. because of its scope.
     ///
-    /// Ids of servers can contain dots, so a tool whose id begins with a longer id for which `is_server` returns `true`
-    /// belongs to that server.
+    /// `is_server` returns whether an id belongs to a server. Ids of servers can contain dots, so a tool belongs to the
+    /// server with the longest id with which the tool's id begins.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be read.
@@ -158,7 +157,7 @@ impl History {
             id.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
                 && !longer.any(|(end, _)| is_server(&id[..end]))
         };
-        // Use a set, because the table has an entry for each owner who called a tool.
+        // Use a set, because the table has a separate entry of a tool for each owner who called it.
         let mut ids: BTreeSet<String> = {
             let table = self.0.table.read();
             table.tools.iter().map(|called| called.id.to_string()).collect()
@@ -173,7 +172,7 @@ impl History {
 
     /// Records a call. The newest search of the session that found the tool is stored together with the call.
     ///
-    /// Nothing is learned from failed calls, or from calls of tools that no search found.
+    /// The history does not learn from failed calls, or from calls of tools that no search found.
     pub fn record_call(
         &self,
         principal: &Principal,
@@ -223,13 +222,13 @@ impl History {
     }
 
     /// Erases data, and returns the number of erased queries. The data is removed from memory when the function
-    /// returns. If there is a database, the data is removed from it, and overwritten there, once the future is ready.
+    /// returns. When the future is ready, it is also removed and overwritten in the database, if the history has one.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be written; then some of the data might remain there.
     ///
     /// # Cancel safety
-    /// The request is sent before the function returns; dropping the future only discards the result.
+    /// The request to the database is sent before the function returns; dropping the future only discards the result.
     #[must_use = "the future has the result of the database"]
     pub fn erase(&self, what: Erase<'_>) -> BoxFuture<'static, Result<usize, StoreError>> {
         {
@@ -270,7 +269,7 @@ impl History {
         self.0.table.read().stats()
     }
 
-    /// Does pending background work now, on this thread: computes missing vectors, and fits the models to the stored
+    /// Runs pending background work now, on this thread: computes missing vectors, and fits the models to the stored
     /// queries. This takes some ten milliseconds, plus the time of the embedder.
     pub fn settle(&self) {
         let _guard = self.0.settling.lock();
@@ -295,7 +294,7 @@ impl History {
             let model =
                 |of: &Option<Arc<dyn Embedder>>| of.as_ref().map(|of| of.model().to_owned());
             if model(&known) != model(&embedder) {
-                // Vectors of different models cannot be compared.
+                // Drop the vectors, because vectors of different models cannot be compared.
                 table.set_dimensions(None);
             }
             let has_vectors = table.config.retention != Retention::Words;
@@ -350,7 +349,7 @@ impl History {
         self.0.table.read().config.retention
     }
 
-    /// Starts background work if any is pending: on another thread if there is a runtime, otherwise on this thread.
+    /// Starts pending background work: on another thread if there is a runtime, otherwise on this thread.
     pub(super) fn start_due_work(&self) {
         #[cfg(feature = "sqlite")]
         self.write_soon();
@@ -367,7 +366,7 @@ impl History {
             // Write the vectors that were computed to the database.
             #[cfg(feature = "sqlite")]
             this.write_soon();
-            // The flag `is_settling` is already cleared at this check, so that changes during the work are not missed.
+            // Compare only after the flag `is_settling` is cleared, so that changes during the work are not missed.
             let is_changed = this.0.table.read().changes != before;
             if is_changed {
                 this.start_due_work();
@@ -404,7 +403,7 @@ impl History {
                     return;
                 }
                 Err(error) => {
-                    // Log only one failure, because an encoder that is out of order fails on each of many queries.
+                    // Log only one failure, because a faulty encoder fails for each of many queries.
                     if !mem::replace(&mut is_logged, true) {
                         tracing::warn!(%error, "embedding failed; past queries are compared by their words only");
                     }
@@ -412,8 +411,8 @@ impl History {
                 }
             };
             let mut table = self.0.table.write();
-            // If another embedder was set in the meantime, drop the vectors, which could have the same length as those
-            // of the new one.
+            // Drop the vector if another embedder was set in the meantime, because its vectors could have the same
+            // length.
             if self.0.embedder().is_none_or(|now| now.model() != embedder.model()) {
                 return;
             }
@@ -428,7 +427,7 @@ impl History {
     }
 
     /// Fits the owner's model to at most [`MAX_EXAMPLES`] stored queries of the owner. Each query is looked up in the
-    /// history without its own entry, like a query that is asked for the first time.
+    /// history without its own entry, as if it were new.
     fn fit(&self, owner: &Owner) {
         let query_ids: Vec<QueryId> = {
             let mut table = self.0.table.write();
@@ -478,7 +477,7 @@ fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> 
 }
 
 /// Returns the tools that the past calls of at least two owners raise in the ranking. Each tool is raised by the second
-/// greatest of the owners' amounts, so that no single owner decides.
+/// greatest of the owners' amounts, so that no single owner decides the amount.
 fn agreed(of_owners: impl Iterator<Item = Vec<Lift>>) -> Vec<Lift> {
     let mut by_tool: FxHashMap<Arc<str>, (Lift, Option<Lift>)> = FxHashMap::default();
     for lift in of_owners.flatten() {
@@ -504,7 +503,7 @@ impl Default for History {
 
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Queries are private and must not be logged.
+        // Show only numbers, because queries are private and must not be logged.
         f.debug_tuple("History").field(&self.stats()).finish()
     }
 }

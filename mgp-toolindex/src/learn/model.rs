@@ -1,5 +1,5 @@
-//! The weights of the features of tools: a softmax over the tools and the alternative *none of them*, fitted to the
-//! history.
+//! The weights of the features of tools. A softmax over the tools and the alternative *none of them* uses the weights,
+//! which are fitted to the history.
 
 use super::softmax::{self, Choice, Prior};
 
@@ -8,15 +8,16 @@ pub(crate) const TOOL_FEATURES: usize = 7;
 /// The number of weights: one for each feature of a tool, two for *none of them*.
 const WEIGHTS: usize = TOOL_FEATURES + 2;
 
-/// The initial weights, fitted to the public queries of six evaluation sets together (see `docs/tool-learning.md`).
+/// The initial weights, which were fitted to the public queries of six evaluation sets together (see
+/// `docs/tool-learning.md`).
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// The weight of the share of *none of them* in [`Model::lift`]: the smaller it is, the more a tool is raised.
+/// The weight of the share of *none of them* in [`Model::lift`]: the smaller this weight is, the more a tool is raised.
 const NONE_WEIGHT: f32 = 0.2;
 
-/// The numbers that determine the scale of a lift: `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a
-/// model with a greater reach raises tools more.
+/// The numbers that determine the scale of a lift, i.e. of the amount that is added to a tool's score:
+/// `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a model with a greater reach raises tools more.
 const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
@@ -39,7 +40,7 @@ pub(super) struct Features {
     pub(super) nearest: f32,
 }
 
-/// A stored query that a model is fitted to: its features, and the tools that were called after it.
+/// A stored query to which a model is fitted: its features, and the tools that were called after it.
 #[derive(Clone, Debug)]
 pub(super) struct Example {
     pub(super) features: Features,
@@ -47,11 +48,12 @@ pub(super) struct Example {
     pub(super) called: Vec<f32>,
 }
 
-/// A model that predicts the tools called after a query, with weights that were fitted to stored queries.
+/// A model that predicts which tools are called after a query; its weights were fitted to stored queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; WEIGHTS],
-    /// The average share, 0 to 1, that the model gives to tools and not to *none of them* for stored queries.
+    /// The average share, 0 to 1, that the model gives to the tools together, and not to *none of them*, for stored
+    /// queries.
     reach: f32,
 }
 
@@ -62,8 +64,8 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Returns the predicted share of each tool in the calls after the query, and that of *none of them*; their sum is
-    /// 1.
+    /// Returns the predicted share of each tool in the calls after the query, and the share of *none of them*; the sum
+    /// of all shares is 1.
     #[expect(clippy::cast_possible_truncation, reason = "shares lie between 0 and 1")]
     pub(super) fn shares(&self, features: &Features) -> (Vec<f32>, f32) {
         let mut shares = softmax::shares(&self.weights, &rows(features));
@@ -82,7 +84,8 @@ impl Model {
         model
     }
 
-    /// Returns the lift of a tool with this share, in a ranking whose best score is one.
+    /// Returns the lift of a tool with this share, i.e. the amount to add to its score, if the best score of the
+    /// ranking is 1. `none` is the share of *none of them*.
     pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
         let worth = (LIFT_SCALE / (LIFT_LIMIT - self.reach)).min(MOST_LIFT);
         worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p().powf(LIFT_EXPONENT)

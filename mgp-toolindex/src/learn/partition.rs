@@ -36,7 +36,7 @@ pub(super) struct WordUse {
 #[derive(Debug)]
 pub(super) struct ToolUse {
     pub(super) id: Arc<str>,
-    /// The sum of the vectors of the queries that led to a call of the tool, weighted by calls.
+    /// The sum of the vectors of the queries after which the tool was called, weighted by the calls.
     pub(super) sum: Vec<f32>,
     /// The queries after which the tool was called.
     pub(super) query_ids: Vec<QueryId>,
@@ -47,15 +47,15 @@ impl Partition {
         self.by_last_use.len()
     }
 
-    /// Returns the inverse document frequency of a word that `with` of all `of` queries contain.
+    /// Returns the inverse document frequency of a word that is in `with` of `of` queries.
     #[expect(clippy::cast_precision_loss, reason = "there are at most some ten thousand")]
     pub(super) fn idf(of: usize, with: usize) -> f32 {
         let (of, with) = (of as f32, with.min(of) as f32);
         ((of - with + 0.5) / (with + 0.5)).ln_1p()
     }
 
-    /// Returns the length of the TF-IDF vector of these words, among `of` queries. `without` is subtracted from the
-    /// number of queries that contain each word.
+    /// Returns the length of the TF-IDF vector of these words, among `of` queries. Each word counts as contained in
+    /// `without` fewer queries than are stored, e.g. in one fewer to leave out the query itself.
     pub(super) fn length(&self, words: &[WordHash], of: usize, without: usize) -> f32 {
         let squares = words.iter().map(|word| {
             let with = self.words.get(word).map_or(0, |word| word.query_ids.len());
@@ -98,7 +98,7 @@ impl Partition {
             match of.tools.iter().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // A weight this small is only a rounding error of earlier subtractions.
+                    // Such a small weight is only a rounding error of earlier subtractions.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }

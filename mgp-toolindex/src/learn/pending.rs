@@ -1,4 +1,4 @@
-//! Recent searches that are remembered, because a call of one of the found tools might follow.
+//! Recent searches, which are remembered because a call of a found tool might follow.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -11,7 +11,7 @@ use super::query::Owner;
 
 const PENDING_TTL: Duration = Duration::from_mins(10);
 
-/// The maximum number of remembered searches of a session; the oldest is dropped.
+/// The maximum number of remembered searches of a session; the oldest search is dropped.
 const MAX_PER_SESSION: usize = 8;
 
 /// The maximum number of sessions with remembered searches; the least recently used session is dropped.
@@ -19,7 +19,8 @@ const MAX_SESSIONS: usize = 1024;
 /// The maximum number of sessions with remembered searches of one subject.
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
-/// The maximum number of found tools that are remembered per search: the most that a search can return.
+/// The maximum number of found tools that are remembered for each search, which is the maximum number that a search
+/// returns.
 const MAX_TOOLS_PER_SEARCH: usize = 50;
 
 #[derive(Debug, Default)]
@@ -77,7 +78,8 @@ impl PendingSearches {
     }
 
     /// Returns the query of the newest search of the session that found this tool, and `true` if this is the first call
-    /// after that search. Removes the tool from the search, so that a second call is assigned to an older search.
+    /// after that search. Removes the tool from that search, so that the next call of the tool is assigned to an older
+    /// search.
     pub(super) fn take(
         &mut self,
         owner: &Owner,
@@ -112,8 +114,8 @@ impl PendingSearches {
         }
     }
 
-    /// If there are too many sessions, first drops the expired ones. Then drops the owner's least recently used session
-    /// if the owner has too many, or the least recently used one of all owners if there are still too many in total.
+    /// Drops sessions while there are too many: first the expired sessions; then the owner's least recently used
+    /// session, if the owner has too many; then the least recently used session of all owners.
     fn enforce_bounds(&mut self, now: Instant, owner: &Owner) {
         if self.sessions.len() > MAX_SESSIONS {
             self.sessions.retain(|_, session| {
@@ -134,7 +136,7 @@ impl PendingSearches {
     }
 }
 
-/// Returns a key that includes the owner, so that two owners never share a session of the same name.
+/// Returns a key that includes the owner, so that sessions of two owners differ even if they have the same name.
 fn key(owner: &Owner, session: impl Hash) -> (Owner, u64) {
     (owner.clone(), FxBuildHasher.hash_one(session))
 }

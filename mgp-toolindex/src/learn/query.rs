@@ -19,7 +19,7 @@ const MAX_WEIGHT: f32 = 4.0;
 
 pub(super) type WordHash = u64;
 
-/// A hash of an owner and the text of a query, which identifies a stored query.
+/// A hash of an owner and the text of a query; identifies a stored query.
 pub(super) type QueryKey = u128;
 
 /// The index of a query in the table.
@@ -38,7 +38,7 @@ pub(super) struct StoredQuery {
     pub(super) text: Option<Box<str>>,
     pub(super) words: Box<[WordHash]>,
     pub(super) calls: Vec<ToolCalls>,
-    /// The value of the table's counter at the last use of the query; queries are ordered by it.
+    /// The value of the table's counter at the last use of the query; it orders the queries by use.
     pub(super) last_use: u64,
     /// The time of the last use, in seconds since 1970.
     pub(super) last_used_at: u64,
@@ -58,7 +58,7 @@ impl Owner {
     pub(super) fn of(principal: &Principal, scope: HistoryScope) -> Self {
         let (tenant, subject) = (principal.tenant().clone(), principal.subject().clone());
         match principal.as_agent().filter(|_| scope == HistoryScope::Agent) {
-            // Separate the names by a control character, which neither of them can contain.
+            // Separate the names by a control character, which no name can contain.
             Some(agent) => Self { tenant, subject: format!("{subject}\u{1f}{agent}").into() },
             None => Self { tenant, subject },
         }
@@ -82,7 +82,7 @@ impl StoredQuery {
 }
 
 impl ToolCalls {
-    /// Returns the weight of these calls, which grows with the logarithm of their number up to a maximum.
+    /// Returns the weight of these calls, which increases with the logarithm of their number up to a maximum.
     #[expect(clippy::cast_precision_loss, reason = "large counts all weigh the same")]
     pub(super) fn weight(self) -> f32 {
         (1.0 + (self.count.max(1) as f32).ln()).min(MAX_WEIGHT)

@@ -1,6 +1,7 @@
 //! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// An example for fitting weights: its alternatives, and the share of each one in the choices that were made.
+/// An example to which weights are fitted: some alternatives, and the share of each alternative in the choices that
+/// were made.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
     /// The features of each alternative.
@@ -9,7 +10,7 @@ pub(crate) struct Choice<const N: usize> {
     pub(crate) chosen: Vec<f32>,
 }
 
-/// A Gaussian prior of the weights: their means, and the strength of the prior relative to one example.
+/// A Gaussian prior of the weights: their means, and the strength of the prior compared with one example.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior<const N: usize> {
     pub(super) weights: [f64; N],
@@ -41,8 +42,8 @@ impl<const N: usize> Prior<N> {
         let mut loss = self.loss(&weights, choices);
         for _ in 0..20 {
             let Some(step) = self.step(&weights, choices) else { break };
-            // A full Newton step can overshoot where the softmax is flat, so it is halved until the loss becomes
-            // smaller.
+            // Halve the step until the loss becomes smaller, because a full Newton step can overshoot where the softmax
+            // is flat.
             let shorter = (0..8).map(|halved| 0.5_f64.powi(halved)).find_map(|length| {
                 let mut next = weights;
                 next.iter_mut().zip(&step).for_each(|(weight, step)| *weight -= length * step);
@@ -71,7 +72,7 @@ impl<const N: usize> Prior<N> {
         self.strength * held.sum::<f64>() + missed.sum::<f64>()
     }
 
-    /// Returns a Newton step, or `None` if the linear system cannot be solved.
+    /// Returns a Newton step; `None` if the linear system cannot be solved.
     fn step(&self, weights: &[f64; N], choices: &[Choice<N>]) -> Option<[f64; N]> {
         let mut slope = [0.0; N];
         let mut bend = [[0.0; N]; N];

@@ -15,12 +15,11 @@ use super::query::{
 use crate::text::truncate;
 use crate::vector::VectorTable;
 
-/// The minimum number of new calls after which a model is fitted again. The new calls must also be at least a fifth of
-/// the queries.
+/// The minimum number of new calls after which a model is fitted again. The number of new calls must also be at least a
+/// fifth of the number of queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// The maximum number of other subjects of a tenant that a subject learns from: those that have most recently called a
-/// tool.
+/// The maximum number of other subjects of a tenant from whom a subject learns: the subjects with the latest calls.
 const MAX_OTHERS: usize = 16;
 
 /// All stored queries and tools; each partition has the queries and tools of one owner.
@@ -30,23 +29,23 @@ pub(super) struct HistoryTable {
     pub(super) queries: Slab<StoredQuery>,
     pub(super) tools: Slab<ToolUse>,
     pub(super) partitions: FxHashMap<Owner, Partition>,
-    /// The length of the TF-IDF vector of each query, computed when the query was stored or when the model was last
+    /// The length of the TF-IDF vector of each query, computed when the query was stored and whenever the model is
     /// fitted.
     pub(super) lengths: Vec<f32>,
     /// The total weight of each tool in all stored calls, by the number of the tool. It is a plain list, like
-    /// `lengths`, because searches scan both.
+    /// `lengths`, because searches scan both lists.
     pub(super) weights: Vec<f32>,
     pub(super) rows: Option<VectorTable>,
     /// The mean vectors of the tools.
     pub(super) centres: Option<VectorTable>,
-    /// The latest callers among the subjects of each tenant, newest first; empty unless the subjects of a tenant learn
+    /// The subjects of each tenant with the latest calls, newest first; empty unless the subjects of a tenant learn
     /// from each other.
     recent: FxHashMap<TenantId, Vec<Subject>>,
     keys: FxHashMap<QueryKey, QueryId>,
     by_last_use: BTreeMap<u64, QueryId>,
     next: u64,
-    /// The queries whose texts are still to be embedded. If the options forbid to store texts, the text is kept here
-    /// until it is embedded; otherwise the entry has no text.
+    /// The queries whose vectors are not computed yet. If the options forbid storing texts, the text is kept here until
+    /// its vector is computed; otherwise the entry has no text.
     without_vector: BTreeMap<QueryId, Option<Box<str>>>,
     /// `true` if the model of some owner must be fitted again.
     pub(super) is_due: bool,
@@ -97,7 +96,7 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the partitions of the other subjects that an owner learns from; empty unless the subjects of a tenant
+    /// Returns the partitions of the other subjects from whom an owner learns; empty unless the subjects of a tenant
     /// learn from each other.
     pub(super) fn others(&self, owner: &Owner) -> impl Iterator<Item = &Partition> {
         let recent = self.recent.get(&owner.tenant).into_iter().flatten();
@@ -150,13 +149,13 @@ impl HistoryTable {
         }
     }
 
-    /// Marks a query as done without a vector, because the embedder cannot embed its text; so the embedder is not
+    /// Marks a query as finished without a vector, because the embedder cannot embed its text. So the embedder is not
     /// called for it again.
     pub(super) fn leave_without_vector(&mut self, query_id: QueryId) {
         self.without_vector.remove(&query_id);
     }
 
-    /// Sets the vector of a query to a row that was read from the database.
+    /// Sets the vector of a query to a stored vector from the database.
     #[cfg(feature = "sqlite")]
     pub(super) fn restore(&mut self, key: QueryKey, row: &[i8]) {
         let (Some(query_id), Some(rows)) = (self.keys.get(&key).copied(), &mut self.rows) else {
@@ -171,22 +170,22 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the first query after `after` whose text is still to be embedded.
+    /// Returns the first query after `after` whose vector is not computed yet.
     pub(super) fn without_vector(&self, after: Option<QueryId>) -> Option<QueryId> {
         self.rows.as_ref()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.without_vector.range((from, Bound::Unbounded)).next().map(|(query_id, _)| *query_id)
     }
 
-    /// Returns the key of a query and its text, if the text is still to be embedded.
+    /// Returns the key of a query and its text, if its vector is not computed yet.
     pub(super) fn text_to_embed(&self, query_id: QueryId) -> Option<(QueryKey, Box<str>)> {
         let query = self.queries.get(query_id)?;
         let text = self.without_vector.get(&query_id)?.as_ref().or(query.text.as_ref())?;
         Some((query.key, text.clone()))
     }
 
-    /// Removes the texts that are kept only until they are embedded, because the history has no embedder. Their queries
-    /// stay without vectors.
+    /// Removes the texts that are kept only until their vectors are computed, because no embedder can compute them.
+    /// Their queries stay without vectors.
     pub(super) fn drop_kept_texts(&mut self) {
         self.without_vector.retain(|_, text| text.is_none());
     }
@@ -198,7 +197,7 @@ impl HistoryTable {
         }
     }
 
-    /// Sets the length of vectors, or `None` to store no vectors; a change drops all vectors.
+    /// Sets the length of vectors; with `None`, no vectors are stored. A different length drops all vectors.
     pub(super) fn set_dimensions(&mut self, dimensions: Option<usize>) {
         if self.rows.as_ref().map(VectorTable::dimensions) == dimensions {
             return;
@@ -230,7 +229,7 @@ impl HistoryTable {
         for query_id in query_ids {
             self.remove(query_id);
         }
-        // The models were also fitted to the erased queries, so they must be fitted again.
+        // Fit the models again, because they were also fitted to the erased queries.
         self.partitions
             .values_mut()
             .for_each(|partition| partition.new_calls = partition.new_calls.max(partition.len()));
@@ -316,7 +315,7 @@ impl HistoryTable {
         let recent = self.recent.entry(owner.tenant.clone()).or_default();
         recent.retain(|subject| *subject != owner.subject);
         recent.insert(0, owner.subject.clone());
-        // The list contains the owner itself besides the [`MAX_OTHERS`] others.
+        // Keep one more than [`MAX_OTHERS`], because the list also contains the owner itself.
         recent.truncate(MAX_OTHERS + 1);
     }
 
@@ -387,8 +386,7 @@ impl HistoryTable {
     }
 
     fn add_to_sum(&mut self, query_id: QueryId, tool: u32, added: f32) {
-        // Add the vector as it is stored in the table, i.e. rounded, so that exactly the same amount can be subtracted
-        // later.
+        // Add the rounded vector from the table, so that exactly the same amount can be subtracted later.
         let Some(vector) = self.rows.as_ref().and_then(|rows| rows.vector(query_id)) else {
             return;
         };
@@ -414,7 +412,7 @@ impl HistoryTable {
         tool
     }
 
-    /// If an owner has too many queries for a tool, removes the tool from the least recently used query. Removes this
+    /// If an owner has too many queries for a tool, removes the tool from the least recently used of them. Removes this
     /// query if it has no other tool.
     fn enforce_tool_bound(&mut self, owner: &Owner, tool: u32) {
         let Some(query_ids) = self.tools.get(tool).map(|used| &used.query_ids) else { return };

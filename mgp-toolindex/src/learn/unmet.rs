@@ -1,4 +1,5 @@
-//! Searches that found nothing, or after which no found tool was called: they show which tools agents lack.
+//! Unmet searches, i.e. searches that found nothing, or after which no found tool was called. They show which tools
+//! agents lack.
 
 use std::collections::{BTreeMap, HashSet};
 #[cfg(feature = "sqlite")]
@@ -11,7 +12,7 @@ const MAX_PER_OWNER: usize = 200;
 /// The maximum number of unmet searches in total; the oldest search is dropped.
 const MAX_TOTAL: usize = 5000;
 
-/// A query that found no tool, or was not followed by a call of a found tool.
+/// A query that found no tool, or after which no found tool was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmetSearch {
@@ -43,7 +44,7 @@ pub(super) struct UnmetSearches {
 }
 
 impl UnmetSearches {
-    /// Adds a search, which counts as unmet until one of the found tools is called.
+    /// Adds a search, which counts as unmet until a found tool is called.
     pub(super) fn add(&mut self, owner: &Owner, query: &str, has_found: bool, now: u64) {
         let key = (names(owner), query.into());
         self.mark_changed(&key);
@@ -81,7 +82,7 @@ impl UnmetSearches {
         own
     }
 
-    /// Removes the searches of the owners for whose tenant and subject `is_meant` returns `true`.
+    /// Removes the searches of each owner for which `is_meant`, called with tenant and subject, returns `true`.
     pub(super) fn remove(&mut self, is_meant: impl Fn(&str, &str) -> bool) {
         self.searches
             .retain(|(tenant_subject, _), _| !is_meant(&tenant_subject.0, &tenant_subject.1));
@@ -119,7 +120,7 @@ impl UnmetSearches {
         }
     }
 
-    /// Remembers all later changes, so that they can be written to the database.
+    /// Begins to record changes, so that they can be written to the database.
     pub(super) fn track_changes(&mut self) {
         self.changed = Some(HashSet::new());
     }
@@ -137,8 +138,8 @@ impl UnmetSearches {
 
     /// Marks changes as not written, so that they are written later.
     ///
-    /// To bound the list, deletions are dropped if there are already very many changes, because the database could not
-    /// be written for long.
+    /// If the database could not be written for a long time and the list has very many changes, deletions are dropped,
+    /// so that the list stays bounded.
     pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
         let Some(changed) = &mut self.changed else { return };
         for key in keys {

@@ -24,7 +24,7 @@ pub(super) enum Language {
     Turkish,
 }
 
-/// A script, i.e. a system of writing; a word is a run of letters of one script.
+/// A script, i.e. a system of writing; a word consists of adjacent letters of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Latin,
@@ -47,7 +47,7 @@ pub(super) const LATIN: [Language; 6] = [
 ];
 
 impl Language {
-    /// Returns the byte that precedes each of the language's words in the packed lexicon.
+    /// Returns the byte that precedes each word of the language in the packed lexicon.
     pub(super) fn mark(self) -> u8 {
         match self {
             Self::Arabic => b'a',
@@ -66,8 +66,8 @@ impl Language {
         }
     }
 
-    /// Returns whether words of the language can have several endings in a row, so that a known word can be the
-    /// beginning of a longer word.
+    /// Returns whether words of the language can have several endings one after the other, so that a known word can be
+    /// the beginning of a longer word.
     pub(super) fn has_many_endings(self) -> bool {
         matches!(
             self,
@@ -133,8 +133,7 @@ impl Script {
         })
     }
 
-    /// Returns the languages that a word of the script can belong to, the likeliest first. Languages with Latin letters
-    /// are not included.
+    /// Returns the languages to which a word of the script can belong, the likeliest first; empty for the Latin script.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {
             Self::Latin => &[],
@@ -153,7 +152,7 @@ pub(super) fn is_syllable(letter: char) -> bool {
     matches!(letter, '\u{3041}'..='\u{30ff}')
 }
 
-/// Returns a text without accents, but with the marks that other scripts need.
+/// Removes accents from a text, but keeps the marks that other scripts need.
 pub(super) fn without_accents(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);

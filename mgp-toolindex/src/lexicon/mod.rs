@@ -32,7 +32,7 @@ pub(crate) use sum::calculator;
 #[cfg(feature = "lexicon")]
 pub(crate) use translate::{misspelled, translate};
 
-/// A text with its foreign words replaced by English words.
+/// A text in which English words replaced the foreign words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Translation {
     pub(crate) text: String,
@@ -48,7 +48,7 @@ pub(crate) fn translate(_: &str, _: &dyn Fn(&str) -> bool) -> Option<Translation
     None
 }
 
-/// Returns no words, because words are not corrected in a crate that is built without the lexicon.
+/// Returns no words, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn misspelled(_: &str, _: &dyn Fn(&str) -> bool) -> Vec<Range<usize>> {
     Vec::new()
@@ -66,8 +66,8 @@ pub(crate) fn related(_: &str) -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// The words that tools use for an everyday word. This type has no values, because the crate is built without the
-/// lexicon.
+/// The words that tools use for an everyday word of a user. This type has no values, because the crate is built without
+/// the lexicon.
 #[cfg(not(feature = "lexicon"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation {
@@ -92,7 +92,7 @@ pub(crate) fn relations(_: &[String]) -> Vec<Relation> {
     Vec::new()
 }
 
-/// Returns no words, because sums are not recognised in a crate that is built without the lexicon.
+/// Returns no words, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn calculator(_: &str) -> &'static [&'static str] {
     &[]
@@ -104,8 +104,7 @@ const SURELY_ENGLISH: &[&str] = &["the", "of", "and", "with", "from", "this", "t
 /// The number of words at the beginning of a description that are read to recognize its language.
 const GUESSED_WORDS: usize = 40;
 
-/// Translates the description of a tool to English. Most descriptions are in English; for these it quickly returns
-/// `None`.
+/// Translates the description of a tool to English. Returns `None` quickly for an English description, as most are.
 pub(crate) fn translate_definition(text: &str) -> Option<String> {
     let mut words = text.split(' ').take(GUESSED_WORDS);
     if text.is_ascii() && words.any(|word| SURELY_ENGLISH.contains(&word)) {

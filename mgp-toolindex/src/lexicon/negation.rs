@@ -1,13 +1,13 @@
 //! Finds words that a text in another language negates: `nicht löschen`, `sans supprimer`, `削除しないで` (MGP §16.5).
 //!
-//! Only the words around a word are read here. The search ignores a negated word only if it is a verb that changes or
-//! deletes something; so this file need not know which words are verbs.
+//! This file reads only the words around a word. It need not know which words are verbs, because the search ignores a
+//! negated word only if it is a verb that changes or deletes something.
 
 use super::language::Language;
 use super::token::Token;
 
 /// Words that negate a command directly after them. They count only where a command can begin, because elsewhere they
-/// belong to a statement: `le bouton ne supprime rien`.
+/// belong to a statement, e.g. `le bouton ne supprime rien`.
 const NEGATIONS: [(Language, &[&str]); 7] = [
     (Language::Arabic, &["لا", "ولا"]),
     (Language::French, &["n", "ne"]),
@@ -30,7 +30,8 @@ const ALTERNATIVES: [(Language, &[&str]); 8] = [
     (Language::Spanish, &["sin"]),
 ];
 
-/// Words that negate the word directly before them if it has one of these endings; without endings, any word.
+/// Words that negate the word directly before them if it has one of the listed endings; with an empty list, they negate
+/// any word before them.
 const LATER_NEGATIONS: [(Language, &[&str], &[&str]); 3] = [
     (Language::Hindi, &["बिना"], &["ए", "े"]),
     (Language::Korean, &["마", "마세요", "말고", "말아", "말아줘", "않고"], &["지"]),
@@ -48,10 +49,11 @@ const PRONOUNS: [(Language, &[&str]); 4] = [
     (Language::Spanish, &["la", "las", "lo", "los", "me"]),
 ];
 
-/// The maximum number of such pronouns, so that a long row of them is not read again for each of its words.
+/// The maximum number of pronouns that are skipped. Without it, a long row of pronouns would be read again for each of
+/// its words.
 const MAX_PRONOUNS: usize = 2;
 
-/// Words before a negation after which a command can begin, in any language.
+/// Words of all languages after which a command can begin, with a negation as its first word.
 const BEFORE_COMMANDS: &[&str] = &[
     "aber",
     "bitte",
@@ -72,10 +74,10 @@ const BEFORE_COMMANDS: &[&str] = &[
     "ولكن",
 ];
 
-/// The maximum number of words from `ohne` to `zu` in `ohne die alte Datei zu löschen`.
+/// The maximum number of words from `ohne` to `zu`, e.g. in `ohne die alte Datei zu löschen`.
 const MAX_WORDS_BEFORE_ZU: usize = 5;
 
-/// Chinese words that negate the word after them. `要不要` only asks whether it should be done.
+/// Chinese words that negate the word after them. The exception is `要不要`, which only asks whether to do it.
 const CHINESE: &[&str] = &["不必", "不用", "不要", "切勿", "而不是", "請勿", "请勿"];
 const CHINESE_QUESTION: &str = "要不要";
 /// Chinese characters that negate a command at its beginning; elsewhere they are parts of other words.
@@ -117,7 +119,7 @@ pub(super) fn is_negated(text: &str, tokens: &[Token], at: usize, language: Lang
     }
 }
 
-/// Returns whether Chinese or Japanese text negates the word between `before` and `after`.
+/// Returns whether a Chinese or Japanese text negates the word between `before` and `after`.
 pub(super) fn is_negated_in_run(before: &str, after: &str) -> bool {
     let is_chinese = CHINESE.iter().any(|word| before.ends_with(word))
         && !before.ends_with(CHINESE_QUESTION)
@@ -152,7 +154,7 @@ impl Words<'_> {
         all.contains(&&*self.lower(at))
     }
 
-    /// Returns whether only spaces, hyphens or apostrophes separate a word from the word before it.
+    /// Returns whether a word follows another word, with only spaces, hyphens or apostrophes between the two.
     fn joins(&self, at: usize) -> bool {
         let before = at.checked_sub(1).and_then(|before| self.tokens.get(before));
         let (Some(before), Some(token)) = (before, self.tokens.get(at)) else { return false };
@@ -160,7 +162,7 @@ impl Words<'_> {
         between.all(|c| c.is_whitespace() || matches!(c, '-' | '\'' | '\u{2019}'))
     }
 
-    /// Returns whether a German verb follows `ohne … zu`.
+    /// Returns whether a German word follows `ohne … zu`.
     fn is_without_zu(&self, at: usize) -> bool {
         if !self.joins(at) || !self.is_one_of(at - 1, &["zu"]) {
             return false;

@@ -1,4 +1,5 @@
-//! Packs the word lists in `lexicon/` into the file `data/lexicon.fst`; `UPDATE_GOLDEN=1` writes it.
+//! Packs the word lists in `lexicon/` into the file `data/lexicon.fst`; with `UPDATE_GOLDEN=1`, the test writes this
+//! file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
             let number = number.unwrap_or_else(|| panic!("{code}: {head} is not in english.txt"));
             assert!(!known.contains(&number), "{code}: {head} is there twice");
             known.push(number);
-            // Semicolons separate groups of words. The first words of all groups are equally usual.
+            // Semicolons separate groups of words. Words at the same position in their groups are equally usual.
             let ranked =
                 words.split(';').flat_map(|words| words.split(['，', '、', ',']).enumerate());
             for (place, word) in ranked {
@@ -121,11 +122,12 @@ fn add_related(heads: &[String], lines: &mut Lines) {
     }
 }
 
-/// Returns the keys of the everyday words and pairs of words in `everyday.tsv`, each with the packed words of tools.
+/// Returns the keys of the everyday words and word pairs in `everyday.tsv`, each with the packed words that tools use
+/// for it.
 ///
-/// A line has words or pairs, a tab, and the words of tools, the likeliest first. A `!` before the words of tools marks
-/// words or pairs that rarely mean anything else. If several lines have the same word or pair, the lines with `!` come
-/// first.
+/// A line has everyday words or pairs, a tab, and the words that tools use for them, the likeliest first. A `!` after
+/// the tab marks words or pairs that rarely mean anything else. If several lines have the same word or pair, the lines
+/// with `!` come first.
 fn everyday(heads: &[String]) -> BTreeMap<Vec<u8>, u64> {
     let mut all: BTreeMap<Vec<u8>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
     for line in read("everyday.tsv").lines().filter(|line| !line.starts_with('#')) {
@@ -175,8 +177,8 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English translations of a word into one number. Words that are frequent in English, and words that are
-/// usual translations of the foreign word, come first.
+/// Packs the English translations of a word into one number. The order favours words that are frequent in English, and
+/// words that are usual translations of the foreign word.
 fn value(mut lines: Vec<(usize, u64)>, max: usize) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]

@@ -1,4 +1,4 @@
-//! Finds the words that tools use for the everyday words of users, e.g. `weather` for `umbrella` (MGP §16.5).
+//! Finds the words in the texts of tools for the everyday words of users, e.g. `weather` for `umbrella` (MGP §16.5).
 
 use std::cmp::Ordering;
 
@@ -12,11 +12,11 @@ const MAX_WORDS: usize = 24;
 /// The maximum number of words from the first to the second everyday word of a pair.
 const MAX_DISTANCE: usize = 5;
 
-/// The words that tools use for an everyday word or a pair of such words, e.g. `weather` for `umbrella`.
+/// The words in the texts of tools for an everyday word or a pair of such words, e.g. `weather` for `umbrella`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation {
     senses: Senses,
-    /// The index of the everyday word in the text, or `None` for a pair of words.
+    /// The index of the everyday word in the text; `None` for a pair of words.
     pub(crate) word: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ impl Relation {
     }
 }
 
-/// Returns the words that tools use and that are related to an English word in lower case.
+/// Returns the words in the texts of tools that are related to an English word, which must be in lower case.
 pub(crate) fn related(word: &str) -> impl Iterator<Item = &'static str> {
     let lexicon = Lexicon::get();
     lexicon

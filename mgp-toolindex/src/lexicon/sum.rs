@@ -1,7 +1,7 @@
 //! Recognises arithmetic such as "what is 17 times 23", which has no word in common with a calculator (MGP §16.5).
 
-/// The arithmetic operations. Each has the words and signs that can occur between its two numbers, and the words that
-/// are added to a query, so that it finds tools that calculate and tools for only this operation.
+/// The arithmetic operations. Each has two lists: the words and signs between its two numbers, and the words that are
+/// added to a query, so that it finds calculators and tools for only this operation.
 #[rustfmt::skip]
 const OPERATIONS: &[(&[&str], &[&str])] = &[
     (&["+", "plus", "add"], &["calculate", "calculator", "math", "expression", "sum", "add"]),
@@ -19,7 +19,7 @@ const OPERATIONS: &[(&[&str], &[&str])] = &[
     (&["%", "percent"], &["calculate", "calculator", "math", "expression", "percentage"]),
 ];
 
-/// The signs of operations that can join two numbers without spaces. `-` and `/` are none of them, because `1-2` and
+/// The signs of operations that can join two numbers without spaces. `-` and `/` are not in the list, because `1-2` and
 /// `1/2` might be a date, a range or a part of a path.
 const JOINING_SIGNS: [char; 5] = ['*', '+', '×', '÷', '^'];
 
@@ -29,7 +29,7 @@ const FILLERS: &[&str] = &["by", "of", "to", "the", "with", "from"];
 /// The maximum number of words that are read from a text.
 const MAX_WORDS: usize = 64;
 
-/// If a text contains arithmetic, returns words that find tools that calculate.
+/// Returns words that find calculators, if a text contains arithmetic; otherwise returns no words.
 pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     let mut has_number = false;
     let mut operation = None;
@@ -53,13 +53,15 @@ pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     &[]
 }
 
-/// Returns the words that are added to a query with this word or sign between two numbers.
+/// Returns the words that are added to a query with this word or sign between two numbers; `None` if it is not an
+/// operation.
 fn words_for(sign: &str) -> Option<&'static [&'static str]> {
     let operation = OPERATIONS.iter().find(|(signs, _)| signs.contains(&sign));
     operation.map(|(_, words)| *words)
 }
 
-/// If a word is arithmetic without spaces, e.g. `17*23`, `3×4` or `2^10`, returns the words for its first operation.
+/// Returns the words for the first operation of arithmetic without spaces, e.g. `17*23`, `3×4` or `2^10`; `None` for
+/// any other word.
 fn joined_sum(word: &str) -> Option<&'static [&'static str]> {
     let sign = word.matches(JOINING_SIGNS).next()?;
     word.split(JOINING_SIGNS).all(is_number).then(|| words_for(sign))?

@@ -1,10 +1,10 @@
-//! Splits a text into tokens, each a run of letters of one script (MGP §16.5).
+//! Splits a text into tokens, each of adjacent letters of one script (MGP §16.5).
 
 use std::ops::Range;
 
 use super::language::Script;
 
-/// A run of letters of one script.
+/// A sequence of adjacent letters of one script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) range: Range<usize>,
@@ -43,7 +43,7 @@ pub(super) fn tokens(text: &str, max: usize) -> Vec<Token> {
     all
 }
 
-/// Returns whether letters next to this character are part of an identifier.
+/// Returns whether this character joins the letters beside it to an identifier.
 fn is_joint(letter: char) -> bool {
     letter == '_' || letter == '@' || letter == '/' || letter.is_ascii_digit()
 }

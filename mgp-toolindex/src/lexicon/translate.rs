@@ -1,8 +1,9 @@
 //! Finds the words of other languages in a text, and replaces them by English words (MGP §16.5).
 //!
-//! The script of a word determines its language. All words of a text with Latin letters count as words of one language:
-//! the one whose lexicon has most of them, if it has more of them than the English lexicon. Otherwise only single words
-//! are replaced: those that another language has, but neither the English lexicon nor the index.
+//! The script of a word determines its language, except for Latin letters. All words with Latin letters count as words
+//! of one language: the language whose lexicon has most of these words, if it has more of them than the English
+//! lexicon. Otherwise the text is English, and only words are replaced that another language has, but neither the
+//! English lexicon nor the index.
 
 use std::ops::Range;
 
@@ -22,11 +23,11 @@ const MAX_PHRASE_WORDS: usize = 3;
 /// The maximum number of English words that replace a foreign word.
 pub(super) const MAX_TRANSLATIONS: usize = 3;
 
-/// The weights of the English words that replace a foreign word, the most likely one first.
+/// The weights of the English words that replace a foreign word, beginning with the most likely word.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
-/// Words without a meaning of their own that separate two steps, in the languages of the lexicon. They are translated
-/// by `then`, which splits a query with several requests.
+/// Words in the languages of the lexicon that only separate two steps. They are translated by `then`, which splits a
+/// query with several requests.
 const STEP_WORDS: [(Language, &str); 9] = [
     (Language::Arabic, "ثم"),
     (Language::Chinese, "然后"),
@@ -42,7 +43,7 @@ const STEP_WORDS: [(Language, &str); 9] = [
 /// The minimum number of letters of a word that is translated inside an English text, or as a part of a longer word.
 const MIN_LETTERS: usize = 4;
 
-/// The maximum length, in words, of an English text whose foreign words are translated; in longer texts, unknown words
+/// The maximum number of words of an English text in which foreign words are translated; in longer texts, unknown words
 /// are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
 
@@ -50,10 +51,10 @@ const MAX_MIXED_WORDS: usize = 12;
 /// mostly names.
 const MAX_SPELLED_WORDS: usize = 24;
 
-/// The points that a language gets for a word of the text that is in its lexicon; the language with the most points is
-/// that of the text.
+/// The points of a language for each word of the text that is in its lexicon. The language with the most points is the
+/// language of the text.
 const KNOWN_POINTS: usize = 2;
-/// The points that a language gets for a word without a meaning of its own, e.g. an article.
+/// The points of a language for each of its words without a meaning of their own, e.g. an article.
 const FUNCTION_WORD_POINTS: usize = 3;
 
 /// The minimum length of a part of a compound, in letters.
@@ -62,7 +63,7 @@ const MIN_PART_LETTERS: usize = 3;
 /// The maximum length of a word that is read as a compound, in bytes.
 const MAX_COMPOUND_BYTES: usize = 64;
 
-/// Translates the foreign words in a text; returns `None` if there are none.
+/// Translates the foreign words in a text; returns `None` if it has no foreign words.
 ///
 /// `is_known` returns whether a word, given in lower case, occurs in the index.
 pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<Translation> {
@@ -108,8 +109,8 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
 /// Returns the ranges of the words in an English text that are probably misspelled. Such a word is neither in the
 /// lexicon, nor in the word table, nor in the index, and looks neither like a name nor like a part of an identifier.
 ///
-/// `is_known` returns whether a word, given in lower case, occurs in the index. Without the word table, too many
-/// correct words are unknown, so none is returned.
+/// `is_known` returns whether a word, given in lower case, occurs in the index. Without the word table, no words are
+/// returned, because too many correct words would be unknown.
 pub(crate) fn misspelled(text: &str, is_known: &dyn Fn(&str) -> bool) -> Vec<Range<usize>> {
     let tokens = tokens(text, MAX_SPELLED_WORDS + 1);
     if tokens.len() > MAX_SPELLED_WORDS || cfg!(not(feature = "static-table")) {
@@ -133,8 +134,8 @@ pub(crate) fn misspelled(text: &str, is_known: &dyn Fn(&str) -> bool) -> Vec<Ran
     words.map(|(_, token)| token.range.clone()).collect()
 }
 
-/// Returns whether a word is a part of a text with inner dots, such as a file name or the address of a website, or a
-/// part of a contraction, such as `didn't`.
+/// Returns whether a word is a part of a longer unit: of a text with inner dots, such as a file name or the address of
+/// a website, or of a contraction such as `didn't`.
 fn is_joined(text: &str, word: &Range<usize>) -> bool {
     let after = &text[word.end..];
     let is_dotted = text[..word.start].ends_with('.')
@@ -142,8 +143,7 @@ fn is_joined(text: &str, word: &Range<usize>) -> bool {
     is_dotted || after.starts_with("'t") || after.starts_with("\u{2019}t")
 }
 
-/// The result of a lookup at a token: the number of tokens that belong to the found phrase, and the result for each
-/// part of them.
+/// The result of looking up a phrase at a token: the number of tokens of the phrase, and the results for its parts.
 struct Read {
     tokens: usize,
     found: Vec<Found>,
@@ -153,7 +153,7 @@ struct Read {
 enum Found {
     Senses(Senses),
     Step,
-    /// The text negates the part before this one.
+    /// The text negates the preceding part.
     Negation,
     /// A part of the text that is not in the lexicon.
     Unknown(String),
@@ -178,12 +178,12 @@ impl Reader<'_> {
         token.is_identifier || self.points(Language::English, &word) > 0
     }
 
-    /// Returns the language that has the most points for the words with Latin letters; `None` if English has as many
-    /// points.
+    /// Returns the language with the most points for the words with Latin letters; `None` if English has at least as
+    /// many points.
     fn guess(&self) -> Option<Language> {
         let (mut english, mut scores) = (0, [0; LATIN.len()]);
         for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
-            // A word that is only in the word table gives English half the points, because the table also contains some
+            // A word that is only in the word table counts half for English, because the table also contains some
             // foreign words.
             let word = self.word(token).to_lowercase();
             let known = self.points(Language::English, &word);
@@ -192,7 +192,8 @@ impl Reader<'_> {
                 0 => usize::from(has_english(&word)),
                 points => points,
             };
-            // `comment` is also French for `how`, but no language gets more points for a word of tools than English.
+            // A word that tools use gives no language more points than English. E.g. `comment` is also French for
+            // `how`.
             let of_tools = self.lexicon.find(Language::English, &Language::English.stem(&word));
             let is_of_tools = of_tools.is_some_and(|senses| !senses.is_function_word());
             let most = if is_of_tools { known } else { FUNCTION_WORD_POINTS };
@@ -206,8 +207,8 @@ impl Reader<'_> {
         (best > english).then(|| LATIN[place])
     }
 
-    /// Returns the points that a language gets for a word; 0 if the word is not in its lexicon. Words without a meaning
-    /// of their own, e.g. articles, give the most points, because they distinguish languages best.
+    /// Returns the points of a language for a word; 0 if the word is not in its lexicon. Words without a meaning of
+    /// their own, e.g. articles, give the most points, because they distinguish languages best.
     fn points(&self, language: Language, word: &str) -> usize {
         let exact = self.lexicon.find_exact(language, word);
         let stem = language.stem(word);
@@ -221,8 +222,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks up a token together with the tokens after it, and returns the longest phrase in the lexicon. If there is
-    /// none, looks up parts of the token. In a script without spaces, looks up the words in the token.
+    /// Looks up a token together with the tokens after it, and returns the longest phrase in the lexicon. If the
+    /// lexicon has no such phrase, looks up parts of the token. In a script without spaces, looks up the words in the
+    /// token.
     fn read(&self, at: usize) -> Option<Read> {
         let token = &self.tokens[at];
         if token.script == Script::Han {
@@ -267,8 +269,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Looks up the parts of a word that is not in the lexicon itself: the words of a compound, or the beginning of a
-    /// word with endings.
+    /// Looks up the parts of a word, if the lexicon does not have the word: the words of a compound, or the beginning
+    /// of a word with endings.
     fn read_parts(&self, language: Language, word: &str) -> Option<Vec<Found>> {
         if language.has_compounds() && word.len() <= MAX_COMPOUND_BYTES {
             return self.read_compound(language, &word.to_lowercase(), &mut Vec::new());
@@ -286,9 +288,9 @@ impl Reader<'_> {
         (is_enough && !senses.is_function_word()).then(|| vec![Found::Senses(senses)])
     }
 
-    /// Looks up a word in lower case that consists of two or more words: `wechselkurs`, `wettervorhersage`.
+    /// Looks up a compound of two or more words, given in lower case, e.g. `wechselkurs` or `wettervorhersage`.
     ///
-    /// `failed` collects the lengths of the beginnings of the word that are not compounds, so that each is tried only
+    /// `failed` collects the lengths of prefixes of the word that are not compounds, so that each prefix is tried only
     /// once. Otherwise the time would grow exponentially with the length of the word.
     fn read_compound(
         &self,
@@ -325,7 +327,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Looks up a Korean word: known words in a row, followed by particles and endings.
+    /// Looks up a Korean word, which consists of one or more known words, followed by particles and endings.
     fn read_korean(&self, word: &str) -> Option<Vec<Found>> {
         let mut found = Vec::new();
         let mut rest = word;
@@ -341,7 +343,8 @@ impl Reader<'_> {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Looks up a run of Chinese characters and Japanese syllables: at each position, the longest known word.
+    /// Looks up the words in a sequence of Chinese characters and Japanese syllables: at each position, the longest
+    /// known word.
     fn read_run(&self, token: &Token) -> Option<Read> {
         let languages = token.script.languages(self.text.contains(is_syllable));
         let run = self.word(token);
@@ -355,7 +358,8 @@ impl Reader<'_> {
             }
             let known =
                 languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
-            // If the words of two languages are equally long, the language that comes first is likelier.
+            // If the words of two languages are equally long, prefer the language that comes first, because it is
+            // likelier.
             let longest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((length, senses)) = longest {
                 push_unknown(&mut unknown, &mut found);
@@ -400,14 +404,14 @@ impl Reader<'_> {
     }
 }
 
-/// If a text in lower case begins with a word from [`STEP_WORDS`], returns the length of that word in bytes; only words
-/// of the given languages count.
+/// Returns the length in bytes of the word from [`STEP_WORDS`] with which a text in lower case begins; only words of
+/// the given languages count.
 fn step_word(languages: &[Language], text: &str) -> Option<usize> {
     let mut words = STEP_WORDS.iter().filter(|(language, _)| languages.contains(language));
     words.find(|(_, word)| text.starts_with(word)).map(|(_, word)| word.len())
 }
 
-/// Moves the collected unknown characters, if there are any, to the parts as one unknown part.
+/// Moves the collected unknown characters, if any, to the found parts, as one unknown part.
 fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
     if !unknown.is_empty() {
         found.push(Found::Unknown(std::mem::take(unknown)));
@@ -430,7 +434,7 @@ impl Writer {
         written.push_str(text);
     }
 
-    /// Writes the English words for a foreign word. A word without a meaning of its own is left out.
+    /// Writes the English words for a foreign word; omits a word without a meaning of its own.
     fn replace(&mut self, found: &[Found]) {
         let (mut english, mut last, mut negated) = (String::new(), 0..0, Vec::new());
         for part in found {

@@ -1,8 +1,9 @@
 //! The packed lexicon: the words of each language, with the English words that translate each (MGP §16.5).
 //!
-//! It is made from `lexicon/*.tsv`; a test packs these files again and compares the result. A key consists of the mark
-//! of a language and the stems of a word or phrase. Its value contains up to five numbers of twelve bits, which are
-//! positions in the list of English words, the best first. The file is read in place, so that loading takes no time.
+//! The packed file is made from `lexicon/*.tsv`; a test packs these files again and compares the result. A key consists
+//! of the mark of a language and the stems of a word or phrase. Its value contains up to five numbers of twelve bits,
+//! which are positions in the list of English words, the best first. The program reads the file in place, so loading
+//! takes no time.
 
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ use super::language::Language;
 static PACKED: &[u8] = include_bytes!("../../data/lexicon.fst");
 static HEADS: &str = include_str!("../../lexicon/english.txt");
 
-/// The number of bits for one English word in a value.
+/// The number of bits in a value for each English word.
 const BITS: usize = 12;
 /// The maximum number of English words in a value, which translate a foreign word or are related to an English word.
 pub(super) const MAX_SENSES: usize = 5;
@@ -23,15 +24,16 @@ pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 /// The byte that precedes English words that have related words in the lexicon.
 pub(super) const RELATED_MARK: u8 = b'~';
 
-/// The byte that precedes everyday words, and pairs of them, in the keys of the lexicon. Their entries are the words
-/// that tools use.
+/// The byte that precedes everyday words, and pairs of such words, in the keys of the lexicon. Their values have the
+/// words that tools use for them.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
-/// The byte between the mark of a language and the exact spelling of a word without a meaning of its own, if words with
-/// a meaning have the same stem: in Spanish, `como` has the stem of `comer`.
+/// The byte between the mark of a language and a word without a meaning of its own that is stored in its exact
+/// spelling. Such a word is stored in this way if words with a meaning have the same stem: in Spanish, `como` has the
+/// stem of `comer`.
 pub(super) const EXACT_MARK: u8 = b'=';
 
-/// The bit of a value that is set if everyday words rarely mean anything other than the value's words.
+/// The bit that is set in the value of an everyday word that rarely means anything other than the words in its value.
 const CERTAIN: u64 = 1 << (MAX_SENSES * BITS);
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
@@ -39,7 +41,7 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
     heads: HEADS.lines().collect(),
 });
 
-/// The packed lexicon, and the list of English words that its values refer to.
+/// The packed lexicon, and the list of English words to which its values refer.
 pub(super) struct Lexicon {
     words: Fst<&'static [u8]>,
     heads: Vec<&'static str>,
@@ -53,8 +55,9 @@ pub(super) struct Senses(u64);
 /// the word.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// The start in the FST for looking up the second words of pairs: the address of the node after the word and a
-    /// space, and the sum of the outputs on the path to it. `None` if no pairs begin with the word.
+    /// The node of the FST (finite-state transducer) from which the second words of pairs are looked up: its address,
+    /// which follows the word and a space, and the sum of the outputs on the path to it. `None` if no pair begins with
+    /// the word.
     pairs: Option<(CompiledAddr, u64)>,
 }
 
@@ -74,14 +77,14 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the entry of a word or phrase without a meaning of its own that is stored in exactly this spelling,
-    /// which must be in lower case.
+    /// Returns the entry of a word or phrase that has no meaning of its own and is stored in its exact spelling, which
+    /// must be in lower case.
     pub(super) fn find_exact(&self, language: Language, words: &str) -> Option<Senses> {
         let key = [&[language.mark(), EXACT_MARK], words.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the entry with the words that tools use and that are related to an English word, given its stem.
+    /// Returns the entry with the words in the texts of tools that are related to an English word, given its stem.
     pub(super) fn related(&self, stem: &str) -> Option<Senses> {
         let key = [&[RELATED_MARK], stem.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))
@@ -101,13 +104,14 @@ impl Lexicon {
         self.related(stem).is_some() || self.everyday(stem).is_some_and(is_whole)
     }
 
-    /// Returns the entry of a pair of everyday words, given the result for the first word and the stem of the second.
+    /// Returns the entry of a pair of everyday words. The arguments are the result for the first word, and the stem of
+    /// the second word.
     pub(super) fn pair(&self, first: &Place, stem: &str) -> Option<Senses> {
         self.senses(self.walk(first.pairs?, stem.as_bytes())?)
     }
 
-    /// Follows bytes from a node of the FST. Both `from` and the result are the address of a node and the sum of the
-    /// outputs on the path to it.
+    /// Follows the transitions for some bytes from a node of the FST. Both `from` and the result have the address of a
+    /// node, and the sum of the outputs on the path to it.
     fn walk(&self, from: (CompiledAddr, u64), bytes: &[u8]) -> Option<(CompiledAddr, u64)> {
         bytes.iter().try_fold(from, |(address, sum), byte| {
             let node = self.words.node(address);

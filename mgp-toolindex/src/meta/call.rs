@@ -25,17 +25,18 @@ pub struct ForwardedCall {
 impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// Parsing is not a permission: the kernel must check the call like one that names the tool directly.
+    /// Parsing a call does not permit it: the kernel must check the call like one that names the tool directly.
     ///
     /// # Errors
-    /// −32602 if the arguments are invalid; 4001 if there is no tool of this name that the caller is allowed to call;
-    /// 4003 with the names of the tools if several match.
+    /// −32602 (invalid params) if the arguments are invalid; 4001 if the caller is allowed to call no tool with this
+    /// name; 4003 with the names of the tools if several match.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> Result<Self, RpcError> {
-        // After an error, decode again in a slower way, because that error contains the path of the wrong member.
+        // After an error, decode again in a slower way, because the error of the slower way contains the path of the
+        // wrong member.
         let params: CallToolParams =
             arguments.get().or_else(|_| Params::of("", arguments)?.get())?;
         let server = match params.extra.get("server_id") {
@@ -47,8 +48,8 @@ impl ForwardedCall {
     }
 }
 
-/// Resolves a name for a caller. A tool that the caller is not allowed to call is reported as unknown, like a tool that
-/// does not exist.
+/// Finds the tool that a caller means by a name. Reports a tool that the caller is not allowed to call as unknown, like
+/// a tool that does not exist.
 fn resolve(
     name: &str,
     server: Option<&str>,
@@ -70,8 +71,8 @@ fn resolve(
             let mut names: Vec<_> =
                 tools.iter().take(MAX_NAMED).map(IndexedTool::tool_id).collect();
             names.dedup();
-            // Different tools can have the same id: `b` of the server `c.a`, and `a.b` of the server `c`. In this case,
-            // list the servers instead of the ids.
+            // Different tools can have the same id: the tool `b` of the server `c.a`, and the tool `a.b` of the server
+            // `c`. In this case, list the servers instead of the ids.
             if let [_] = names[..] {
                 let servers = tools.iter().take(MAX_NAMED).map(IndexedTool::server_id);
                 names = servers.map(|server| format!("`server_id` {server}")).collect();

@@ -11,10 +11,10 @@ use crate::index::ToolIndex;
 use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
 
-/// Returns the tools that a caller's `tools/list` contains at a level; an unknown level is treated as L3, the default.
+/// Returns the tools in a caller's `tools/list` at a context level; an unknown level is treated as L3, the default.
 ///
-/// Tools of servers have their security metadata; the caller of this function must remove it for peers that did not
-/// negotiate `tool_security`.
+/// The returned tools of servers have their security metadata; the caller of this function must remove it for peers
+/// that did not negotiate `tool_security`.
 ///
 /// - L0: every tool with its full definition.
 /// - L1: the meta tools; the search tool's description lists the categories.
@@ -22,7 +22,7 @@ use crate::tokens::lean;
 /// - L3: the meta tools, the pinned tools and the used ones.
 ///
 /// A tool is listed under its own name if the caller sees only one tool with that name, otherwise as `server.name`. A
-/// name that begins like those of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
+/// name that begins like the names of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, listed_tools};
@@ -94,8 +94,8 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
     security
 }
 
-/// Returns the definition of a tool of the session, as it is listed: under the name that the caller uses, and with the
-/// reduced texts if it was trimmed.
+/// Returns the definition of a tool of the session as it is listed: under the name by which the caller calls it, and
+/// with reduced texts if it was trimmed.
 fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let text = held.text();
     let members = lean::members(&text);
@@ -103,7 +103,8 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     tool.description = members.description.as_deref().map(str::to_owned);
     tool.input_schema = members.schema();
     tool.security = Some(security(&held.tool).into());
-    // Models do not read these members, but hosts show them to users or ask for confirmation because of them.
+    // Copy these members, although models do not read them: hosts show them to users, or ask for confirmation because
+    // of them.
     let full = held.tool.tool().ok()?;
     tool.title = full.title;
     tool.annotations = full.annotations;

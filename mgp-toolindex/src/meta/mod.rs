@@ -1,5 +1,5 @@
-//! The tools that are listed to a model instead of all tools: the meta tools and, at some context levels, further ones
-//! (MGP §16.3, §16.5).
+//! The tools that the kernel lists to a model instead of all tools: the meta tools and, at some context levels, other
+//! tools (MGP §16.3, §16.5).
 
 mod call;
 mod level;

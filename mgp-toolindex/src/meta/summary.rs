@@ -1,6 +1,6 @@
 //! Summaries of the tools that a caller can find (MGP §16.3, §16.5).
 //!
-//! They are generated for each caller: tools that the caller is not allowed to call appear in no count and no category.
+//! Each caller gets its own summary, in which tools that it is not allowed to call appear in no count and no category.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::tokens::max_tokens_of;
 
 /// The maximum number of tokens of the short summary.
 const MAX_SHORT_TOKENS: u32 = 64;
-/// The maximum number of tokens of the category list; together with the meta tools it stays below 5,000.
+/// The maximum number of tokens of the category list. Together with the meta tools, it stays below 5,000 tokens.
 const MAX_LONG_TOKENS: u32 = 4500;
 /// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
-/// The minimum number of tools for which the short summary leaves out categories with only one tool.
+/// The number of tools from which on the short summary omits categories with only one tool.
 const FEW_TOOLS: usize = 10;
 /// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;
@@ -30,15 +30,15 @@ impl fmt::Display for Summary {
 }
 
 impl Summary {
-    /// Returns a summary with the number of tools and the largest categories; the sentence `no_tools` if the caller can
-    /// find no tools.
+    /// Returns a summary with the number of tools and the largest categories; returns the sentence `no_tools` if the
+    /// caller can find no tools.
     pub(crate) fn short(index: &ToolIndex, allowed: &dyn Allowed, no_tools: &str) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         if tools == 0 {
             return Self(no_tools.to_owned());
         }
         let mut text = head(tools);
-        // If there are many tools, a category with only one of them is not typical.
+        // Among many tools, a category with only one tool is not typical.
         let min = if tools < FEW_TOOLS { 1 } else { 2 };
         let large = categories.roots.iter().filter(|node| node.tools >= min);
         let named = large.filter_map(|node| name(&node.path));
@@ -55,7 +55,7 @@ impl Summary {
     }
 
     /// Returns a summary that lists the top-level categories with the numbers of their tools. Subcategories are listed
-    /// if all of them fit into the limit. If even the top-level categories do not fit, those at the end are left out.
+    /// if all of them fit into the limit. If not even the top-level categories fit, those at the end are omitted.
     pub(crate) fn index(index: &ToolIndex, allowed: &dyn Allowed) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         let head = format!("{}. Categories, for `filter.categories`:", head(tools));

@@ -14,8 +14,8 @@ use super::summary::Summary;
 pub enum MetaTool {
     /// Searches for tools (MGP §16.5).
     Discover,
-    /// Calls a tool that a search found. Without it, hosts would not let a model call the tool, because only listed
-    /// tools can be called directly.
+    /// Calls a tool that a search found. Without this meta tool, hosts would not let a model call the found tool,
+    /// because only listed tools can be called directly.
     Call,
     /// Requests tools for the rest of the session (MGP §16.6).
     Request,
@@ -23,7 +23,8 @@ pub enum MetaTool {
 
 /// The meta tools that are listed.
 ///
-/// A meta tool can be called in every spelling, but is listed in the only one that all model providers accept.
+/// A meta tool can be called in every spelling of its name. It is listed in the only spelling that all model providers
+/// accept.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
@@ -59,10 +60,10 @@ impl MetaTool {
         }
     }
 
-    /// Returns the hints that hosts use to decide whether to ask a person before a call; e.g. `codex exec`, which can
-    /// ask no person, refuses tools without hints. A call may be that of any tool, so it has no hints. A request
-    /// changes the session and can begin the creation of a tool, but destroys nothing and reaches nothing beyond the
-    /// kernel.
+    /// Returns the hints by which hosts decide whether to ask a person before a call. Some hosts refuse tools without
+    /// hints, e.g. `codex exec`, which cannot ask a person. The meta tool for calls has no hints, because it can call
+    /// any tool. A request for tools changes the session and can begin the creation of a tool, but destroys nothing and
+    /// reaches nothing beyond the kernel.
     fn hints(self) -> Option<ToolAnnotations> {
         let mut hints = ToolAnnotations::new();
         match self {
@@ -90,7 +91,8 @@ impl MetaTools {
         }
     }
 
-    /// Sets the sentence for callers that can find no tools. Default: `There are none yet.`
+    /// Sets the sentence that the search tool's description has for callers that can find no tools. Default:
+    /// `There are none yet.`
     pub fn no_tools(mut self, sentence: impl Into<String>) -> Self {
         self.no_tools = sentence.into();
         self
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!((request.destructive_hint, request.open_world_hint), (Some(false), Some(false)));
     }
 
-    /// Gemini refuses the tools of a host as a whole if one property has an `enum` and no `type`.
+    /// Gemini refuses all tools of a host if one property has an `enum` and no `type`.
     #[test]
     fn each_part_of_a_schema_has_a_type() {
         fn check(schema: &serde_json::Value) {

@@ -19,7 +19,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// The number of attempts to write a batch after the handle was dropped; there is no delay between them.
+/// The number of attempts to write a batch after the handle was dropped; they follow each other without a delay.
 const MAX_LAST_ATTEMPTS: u32 = 3;
 
 /// The handle of the thread that writes changes to the database. After the handle is dropped, queued changes are still
@@ -31,7 +31,7 @@ pub(crate) struct IndexStore {
 
 struct SharedQueue {
     state: Mutex<QueueState>,
-    /// Notified when `state` changes: a change was queued, or a flag was set.
+    /// Notified when `state` changes, i.e. when a change was queued or a flag was set.
     changed: Condvar,
 }
 
@@ -42,7 +42,7 @@ struct QueueState {
     is_closed: bool,
     /// `true` if the writing thread has given up, so that no further changes are written.
     is_broken: bool,
-    /// `true` while a caller waits in `flush`, so that a failed write is retried at once.
+    /// `true` while a caller waits in `flush`, so that a failed write is retried immediately.
     is_urgent: bool,
 }
 
@@ -59,13 +59,19 @@ struct WriteProgress {
 }
 
 impl IndexStore {
+    /// Reads the index from a database without changing it. Tables that an older version of the program did not create
+    /// yet count as empty.
     pub(crate) async fn load(db: &Db) -> Result<LoadedIndex, StoreError> {
-        db.migrate(tables::NAMESPACE, tables::STEPS).await?;
-        db.read(tables::load).await
+        let steps = db.steps_run(tables::NAMESPACE, tables::STEPS.len()).await?;
+        match steps {
+            0 => Ok(LoadedIndex::default()),
+            _ => db.read(move |conn| tables::load(conn, steps)).await,
+        }
     }
 
-    /// Reads the index from a database, and starts the thread that writes later changes.
+    /// Creates missing tables, reads the index from a database, and starts the thread that writes later changes.
     pub(crate) async fn open(db: Db) -> Result<(Self, LoadedIndex), StoreError> {
+        db.migrate(tables::NAMESPACE, tables::STEPS).await?;
         let opened = Self::load(&db).await?;
         let stored = opened.servers.iter().map(|server| server.server.id.clone());
         let state = QueueState { queue: Queue::new(stored), ..QueueState::default() };
@@ -80,7 +86,7 @@ impl IndexStore {
         Ok((Self { shared, progress }, opened))
     }
 
-    /// Queues changes that are written together or not at all; never waits.
+    /// Queues changes that are written in one transaction; never waits.
     pub(crate) fn push(&self, changes: Vec<Change>) {
         let mut state = self.shared.state.lock();
         if !state.is_broken && !changes.is_empty() {
@@ -89,8 +95,8 @@ impl IndexStore {
         }
     }
 
-    /// Waits until the queue is at most half full, or until `timeout` has passed. For threads that produce changes
-    /// faster than the disk can write them.
+    /// Waits until the queue is at most half full, or until `timeout` has passed. It is meant for threads that produce
+    /// changes faster than the disk can write them.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let state = self.shared.state.lock();
         let is_full =
@@ -156,8 +162,12 @@ impl StoreWriter {
             let mut backoff = Backoff::new(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
             let mut last_attempts = MAX_LAST_ATTEMPTS;
             while let Err(error) = self.write(&changes) {
+                if matches!(error, StoreError::Closed) {
+                    tracing::debug!("store closed; the tool index is no longer stored");
+                    return self.end(Some(error));
+                }
                 last_attempts -= u32::from(self.shared.state.lock().is_closed);
-                let is_final = matches!(error, StoreError::Closed) || last_attempts == 0;
+                let is_final = last_attempts == 0;
                 let delay = backoff.next_delay();
                 if is_final || delay == MIN_RETRY_DELAY {
                     tracing::error!(%error, is_final, "tool index write failed");

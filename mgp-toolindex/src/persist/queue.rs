@@ -1,8 +1,8 @@
-//! The queue of changes that are to be written to the disk.
+//! The queue of changes that must be written to the disk.
 //!
-//! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged into
-//! the last state of each server. So the file can skip states, but never has a state that the index did not have, and
-//! the queue is never larger than the index.
+//! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged, so
+//! that only the last state of each server remains. So the file can skip states, but never has a state that the index
+//! did not have, and the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -10,7 +10,7 @@ use std::mem;
 use super::rows::{NewSegments, NewServer, NewVector};
 use crate::catalog::IndexedTool;
 
-/// The maximum number of queued changes; beyond it, all of them are merged.
+/// The maximum number of queued changes; if another change is added, all of them are merged.
 pub(super) const MAX_QUEUED: usize = 1024;
 
 /// The maximum number of tools in a transaction, unless a single change has more. It is small, because other processes
@@ -23,15 +23,16 @@ pub(crate) enum Change {
     Put(NewServer),
     /// Removes the server with this id and all of its tools.
     Remove(String),
-    /// Stores new vectors for tools that are stored already.
+    /// Stores new vectors of tools that an earlier change wrote.
     Vectors(Vec<NewVector>),
     /// Stores exact token counts of tools that an earlier change wrote.
     Counts(Vec<IndexedTool>),
-    /// Replaces the segments of the keyword index. The tools in the file can be older or newer than the segments.
+    /// Replaces the stored segments of the keyword index. The stored tools may have changed before or after the
+    /// segments were built; when the index is loaded, a segment with a document of an unknown tool is skipped.
     Segments(NewSegments),
 }
 
-/// Changes that are written together or not at all.
+/// Changes that are written in one transaction.
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
@@ -42,10 +43,11 @@ struct AtomicChanges {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
-    /// The sequence number of the changes that were added last. Changes that are added together have the same number.
+    /// The sequence number of the changes that were added last. Changes that were added in one call have the same
+    /// number.
     pub(super) newest: u64,
-    /// The ids of the servers in the file, and of those that will be in it once the changes that were taken from the
-    /// queue are written.
+    /// The ids of the servers that are in the file, or will be when the changes that were taken from the queue are
+    /// written.
     stored: HashSet<String, ahash::RandomState>,
 }
 
@@ -89,11 +91,11 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Adds changes that are written together or not at all.
+    /// Adds changes that must be written in one transaction.
     pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.newest += 1;
         if changes.iter().any(Change::is_segments) {
-            // New segments cover all tools, so segments that are still in the queue need not be written.
+            // Drop segments that are still in the queue, because the new segments cover all tools.
             for whole in &mut self.waiting {
                 whole.changes.retain(|change| !change.is_segments());
             }
@@ -104,7 +106,7 @@ impl Queue {
         self.waiting.push_back(AtomicChanges { changes, through: self.newest });
     }
 
-    /// Takes the changes of the next transaction; `None` if the queue is empty.
+    /// Removes and returns the changes of the next transaction; `None` if the queue is empty.
     pub(super) fn next(&mut self) -> Option<Batch> {
         let AtomicChanges { mut changes, mut through } = self.waiting.pop_front()?;
         let mut weight: usize = changes.iter().map(Change::weight).sum();
@@ -132,7 +134,8 @@ impl Queue {
         let mut servers: HashMap<String, Option<NewServer>, ahash::RandomState> =
             HashMap::default();
         let mut order = Vec::new();
-        // Two tools can have the same id, because ids of servers and names of tools can contain dots.
+        // Do not use the tool's id as the key: two tools can share an id, because ids of servers and names of tools can
+        // contain dots.
         let key = |tool: &IndexedTool| (tool.server_id().to_owned(), tool.name().to_owned());
         let mut vectors: HashMap<_, NewVector, ahash::RandomState> = HashMap::default();
         let mut counted: HashMap<_, IndexedTool, ahash::RandomState> = HashMap::default();
@@ -177,8 +180,8 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // `newest` is already the number of the changes that are being added after the merged ones, so the merged ones
-        // get the number before it.
+        // `newest` is already the number of the changes that are being added, so the merged changes get the number
+        // before it.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

@@ -34,15 +34,16 @@ pub(crate) enum WriteMode {
 #[derive(Debug)]
 pub(crate) struct NewTool {
     pub(crate) mode: WriteMode,
-    /// The slot of the tool in the index; it is stored, because tools are read back in the order of their slots.
+    /// The slot of the tool in the index. It is stored so that tools can be read in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: IndexedTool,
-    /// The categories that the caller gave the tool; the entry in the index can have derived categories instead.
+    /// The categories that the user of the index gave the tool; its entry in the index can have derived categories
+    /// instead.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
 }
 
-/// A new vector of a tool; the tool is in the file already, or in the same batch.
+/// A new vector of a tool that is already in the file, or in the same batch.
 #[derive(Debug)]
 pub(crate) struct NewVector {
     pub(crate) tool: IndexedTool,
@@ -52,8 +53,8 @@ pub(crate) struct NewVector {
 
 /// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) of the rules that the segments were built with. An index with other rules does
-    /// not load them.
+    /// The [key](crate::keyword::key) of the rules by which the segments were built. An index with other rules does not
+    /// load them.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
@@ -63,7 +64,7 @@ mgp_types::opaque_debug!(NewSegments { key });
 #[derive(Debug, Default)]
 pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,
-    /// The stored segments of the keyword index, each with the key of the rules that it was built with.
+    /// The stored segments of the keyword index, each with the key of the rules by which it was built.
     pub(crate) words: Vec<(String, Vec<u8>)>,
     /// The number of rows that were skipped because they are damaged.
     pub(crate) unreadable: usize,
@@ -118,8 +119,8 @@ impl LoadedTool {
         self.parsed.is_some()
     }
 
-    /// Returns the tool as it was put into the index; `None` if its definition was not valid. Its data is moved out of
-    /// `self`.
+    /// Returns the tool in the form in which it was put into the index; `None` if its definition was not valid. Moves
+    /// the data out of `self`.
     pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
         let tool = self.parsed.take()?;
         let mut entry = ToolEntry::from(tool);

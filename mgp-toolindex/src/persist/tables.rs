@@ -16,7 +16,7 @@ use super::rows::{
 };
 use crate::catalog::{IndexedTool, SecuritySource};
 
-/// The number of stored tools that are passed to the parser thread together.
+/// The number of stored tools that are passed to the parser thread in one batch.
 const BATCH: usize = 256;
 /// The maximum number of batches that wait for the parser thread.
 const MAX_WAITING_BATCHES: usize = 4;
@@ -135,7 +135,7 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// Returns the stored tools of a server, by name: the row number and the hash of each.
+    /// Returns the row number and the hash of each stored tool of a server, by name.
     fn known(&mut self, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
         let mut known = HashMap::new();
         let mut unnamed = Vec::new();
@@ -215,7 +215,7 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns the stored form of a tool's exact token count: the count, with a checksum of it and the tool's hash. Returns
+/// Returns the stored form of a tool's exact token count, which includes a checksum of the count and the tool's hash;
 /// `None` if the count is not exact.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
@@ -227,7 +227,7 @@ fn checked(tokens: u32, hash: &[u8; 16]) -> i64 {
     i64::from(mixed >> 1) << 32 | i64::from(tokens)
 }
 
-/// Returns a stored token count, or `None` if its checksum is wrong, so that the tool is counted again.
+/// Returns a stored token count; `None` if its checksum is wrong, so that the tool is counted again.
 fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
     let tokens = u32::try_from(kept & i64::from(u32::MAX)).ok()?;
     (checked(tokens, hash) == kept).then_some(tokens)
@@ -249,9 +249,11 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 
 // === reading ===
 
-/// Reads the whole database; damaged rows are counted and skipped.
-pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
-    let mut opened = LoadedIndex { words: read_words(conn)?, ..LoadedIndex::default() };
+/// Reads the tables that the first `steps` migrations in [`STEPS`] created (at least one). Counts and skips damaged
+/// rows.
+pub(super) fn load(conn: &Connection, steps: usize) -> Result<LoadedIndex, StoreError> {
+    let words = if steps < 2 { Vec::new() } else { read_words(conn)? };
+    let mut opened = LoadedIndex { words, ..LoadedIndex::default() };
     let mut places = HashMap::new();
     let mut asked =
         conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
@@ -288,7 +290,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
                 break;
             }
         }
-        // The send fails only if the parser has ended; joining it below reports the error.
+        // Sending fails only if the parser has ended; joining it below reports its error.
         drop(give.send(batch));
         drop(give);
         let died =
@@ -319,8 +321,8 @@ fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     Ok(words)
 }
 
-/// Parses the definitions of received tools. Returns the tools whose definitions are valid, and the number of the
-/// others.
+/// Parses the definitions of received tools. Returns the tools with valid definitions, and the number of tools with
+/// invalid definitions.
 fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>, usize) {
     let (mut tools, mut damaged) = (Vec::new(), 0);
     for (place, mut tool) in given.into_iter().flatten() {
@@ -333,7 +335,7 @@ fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>
     (tools, damaged)
 }
 
-/// The names of models that occur in the file. Tools share them, because most vectors belong to the same model.
+/// The names of the models in the file. Tools share these names, because most vectors belong to the same model.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 
@@ -376,7 +378,7 @@ fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<LoadedTool> {
         },
         definition: text(row, 7)?,
         parsed: None,
-        // A damaged vector is ignored, and the tool gets a new one.
+        // Ignore a damaged vector; the tool gets a new vector.
         vector: read_vector(row, models),
     })
 }

@@ -1,6 +1,6 @@
 //! Compares the action that a query requests with the action of a tool: reading, changing or deleting (MGP §16.5).
 //!
-//! A tool with another action gets a lower score: "remember this" rarely means `delete_note`.
+//! A tool with a different action gets a lower score, because e.g. "remember this" rarely means `delete_note`.
 
 use std::sync::LazyLock;
 
@@ -8,20 +8,20 @@ use rustc_hash::FxHashMap;
 
 use crate::text::{Analyzer, words_of};
 
-/// The factor for the score of a tool that deletes, if the query does not ask for a deletion.
+/// The factor for the score of a tool that deletes things, if the query does not request a deletion.
 const UNASKED_DELETION: f32 = 0.8;
 
-/// The factor for the score of a tool that changes things, if the query only asks to see or to delete things.
+/// The factor for the score of a tool that changes things, if the query only requests to see or to delete things.
 const UNASKED_CHANGE: f32 = 0.9;
 
-/// The factor for the score of a tool that only shows things, if the query only asks for a change.
+/// The factor for the score of a tool that only shows things, if the query only requests a change.
 const UNASKED_READ: f32 = 0.9;
 
 /// The maximum number of words that are read from a query.
 const MAX_QUERY_WORDS: usize = 24;
 
-/// The number of words at the beginning of a tool's name that are considered. Usually the first word is the name of the
-/// server, and the next one the verb.
+/// The number of words at the beginning of a tool's name in which a verb is searched. Usually the first word is the
+/// name of the server, and the second the verb.
 const MAX_NAME_WORDS: usize = 4;
 
 const DELETES: &str = "\
@@ -46,7 +46,7 @@ const OTHER_VERBS: &str = "\
     resize roll rotate run scan scrape solve sort split start suggest summarise summarize take test track \
     transcribe translate verify visit visualise visualize watch";
 
-/// Words of the lists above that do not begin commands.
+/// Words in the lists of verbs above that cannot begin a command.
 const NO_COMMANDS: &[&str] = &[
     "are", "does", "end", "how", "info", "is", "know", "lookup", "new", "status", "what", "when",
     "where", "which", "who", "why",
@@ -92,7 +92,8 @@ impl Actions {
         words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), Self::or)
     }
 
-    /// Returns the kinds of action of a word in lower case that is a form of a verb: `deletes`, `deleting`, `deletion`.
+    /// Returns the kinds of action of a word in lower case, if it is a form of a verb, e.g. `deletes`, `deleting` or
+    /// `deletion`.
     pub(super) fn of_form(word: &str, analyzer: &Analyzer) -> Self {
         FORMS.get(&analyzer.stem(word)).copied().unwrap_or_default()
     }
@@ -128,8 +129,8 @@ impl Actions {
         ACTIONS.get(word).copied()
     }
 
-    /// Returns the factor for the score of the tool with this name: below 1 if a query with these actions does not
-    /// request the tool's action.
+    /// Returns the factor for the score of the tool with this name. It is below 1 if a query with these actions does
+    /// not request the action of the tool.
     pub(super) fn factor(self, name: &str) -> f32 {
         let tool = Self::of_name(name);
         if tool.deletes && !self.deletes {

@@ -12,7 +12,7 @@ pub(super) fn browse(
     k: usize,
     is_wanted: &dyn Fn(Slot, &Record) -> bool,
 ) -> Vec<Slot> {
-    // The top of this heap is the kept tool that comes last in this order, so that a better one can replace it.
+    // The top of this heap is the last of the kept tools in this order, so that a tool before it can replace it.
     let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
     for (slot, record) in catalog.records() {
         if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {

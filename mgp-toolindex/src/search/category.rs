@@ -1,7 +1,7 @@
 //! Searches by category: finds the categories that match the query, then the tools in them (MGP §16.4).
 //!
-//! A category matches if words of its name are in the query, or if its best tool matches. If the query is the name of a
-//! category, all tools of the category are found, the best first.
+//! A category matches if words of its name are in the query, or if its best tool matches the query. If the query is the
+//! name of a category, all tools of the category are found, the best tool first.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -16,7 +16,8 @@ use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
-/// The number of found tools whose categories are considered; if more results are wanted, that number is used.
+/// The minimum number of tools that are searched, so that their categories can be compared, even if fewer results are
+/// wanted.
 const MAX_TOOLS: usize = 100;
 
 pub(super) fn rank(
@@ -53,7 +54,7 @@ pub(super) fn rank(
         hit.score = CATEGORY_WEIGHT * fit + (1.0 - CATEGORY_WEIGHT) * own;
     }
     if let Some(named) = named {
-        // If the query is the name of a category, add the tools of this category that were not found.
+        // If the query is the name of a category, add the tools of this category that the search did not find.
         let rest = browse(view.catalog, within, k, &|slot, record| {
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
                 && !hits.iter().any(|hit| hit.slot == slot)

@@ -7,7 +7,7 @@
 use super::action::is_verb;
 use super::word::{Word, leading_phrase, words};
 
-/// The maximum number of clauses of a query; the last one contains the rest of the text.
+/// The maximum number of clauses of a query; the last clause contains the rest of the text.
 pub(super) const MAX_CLAUSES: usize = 8;
 
 /// The minimum number of content words in a sentence that forms a separate clause.
@@ -19,7 +19,7 @@ const MIN_PART_WORDS: usize = 3;
 /// The minimum number of content words in a clause that begins with the words of a request.
 const MIN_REQUEST_WORDS: usize = 2;
 
-/// Words between two clauses, which belong to neither of them.
+/// Words that separate two clauses and belong to neither of them.
 const SEPARATORS: &[&[&str]] = &[
     &["and", "also"],
     &["also"],
@@ -30,7 +30,7 @@ const SEPARATORS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// Words between two clauses that are steps in time, so that each step is a separate request.
+/// Words that separate two steps in time, each of which is a separate request.
 const STEP_SEPARATORS: &[&[&str]] = &[
     &["and", "then"],
     &["then"],
@@ -102,8 +102,8 @@ const QUESTION_WORDS: &[&str] =
 const FILLERS: &[&str] =
     &["first", "firstly", "just", "kindly", "next", "now", "please", "second", "so"];
 
-/// Words that can follow a verb at the beginning of a command. They show that the word before them is a verb and not a
-/// noun: `book a hotel`, `search for papers`.
+/// Words that can follow a verb at the beginning of a command. After the first word of a command, they show that it is
+/// a verb and not a noun, e.g. in `book a hotel` and `search for papers`.
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
@@ -111,8 +111,8 @@ const AFTER_VERBS: &[&str] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
-    /// The index of the request that the clause belongs to. A clause that begins no new request belongs to the request
-    /// before it, or to the first request.
+    /// The index of the request to which the clause belongs. A clause that begins no new request belongs to the
+    /// preceding request, or to the first request.
     pub(super) request: usize,
 }
 
@@ -163,15 +163,15 @@ struct ClauseRange {
 impl ClauseRange {
     fn of(text: &str, Part { start, end, is_request }: Part) -> Self {
         let words = words(&text[start..end]).filter(|word| !word.is_stop_word());
-        // In a script without spaces, two characters count as one word, and so each as half a word.
+        // In a script without spaces, two characters count as one word, so count half words.
         let halves: usize =
             words.map(|word| 2.max(word.text.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
         Self { start, end, words: halves / 2, is_request }
     }
 }
 
-/// Adds a clause to the list. Joins it with the clause before it if one of the two has fewer words than `least` returns
-/// for it.
+/// Adds a clause to the list. Joins it with the preceding clause if one of these two clauses has fewer words than
+/// `least` returns for it.
 fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: impl Fn(&ClauseRange) -> usize) {
     match all.last_mut() {
         Some(last) if next.words < least(&next) || last.words < least(last) => {
@@ -235,7 +235,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             || before.ends_with([':', '-', '–', '&'])
             || at > 0 && is_conjunction(words[at - 1]);
         if separated > 0 {
-            // If the sentence begins with a separator, no clause ends there.
+            // If the sentence begins with a separator, no clause ends before it.
             if at > 0 {
                 is_request |= is_step && begins_step(&words[first..]);
                 all.push(Part { start: start + from, end: start + words[at].start, is_request });
@@ -247,8 +247,8 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             content = 0;
         } else {
             let is_content = !words[at].is_stop_word();
-            // Another request does not begin at a verb that belongs to the words before it: after `to` (`to book a
-            // room`), in `can you show me`, or in `tell me what is`. Nor does it begin at the end of a word with a
+            // No request begins at a verb that belongs to the words before it: after `to` (`to book a room`), in
+            // `can you show me`, or in `tell me what is`. Also, no request begins at the second part of a word with a
             // hyphen (`a T-test for two groups`).
             let is_inner = before.len() == words[at].start && before.ends_with(['-', '–']);
             let may_open = !is_inner
@@ -283,8 +283,8 @@ fn begins_request(words: &[Word<'_>]) -> bool {
     opens(words, true) || words.first().is_some_and(|word| is_verb(&word.text.to_lowercase()))
 }
 
-/// Returns whether a numbered or listed step can begin with these words: with an article, `my` or a content word, but
-/// not with words such as `to` or `for`.
+/// Returns whether a numbered or listed step can begin with these words, i.e. with an article, `my` or a content word,
+/// but not with words such as `to` or `for`.
 fn begins_step(words: &[Word<'_>]) -> bool {
     let may_begin = |word: &Word<'_>| {
         ["a", "an", "the", "my"].iter().any(|article| word.is(article)) || !word.is_stop_word()
@@ -311,7 +311,7 @@ fn opens(words: &[Word<'_>], is_joined: bool) -> bool {
     if is_joined && QUESTION_WORDS.contains(&&*first) {
         return true;
     }
-    // In `and save it` or `and save this`, the pronoun refers to earlier words, so this is not a separate request.
+    // In `and save it` or `and save this`, the pronoun refers to earlier words, so the verb begins no separate request.
     let is_pronoun = match &*next {
         "it" | "them" => true,
         "this" | "that" | "these" | "those" => words.len() == 2,
@@ -323,13 +323,13 @@ fn opens(words: &[Word<'_>], is_joined: bool) -> bool {
 /// The words that separate two clauses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Separator {
-    /// The number of words of the separator; 0 if there is none.
+    /// The number of words of the separator; 0 if the words begin with no separator.
     words: usize,
-    /// `true` if the next clause is a later step (`then`, `2)`), which can be a request of its own.
+    /// `true` if the separator introduces a later step (`then`, `2)`), which can be a separate request.
     is_step: bool,
 }
 
-/// Returns the separator at the beginning of the words; it has no words if there is none.
+/// Returns the separator with which the words begin; a separator of no words if they begin with none.
 fn separator(sentence: &str, words: &[Word<'_>], after_comma: bool) -> Separator {
     for (separators, is_step) in [(STEP_SEPARATORS, true), (SEPARATORS, false)] {
         let count = leading_phrase(words, separators);

@@ -1,15 +1,15 @@
 //! Combines the evidence for the whole query and for each clause into one score per tool (MGP §16.5).
 //!
-//! A *unit* is the whole query or one of its clauses. The *evidence* for a tool is a number without upper limit, its
-//! *strength*, for how well the tool fits a unit; `evidence.rs` computes it.
+//! A *unit* is the whole query or one of its clauses. The *evidence* for a tool is a number without upper limit that
+//! measures how well the tool fits a unit (field `strength`); `evidence.rs` computes it.
 //!
-//! A query with several requests needs a tool for each of them. So each tool gets a *share* ([`shares`]): mainly its
-//! evidence for its best clause, relative to the evidence of the best tool for that clause. If the query has several
-//! requests, [`alternate`] then lowers the share of each further tool for the same request.
+//! A query with several requests needs a tool for each of them. Therefore each tool gets a *share* ([`shares`]): mainly
+//! its evidence for its best clause, relative to the evidence of the best tool for that clause. If the query has
+//! several requests, [`alternate`] then lowers the share of each tool that follows a better tool for the same request.
 //!
-//! The score of a tool is its share, divided by the best share, times a confidence, times [`MAX_UNNAMED_SCORE`],
-//! because tools that the query names have higher scores. The confidence depends on the evidence for the best tool, so
-//! that scores of different queries are comparable.
+//! The score of a tool is its share divided by the best share, times a confidence, times [`MAX_UNNAMED_SCORE`]. That
+//! factor is below 1, because only tools that the query names have higher scores. The confidence depends on the
+//! evidence for the best tool, so that scores of different queries are comparable.
 
 use super::evidence::Evidence;
 use super::weight::{
@@ -92,8 +92,8 @@ fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f3
     (shares, units)
 }
 
-/// If a query has several requests, lowers the share of each further tool for the same request, so that the best tools
-/// of all requests come first.
+/// Lowers the share of each tool that follows a better tool for the same request, so that the best tools of all
+/// requests come first.
 fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     let mut factors = Vec::new();
     for at in best_first(shares) {
@@ -106,7 +106,7 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     }
 }
 
-/// Returns the indices of the scores, the greatest first.
+/// Returns the indices of the scores, beginning with the greatest score.
 pub(super) fn best_first(scores: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_unstable_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn the_best_of_each_clause_is_near_the_top() {
-        // The second tool is best for the weaker clause; the third is second best for the stronger one.
+        // The second tool is the best tool for the weaker clause; the third tool is the second best for the stronger
+        // clause.
         let combined = scores_of(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]]);
         assert_eq!(combined.units, [1, 2, 1]);
         let [first, second, third] = combined.scores[..] else { panic!() };

@@ -1,5 +1,5 @@
-//! Rewords English requests for a new thing whose verb does not show it: `open a pull request`, `file a bug` (MGP
-//! §16.5).
+//! Rewords English requests for a new thing if their verb does not show that the thing is new, e.g.
+//! `open a pull request` or `file a bug` (MGP §16.5).
 
 use super::word::{Word, is_one_of, words};
 use crate::lexicon::Translation;
@@ -7,16 +7,17 @@ use crate::lexicon::Translation;
 /// Verbs that people use to ask for one of [`THINGS`]; without such verbs, no query is reworded.
 const VERBS: &[&str] = &["file", "lodge", "log", "open", "raise", "start"];
 
-/// Verbs of [`VERBS`] that have many other objects, so that the thing must follow directly.
+/// Verbs of [`VERBS`] that are also used with many other things, so that the thing must follow directly.
 const VAGUE_VERBS: &[&str] = &["log", "start"];
 
-/// The verb that tools have for this.
+/// The verb with which tools describe the creation of a thing.
 const USUAL_VERB: &str = "create";
 
-/// Words that can follow the verb if the thing does not exist yet: `open a ticket`, but not `open the ticket`.
+/// Words that can follow the verb if the thing does not exist yet, as in `open a ticket`, but not in `open the ticket`.
 const BEFORE_NEW_THINGS: &[&str] = &["a", "an", "another", "new"];
 
-/// Things that are created by opening, filing or raising them; other things, such as a page, exist before that.
+/// Things that are created by opening, filing or raising them. Other things, such as a page, exist before they are
+/// opened.
 const THINGS: &[&str] = &[
     "bug",
     "complaint",
@@ -30,14 +31,14 @@ const THINGS: &[&str] = &[
     "ticket",
 ];
 
-/// The maximum number of words before the thing: `high priority ticket`.
+/// The maximum number of words before the name of the thing, as in `high priority ticket`.
 const MAX_WORDS_BEFORE: usize = 2;
 
 /// The maximum number of words that are read from a text.
 const MAX_WORDS: usize = 64;
 
 /// Returns a query as a translation in which `create` replaces verbs such as `open` that ask for a new thing; `None` if
-/// there are none.
+/// the query has no such verb.
 pub(super) fn in_usual_words(text: &str) -> Option<Translation> {
     let all: Vec<Word<'_>> = words(text).take(MAX_WORDS).collect();
     let (mut reworded, mut copied) = (String::new(), 0);

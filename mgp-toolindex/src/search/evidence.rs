@@ -13,11 +13,12 @@ use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// The number of tools found by words that become candidates, or more if more results are wanted. One list serves the
-/// whole query and all clauses, because the query contains the words of every clause.
+/// The number of tools found by words that become candidates; the number is higher if many results are wanted. One list
+/// serves the whole query and all clauses, because the query contains the words of every clause.
 const MAX_BY_WORDS: usize = 60;
 
-/// The number of tools found by meaning that become candidates for each unit, or more if more results are wanted.
+/// The number of tools found by meaning that become candidates for each unit; the number is higher if many results are
+/// wanted.
 const MAX_BY_MEANING: usize = 16;
 
 #[derive(Debug, Default)]
@@ -67,7 +68,7 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        // Every word of a name is also indexed as a word of the tool. So looking up the words in names increases
+        // Every word of a name is also indexed as a word of the tool. So looking up the words in names too increases
         // scores, but finds no further candidates.
         let mut word_scores = terms.score_each(&slots)?;
         let named = view.keywords.look_up(&parsed.names)?.score_each(&slots)?;
@@ -89,7 +90,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Adds the given values to the evidence for these tools, for each unit.
+    /// Adds the given values to the evidence of each unit for these tools.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -119,12 +120,13 @@ impl Evidence {
         }
     }
 
-    /// For each unit that has a vector, adds the weighted cosine of this vector and the candidate's vector to the
-    /// evidence for each candidate. Before that, the part that all tools' vectors have in common is subtracted from the
+    /// Adds the meaning to the evidence: for each unit with a vector, the weighted cosine of this vector and each
+    /// candidate's vector. Before that, the part that all tools' vectors have in common is subtracted from the
     /// candidate's vector. A candidate without a vector gets the average of the other candidates.
     ///
-    /// Returns the cosines between the units' hints and the candidates: for the first hint that has a vector the
-    /// cosines of all candidates, then for the second one, and so on. Returns an empty list if vectors are not used.
+    /// Returns the cosines between the units' hints and the candidates: first the cosines of all candidates for the
+    /// first hint that has a vector, then those for the second such hint, and so on. Returns an empty list if vectors
+    /// are not used.
     fn add_meaning(
         &mut self,
         view: &View<'_>,
@@ -181,7 +183,7 @@ impl Evidence {
         hint_cosines
     }
 
-    /// Adds the evidence of each unit's hints: words of tools that correspond to everyday words of the query, e.g.
+    /// Adds the evidence of each unit's hints, i.e. of the words that tools use for everyday words of the query, e.g.
     /// `weather` for `umbrella`. The more evidence the best candidate already has for a unit, the less its hints count.
     fn add_hints(&mut self, parsed: &ParsedQuery<'_>, scores: &[f32], cosines: &[f32]) {
         let count = self.slots.len();
@@ -226,8 +228,8 @@ impl Evidence {
     }
 }
 
-/// The part that the vectors of all tools of the caller have in common. It does not distinguish tools, but it makes
-/// some of them similar to every query.
+/// The part that the vectors of all tools of the caller have in common. It does not distinguish tools, but makes some
+/// of them similar to every query.
 struct CommonPart {
     vector: Vec<f32>,
     /// The squared length of `vector`.
@@ -235,8 +237,8 @@ struct CommonPart {
 }
 
 impl CommonPart {
-    /// Computes the common part from the mean of `many` vectors. The fewer vectors there are, the smaller is the part
-    /// of their mean that is treated as common.
+    /// Computes the common part from the mean of `many` vectors. The fewer vectors are averaged, the smaller is the
+    /// part of their mean that is treated as common.
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
         let share = many as f32 / (many as f32 + weight::HALF_COMMON_TOOLS);

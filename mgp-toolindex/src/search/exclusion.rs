@@ -19,8 +19,8 @@ const NEGATIONS: &[&[&str]] = &[
     &["instead", "of"],
 ];
 
-/// Words that, directly before a negation, cancel its effect, so that it excludes nothing: `whether or not`, `projects
-/// that are not on GitHub`.
+/// Words that cancel the effect of a negation directly after them, so that it excludes nothing: `whether or not`,
+/// `projects that are not on GitHub`.
 const BEFORE_STATEMENTS: &[&str] =
     &["are", "did", "does", "had", "has", "have", "if", "is", "or", "was", "were", "why"];
 
@@ -44,7 +44,7 @@ const GENERIC_WORDS: &[&str] = &["api", "mcp", "server"];
 /// The maximum number of words of a query that are compared with the name of a server.
 const MAX_NAME_WORDS: usize = 3;
 
-/// The minimum length of a compared name, in bytes of letters and digits.
+/// The minimum length of a compared name, in bytes; only letters and digits count.
 const MIN_NAME_BYTES: usize = 3;
 
 /// The maximum number of words that are read from the id or the display name of a server.
@@ -62,10 +62,10 @@ pub(super) struct Exclusion {
 }
 
 impl Exclusion {
-    /// Reads the servers that a query excludes, among the servers that have tools in `within`.
+    /// Finds the servers that a query excludes, among the servers that have tools in `within`.
     ///
-    /// Returns `None` if there are none, if the query has no other words, or if the other words name such a server too:
-    /// `GitHub issues, not GitHub actions`.
+    /// Returns `None` if the query excludes no server, if it has no other words, or if its other words also name an
+    /// excluded server: `GitHub issues, not GitHub actions`.
     pub(super) fn of(view: &View<'_>, text: &str, within: Option<&Bitmap>) -> Option<Self> {
         let all: Vec<Word<'_>> = words(text).collect();
         if (0..all.len()).all(|at| leading_phrase(&all[at..], NEGATIONS) == 0) {
@@ -115,7 +115,7 @@ impl Exclusion {
 /// Returns whether a negation at a position can exclude servers, which depends on the words before it.
 fn can_exclude(text: &str, words: &[Word<'_>], at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
-    // `files not in git` describes the files; `search files, not in git` and `but not in git` exclude a server.
+    // `files not in git` describes the files, whereas `search files, not in git` and `but not in git` exclude a server.
     let describes = is_one_of(words, at, &["not"])
         && is_one_of(words, at + 1, &["in"])
         && !is_one_of(words, before, BEFORE_NEGATIONS)
@@ -123,14 +123,14 @@ fn can_exclude(text: &str, words: &[Word<'_>], at: usize) -> bool {
     !describes && !is_one_of(words, before, BEFORE_STATEMENTS)
 }
 
-/// Returns whether a name that ends with the word at a position can be that of a server. It cannot if the next word
-/// belongs to it, as `conflicts` in `without calendar conflicts`.
+/// Returns whether the name of a server can end with the word at a position. It cannot end there if the next word
+/// belongs to the name, e.g. `conflicts` in `without calendar conflicts`.
 fn is_end_of_name(text: &str, words: &[Word<'_>], at: usize) -> bool {
     words.get(at + 1).is_none_or(Word::is_stop_word) || has_punctuation(text, words, at)
 }
 
-/// If the words begin with a negation and names of servers, adds these servers to `servers`, and returns the number of
-/// these words. Otherwise returns 0.
+/// Reads a negation and names of servers at the beginning of the words: adds these servers to `servers`, and returns
+/// the number of the words. Returns 0 if the words begin otherwise.
 fn read(
     text: &str,
     words: &[Word<'_>],
@@ -158,7 +158,7 @@ fn read(
     end
 }
 
-/// Returns the servers whose name the words begin with, and the number of words of the name.
+/// Returns the servers with whose name the words begin, and the number of words of that name.
 fn named<'a>(words: &[Word<'_>], names: &'a ServerNames) -> Option<(usize, &'a [ServerNumber])> {
     (1..=MAX_NAME_WORDS.min(words.len())).rev().find_map(|count| {
         let name: String = words[..count].iter().map(|word| fold_name(word.text)).collect();
@@ -167,7 +167,7 @@ fn named<'a>(words: &[Word<'_>], names: &'a ServerNames) -> Option<(usize, &'a [
 }
 
 /// Returns the servers that have tools in `within`, by their ids and display names. Each name is also included without
-/// generic words: `xero` for `xero-mcp-server`.
+/// generic words, e.g. `xero` for `xero-mcp-server`.
 fn server_names(view: &View<'_>, within: Option<&Bitmap>) -> ServerNames {
     let is_visible = |slots: &[Slot]| {
         within.is_none_or(|within| slots.iter().any(|slot| within.contains(*slot)))

@@ -13,14 +13,14 @@ const MAX_NAME_LETTERS: usize = 96;
 /// The maximum number of words in a query that is tried as a misspelled name.
 const MAX_WORDS: usize = 8;
 
-/// The maximum number of words of a query that is tried as a misspelled name although the caller's tools contain all of
-/// its words.
+/// The maximum number of words of a query that is tried as a misspelled name although each of its words occurs in the
+/// caller's tools.
 const MAX_KNOWN_WORDS: usize = 3;
 
 /// The maximum number of tools that are returned for a name.
 const MAX_TOOLS: usize = 50;
 
-/// The beginning of tool names in some hosts, as their models see them: `mcp__SERVER__TOOL`.
+/// The prefix of the names that some hosts show to their models: `mcp__SERVER__TOOL`.
 const HOST_PREFIX: &str = "mcp__";
 
 /// The nearness (degree of similarity) of a name that differs from the query only in case and separators.
@@ -36,7 +36,7 @@ const IDENTICAL: f32 = 3.0;
 /// has typing errors. From 1 on, a higher nearness means a more similar spelling.
 ///
 /// A query of several words must be similar to a whole name, with or without its stop words: `PR review` does not mean
-/// `create_preview`. If tools have each of its words, only one letter may be wrong: `resize image` does not mean
+/// `create_preview`. If each of its words occurs in the tools, only one letter may differ: `resize image` does not mean
 /// `resize_page`.
 pub(super) fn find(
     view: &View<'_>,
@@ -93,8 +93,8 @@ pub(super) fn find(
     Ok(near)
 }
 
-/// Returns the visible tool whose server and name the query gives: `files.read_file`, `files/read_file`, or the tool's
-/// name in a host.
+/// Returns the visible tool whose server and name the query contains, e.g. `files.read_file`, `files/read_file`, or the
+/// tool's name in a host.
 fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy) -> Option<Slot> {
     let of_host = text.strip_prefix(HOST_PREFIX);
     let name = of_host.unwrap_or(text);
@@ -107,10 +107,10 @@ fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy
     })
 }
 
-/// Returns the tools in `within` whose names have all words of the query; `None` if there are none.
+/// Returns the tools in `within` whose names have all words of the query; `None` if no tool has all of them.
 ///
-/// If there are such tools, the query is spelled correctly. A tool without one of its words then has a similar name
-/// only by chance: `delete note` does not mean `delete_node` if there is an `archive_delete_note`.
+/// If such tools exist, the query is spelled correctly. The name of a tool without one of its words is then similar
+/// only by chance: `delete note` does not mean `delete_node` if a tool `archive_delete_note` exists.
 fn with_all_words(
     view: &View<'_>,
     words: &QueryWords,
@@ -137,8 +137,8 @@ fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32
 }
 
-/// Returns the score of a tool that the query names: above the scores of all other tools, and higher with fewer typing
-/// errors.
+/// Returns the score of a tool that the query names: above the scores of all other tools, and the higher, the fewer
+/// typing errors the query has.
 pub(super) fn score(nearness: f32, score: f32) -> f32 {
     let between = score / MAX_UNNAMED_SCORE;
     if nearness >= SAME_LETTERS {

@@ -1,7 +1,7 @@
-//! Finds the changes and deletions that a query does not want: `archive it, do not delete it` (MGP §16.5).
+//! Finds the changes and deletions that a query excludes: `archive it, do not delete it` (MGP §16.5).
 //!
-//! The search ignores a negated verb, and lowers the scores of tools that are named after it. No tool is left out.
-//! Only commands count; `the page does not delete my files` describes what the user wants to be done.
+//! The search ignores a negated verb, and lowers the scores of tools whose names contain it; no tool is omitted. Only
+//! negated commands count: `the page does not delete my files` describes a problem, and the user wants the deletion.
 
 use std::ops::Range;
 
@@ -16,35 +16,37 @@ use crate::text::{Analyzer, words_of};
 /// Words that negate the command after them.
 const NEGATIONS: &[&[&str]] = &[&["do", "not"], &["don", "t"], &["dont"], &["never"], &["not"]];
 
-/// Words that can follow a negation: `I don't want to delete it`.
+/// Words of an intention that can follow a negation, as in `I don't want to delete it`.
 const INTENTIONS: &[&[&str]] =
     &[&["have", "to"], &["need", "to"], &["want", "to"], &["wish", "to"]];
 
-/// Words after which a negation begins a command; after other words, it is a statement.
+/// Words after which a negation begins a command; after other words, it belongs to a statement.
 const BEFORE_NEGATIONS: &[&str] = &["and", "but", "just", "please", "so", "then"];
 
-/// Words after which `I don't want to …` is a wish. `so I don't have to …` is a purpose.
+/// Words after which `I don't want to …` is a wish of the user. In contrast, `so I don't have to …` only states a
+/// purpose.
 const BEFORE_WISHES: &[&str] = &["and", "because", "but"];
 
 /// Words that negate a verb with the ending `-ing` after them.
 const ALTERNATIVES: &[&[&str]] = &[&["instead", "of"], &["rather", "than"], &["without"]];
 
-/// Words that can occur between a negation and its verb. `do not just delete it` asks for more than a deletion.
+/// Words that can occur between a negation and its verb. `just` is not in the list, because `do not just delete it`
+/// asks for more than a deletion.
 const ADVERBS: &[&str] = &["actually", "ever", "even"];
 
 /// Words that join two negated verbs.
 const JOINTS: &[&str] = &["nor", "or"];
 
-/// Pronouns after a negated verb, which mean nothing without the verb.
+/// Pronouns after a negated verb, which are removed with the verb because they mean nothing without it.
 const OBJECTS: &[&str] = &["any", "anything", "it", "them"];
 
-/// Verbs whose negation asks for something: `don't forget the milk`.
+/// Verbs whose negation requests something, as in `don't forget the milk`.
 const POSITIVE_VERBS: &[&str] = &["forget", "forgetting", "leave", "leaving"];
 
-/// The maximum number of words that are compared in the name of a tool.
+/// The maximum number of words of a tool's name that are compared with the negated verbs.
 const MAX_NAME_WORDS: usize = 4;
 
-/// The maximum number of negations that are read from a text, and from the text before its translation.
+/// The maximum number of negations that are read from a text, and also from the original text of a translation.
 const MAX_NEGATIONS: usize = 8;
 
 /// The maximum number of words of the rest of a query that are compared with the negated verbs.
@@ -60,10 +62,10 @@ pub(super) struct Negation {
 }
 
 impl Negation {
-    /// Finds the verbs that an English query negates. Of a translated query, also finds those that are negated in the
-    /// original language, and removes all of them from the translation.
+    /// Finds the verbs that an English query negates. In a translated query, also finds the verbs that were negated in
+    /// the original language; all of them are removed from the translation.
     ///
-    /// Returns `None` if there are none, or if the query has no other words.
+    /// Returns `None` if no verb is negated, or if the query has no other words.
     pub(super) fn cut(
         text: &str,
         translation: Option<&mut Translation>,
@@ -132,7 +134,8 @@ fn negated(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
     ranges
 }
 
-/// If the words at a position are a negation with its verbs, returns their number.
+/// Returns the number of words of a negation with its verbs that begins at a position; `None` if no negation begins
+/// there.
 fn read(text: &str, all: &[Word<'_>], at: usize, analyzer: &Analyzer) -> Option<usize> {
     let command = begins(all, at, NEGATIONS);
     let mut verb = at + command.max(begins(all, at, ALTERNATIVES));
@@ -150,8 +153,10 @@ fn read(text: &str, all: &[Word<'_>], at: usize, analyzer: &Analyzer) -> Option<
         verb += 1;
     }
     let word = all.get(verb).map(|word| word.text.to_lowercase())?;
-    // `not sending mails` and `not deleted files` are not commands. In `without scheduling conflicts`, the word is not a
-    // verb; `without deleting files` is far more usual than a noun after a word for a deletion.
+    // After `not`, the word must be a verb in its plain form: `not sending mails` and `not deleted files` are not
+    // commands. After e.g. `without`, the word must be a verb with `-ing`, and not part of a noun as in
+    // `without scheduling conflicts`. A word for a deletion always counts as a verb here, because
+    // `without deleting files` is far more usual than such a noun.
     let is_negated = if command > 0 {
         is_verb(&word)
     } else {
@@ -175,8 +180,8 @@ fn read(text: &str, all: &[Word<'_>], at: usize, analyzer: &Analyzer) -> Option<
     Some(end - at)
 }
 
-/// Returns whether a command, or a wish of the user, begins with the negation at a position. An intention of
-/// `intention` words follows the negation.
+/// Returns whether a command or a wish of the user begins with the negation at a position. `intention` is the number of
+/// words of the intention (e.g. `want to`) after the negation.
 fn begins_command(text: &str, all: &[Word<'_>], at: usize, intention: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     if has_punctuation(text, all, before) || is_one_of(all, before, BEFORE_NEGATIONS) {
@@ -189,7 +194,7 @@ fn begins_command(text: &str, all: &[Word<'_>], at: usize, intention: usize) -> 
         })
 }
 
-/// Returns the number of words of the phrase that the words at a position begin with; 0 if they begin with none.
+/// Returns the number of words of the phrase with which the words at a position begin; 0 if they begin with no phrase.
 fn begins(all: &[Word<'_>], at: usize, phrases: &[&[&str]]) -> usize {
     let is_there = |phrase: &&&[&str]| {
         (0..phrase.len()).all(|word| is_one_of(all, at + word, &phrase[word..=word]))

@@ -12,8 +12,8 @@ use crate::text::{Analyzer, Field, QueryWords, Term, words_and_abbreviations_of}
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
-/// The maximum number of words of a unit (the query or a clause) that are passed to [`relations`]. It is one more than
-/// that function accepts, so that the function returns nothing for longer units.
+/// The maximum number of words of a unit (the query or a clause) that are passed to [`relations`]. That function
+/// accepts one word fewer, so it returns nothing for a longer unit.
 const MAX_HINT_WORDS: usize = 25;
 
 /// The maximum length, in words, of a unit that gets related words; only pasted documents are longer.
@@ -25,8 +25,8 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) words: QueryWords,
     /// The same words, for the look-up in the names of tools only.
     pub(super) names: QueryWords,
-    /// The words that tools use for the everyday words of the query: first all of them for the look-up in texts, then
-    /// the same words for the look-up in names.
+    /// The words that tools use for the everyday words of the query. The list has them twice: first for the look-up in
+    /// texts, then for the look-up in names.
     pub(super) hints: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
@@ -36,11 +36,12 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// The index of the request that the unit belongs to; 0 for the whole query.
+    /// The request that contains the clause, e.g. 1 for the second request in `find the file, then mail it`; always 0
+    /// if the unit is the whole query.
     pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
-    /// The vector of the text; `None` if the search needs none, or if the embedder knows no word of the text.
+    /// The vector of the text; `None` if the search needs no vector, or if the embedder knows no word of the text.
     pub(super) vector: Option<Vec<f32>>,
     /// The words that tools use for the everyday words of the unit.
     pub(super) hint: Hint,
@@ -51,7 +52,7 @@ pub(super) struct Unit<'a> {
 pub(super) struct Hint {
     /// The indices of words in `ParsedQuery::hints`, each with its weight.
     pub(super) terms: Vec<(usize, f32)>,
-    /// The words that tools use for those everyday words that rarely mean anything else.
+    /// The words that tools use for everyday words of the unit which rarely mean anything else.
     text: String,
     /// The vector of `text`.
     pub(super) vector: Option<Vec<f32>>,
@@ -60,7 +61,7 @@ pub(super) struct Hint {
 impl<'a> ParsedQuery<'a> {
     /// Parses the words and the clauses of a query.
     ///
-    /// If the text was translated, the original words are looked up too, with a low weight.
+    /// If the text was translated, the original words are also looked up, with a low weight.
     pub(super) fn new(
         text: &'a str,
         translation: Option<&'a Translation>,
@@ -114,13 +115,14 @@ impl<'a> ParsedQuery<'a> {
         Self { words, names, hints, units }
     }
 
-    /// Computes the vectors of the units and of their hints. Returns the reason if the whole query gets no vector, so
-    /// that the search must do without.
+    /// Computes the vectors of the units and of their hints. If the whole query gets no vector, returns the reason as
+    /// an error, so that the search can use words only.
     pub(super) fn embed(&mut self, view: &View<'_>) -> Result<(), FallbackReason> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
         };
-        // If most tools have no vector yet, the few tools with a vector would be ranked before all others.
+        // Use no vectors while most tools have none, because the few tools with a vector would be ranked before all
+        // others.
         if !view.has_enough_vectors(table) {
             return Err(FallbackReason::Embedding);
         }
@@ -162,9 +164,9 @@ impl<'a> ParsedQuery<'a> {
     }
 }
 
-/// Adds words that tools use for the same thing as words of the query, with lower weights.
+/// Adds words with a meaning related to words of the query, with lower weights.
 ///
-/// The added words are not embedded, because vectors already express related meanings.
+/// The added words do not affect vectors, because vectors already express related meanings.
 fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     for word in calculator(text) {
         words.add(&analyzer.stem(word), 1.0);
@@ -185,13 +187,14 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     }
 }
 
-/// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`; `own` has the unit's
+/// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`. `own` has the unit's
 /// own words.
 fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Analyzer) -> Hint {
     let all = words_and_abbreviations_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
-        // A unit of one word usually asks for just the thing that the word names, so an ambiguous hint is left out.
+        // Omit an ambiguous hint for a unit of one word, because such a unit usually asks for exactly the thing that
+        // the word names.
         if own.raw.len() == 1 && !relation.is_certain() {
             continue;
         }
@@ -232,7 +235,7 @@ impl Hint {
     }
 }
 
-/// Scales a vector to length one; returns `None` if it has no direction, e.g. is zero.
+/// Scales a vector to length one; returns `None` if it has no direction, e.g. if it is zero.
 fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {

@@ -11,27 +11,28 @@ use super::{Query, View};
 use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::learn::History;
 
-/// The number of tools at the top of the results; past calls replace at most [`MAX_NEWCOMERS`] of them.
+/// The number of first results, i.e. tools at the top of the ranking. Past calls replace at most [`MAX_NEWCOMERS`] of
+/// them.
 const FIRST_TOOLS: usize = 5;
 
-/// The number of best tools that past calls never replace.
+/// The number of best tools among the first results that past calls never replace.
 const KEPT_TOOLS: usize = 2;
 
-/// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
+/// The maximum number of tools that past calls move into the first results.
 const MAX_NEWCOMERS: usize = 2;
 
-/// The minimum number of tools among the best [`FIRST_TOOLS`] (without the [`KEPT_TOOLS`]) that were ever called; if
-/// there are fewer, past calls can also replace one tool that was never called.
+/// The minimum number of tools that were ever called among the replaceable first results. If fewer were called, past
+/// calls can also replace one tool that was never called.
 const MIN_CALLED_TOOLS: usize = 2;
 
-/// The maximum fraction by which other tools are lowered below the last of the first results.
+/// The maximum fraction by which the share of a tool is lowered below the last of the first results.
 const LOWERING: f32 = 1e-3;
 
 /// The lift (the amount by which past calls raise a tool) at which past calls alone give a confidence of one half.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
-/// The minimum similarity of the most similar past query for which past calls give their whole confidence. If all past
-/// queries are less similar, they prove little: a history of few subjects suggests its tools for every query.
+/// The similarity of the most similar past query from which on past calls give their whole confidence. Less similar
+/// queries prove little, because a history of few subjects suggests its tools for every query.
 const CONFIDENT_SIMILARITY: f32 = 0.5;
 
 /// The tools whose scores past calls raise.
@@ -51,8 +52,8 @@ struct PastCall {
 }
 
 impl<'a> PastCalls<'a> {
-    /// Looks up the query in the history. The result is empty unless the search is hybrid and the query has a
-    /// principal.
+    /// Looks up the query in the history. The result is empty unless the search is hybrid (by words and meaning) and
+    /// the query has a principal.
     pub(super) fn look_up(
         view: &View<'a>,
         query: &'a Query,
@@ -94,8 +95,8 @@ impl<'a> PastCalls<'a> {
 
     /// Raises the scores of these tools.
     ///
-    /// A tool that was never called cannot be found by past calls, so it must not lose its place because of them: see
-    /// [`first_results`].
+    /// Past calls can never raise a tool that was never called. Therefore [`first_results`] replaces at most one such
+    /// tool, and only if few of the first results were called.
     pub(super) fn raise(&self, catalog: &Catalog, slots: &[Slot], scores: &mut [f32]) {
         let lift = |slot: &Slot| self.tools.get(slot).map_or(0.0, |past| past.lift);
         let lifts: Vec<f32> = slots.iter().map(lift).collect();
@@ -110,7 +111,7 @@ impl<'a> PastCalls<'a> {
         let is_called = |at: usize| lifts[at] > 0.0 || self.is_called(catalog, slots[at]);
         let first = first_results(&order, &shares, &lifts, is_called);
         lower_others(&mut shares, &first);
-        // If there is little other evidence, the past calls determine the score of the best tool.
+        // If the other evidence is weak, the past calls determine the score of the best tool.
         let similarity = (self.nearest / CONFIDENT_SIMILARITY).clamp(0.0, 1.0);
         let confidence = similarity * max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
         let best = best.max(MAX_UNNAMED_SCORE * confidence);
@@ -128,13 +129,13 @@ impl<'a> PastCalls<'a> {
     }
 }
 
-/// Returns the indices of the tools for the first results. These are the best tools without past calls; up to
-/// [`MAX_NEWCOMERS`] of them are replaced by tools that past calls raise. `shares` has the score of each tool relative
-/// to the best one, plus its lift.
+/// Returns the indices of the tools for the first results. They are the best tools without past calls, but tools that
+/// past calls raise replace up to [`MAX_NEWCOMERS`] of them. `shares` has the score of each tool relative to the best
+/// score, plus its lift.
 ///
-/// The best [`KEPT_TOOLS`] are never replaced. Among the others, a raised tool replaces the weakest one that was
-/// called: its calls after other queries indicate that it is not meant. If fewer than [`MIN_CALLED_TOOLS`] of the
-/// others were called, the last one that was never called can be replaced too.
+/// The best [`KEPT_TOOLS`] are never replaced. Among the others, a raised tool replaces the weakest tool that was
+/// called, because its calls after other queries indicate that it is not meant. If fewer than [`MIN_CALLED_TOOLS`] of
+/// the others were called, the last tool that was never called can also be replaced.
 fn first_results(
     order: &[usize],
     shares: &[f32],
@@ -163,13 +164,14 @@ fn first_results(
     first
 }
 
-/// Lowers the shares of the tools that are not among the first results, if necessary, so that all of them rank below.
+/// Lowers the shares of the tools outside the first results where necessary, so that all of these tools rank below the
+/// first results.
 fn lower_others(shares: &mut [f32], first: &[usize]) {
     let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
     for at in (0..shares.len()).filter(|at| !first.contains(at)) {
         let excess = shares[at] - least;
         if excess >= 0.0 {
-            // The factor grows with the excess, so the lowered tools keep their order among each other.
+            // The factor grows with the excess, so the lowered tools keep their order relative to each other.
             shares[at] = least * (1.0 - LOWERING / (1.0 + excess));
         }
     }

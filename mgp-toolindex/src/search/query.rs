@@ -7,7 +7,7 @@ use super::Filter;
 use super::parsed_query::MAX_QUERY_BYTES;
 use crate::text::truncate;
 
-/// The choice whether hits have a [`Reason`](crate::Reason).
+/// Determines whether hits have a [`Reason`](crate::Reason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Explain {
     /// Hits carry no reason.

@@ -14,11 +14,11 @@ const MARKS: &[(char, &[char])] = &[
     ('«', &['»']),
 ];
 
-/// The minimum number of words of a quoted text that is removed; a shorter one is often a name or a kind of thing.
+/// The minimum number of words of a quoted text that is removed; a shorter text is often a name or a kind of thing.
 const MIN_QUOTED_WORDS: usize = 3;
 
-/// The minimum number of content words outside the quoted texts. With fewer, the quoted texts are what the query asks
-/// for.
+/// The minimum number of content words outside the quoted texts. With fewer words, the quoted texts are kept, because
+/// the query asks for them.
 const MIN_OTHER_WORDS: usize = 3;
 
 /// Returns a query without its long quoted texts.
@@ -26,7 +26,7 @@ pub(super) fn without_quotations(text: &str) -> Cow<'_, str> {
     let (mut rest, mut copied, mut from) = (String::new(), 0, 0);
     while let Some((start, end)) = next_quotation(text, from) {
         from = end;
-        // A mark at the beginning mostly belongs to a query that is quoted as a whole.
+        // Keep a quotation at the beginning, because it is mostly a query that is quoted as a whole.
         if start > 0 && text[start..end].split_whitespace().count() >= MIN_QUOTED_WORDS {
             rest.push_str(&text[copied..start]);
             copied = end;
@@ -54,7 +54,7 @@ fn next_quotation(text: &str, from: usize) -> Option<(usize, usize)> {
         if let Some(end) = end_of_quotation(text, start + mark.len_utf8(), closing) {
             return Some((start, end));
         }
-        // A later mark of this kind is not closed either.
+        // Ignore later marks of this kind, because they are not closed either.
         unclosed.push(mark);
     }
     None

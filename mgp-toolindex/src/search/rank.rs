@@ -1,12 +1,13 @@
 //! Ranks the tools for a query (MGP §16.5).
 //!
-//! Candidates are the tools that contain words of the query and the tools with a similar meaning. For each candidate,
+//! Candidates are the tools that contain words of the query, and the tools with a similar meaning. For each candidate,
 //! the evidence is computed for the whole query and for each clause. A keyword search ignores the meaning, and a
-//! semantic search the words.
+//! semantic search ignores the words.
 //!
-//! This file only calls the steps in order: `evidence.rs` computes the scores by words and by meaning,
-//! `clause_scores.rs` combines those of the clauses, and `action.rs`, `past_calls.rs`, `named.rs`, `exclusion.rs` and
-//! `negation.rs` raise or lower the result; `weight.rs` has the weights.
+//! This file calls the steps in order, chooses the strategy, and lowers the scores of deprecated tools. `evidence.rs`
+//! computes the scores by words and by meaning, and `clause_scores.rs` combines the scores of the clauses. `action.rs`,
+//! `past_calls.rs`, `named.rs`, `exclusion.rs` and `negation.rs` raise or lower the result. `weight.rs` has the
+//! weights.
 
 use std::borrow::Cow;
 
@@ -143,8 +144,8 @@ pub(super) fn rank_by_evidence(
     Ok(Ranking { hits, ran: plan.strategy, fallback, requests: texts })
 }
 
-/// Returns the query with corrected spelling, and the query in the words that tools have: translated to English, or
-/// with the usual verb for a new thing. The latter is `None` if its words would be the same.
+/// Returns the query with corrected spelling, and the query in the words that tools use: translated to English, or with
+/// the usual verb for a new thing. The second query is `None` if its words would be the same.
 fn reword<'a>(
     view: &View<'_>,
     text: &'a str,
@@ -160,8 +161,9 @@ fn reword<'a>(
 
 /// Returns the tools that the query names, each with its nearness.
 ///
-/// If the query was translated, its original words are compared first, because they may be misspelled English words:
-/// `fiel` is a German word. This does not apply to a single word, because many foreign words resemble English ones.
+/// If the query was translated, its original words are compared first, because they may be misspelled English words,
+/// e.g. `fiel`, which is also a German word. A query of a single word is an exception, because many foreign words
+/// resemble English words.
 fn find_named(
     view: &View<'_>,
     text: &str,
@@ -224,7 +226,7 @@ fn is_deprecated(view: &View<'_>, slot: Slot) -> bool {
     view.catalog.entry(slot).is_some_and(|entry| entry.features.has(ToolFeature::Deprecated))
 }
 
-/// Lowers the scores of tools whose descriptions call them deprecated.
+/// Lowers the scores of tools whose descriptions state that they are deprecated.
 fn lower_deprecated(view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
     for (slot, score) in slots.iter().zip(scores) {
         if is_deprecated(view, *slot) {
@@ -264,7 +266,7 @@ struct Plan<'a> {
     parsed: ParsedQuery<'a>,
     weights: Weights,
     strategy: SearchStrategy,
-    /// The reason why another strategy than the requested one was used.
+    /// The reason why the search does not use the requested strategy.
     fallback: Option<FallbackReason>,
 }
 

@@ -16,7 +16,8 @@ pub(super) fn weighed_words<'a>(
     parsed: &'a ParsedQuery<'_>,
     view: &View<'_>,
 ) -> Vec<WeighedWord<'a>> {
-    // A text in a script without spaces has no whole words; use its indexed characters and pairs of characters instead.
+    // A text in a script without spaces has no whole words, so use its indexed characters and pairs of characters
+    // instead.
     let all: Vec<&str> = match &parsed.words.raw[..] {
         [] => parsed.words.terms.iter().map(|term| &*term.text).collect(),
         raw => raw.iter().map(String::as_str).collect(),

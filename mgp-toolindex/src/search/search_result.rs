@@ -20,8 +20,8 @@ pub struct SearchResult {
     pub total_available: usize,
     /// The strategy that was actually used.
     pub ran: SearchStrategy,
-    /// The requested strategy, and the reason why the search used another; `None` if the search used the requested
-    /// strategy.
+    /// The requested strategy, and the reason why the search used another strategy; `None` if the search used the
+    /// requested strategy.
     pub fallback: Option<Fallback>,
     /// The number of tools that the caller is allowed to call.
     pub(crate) visible: usize,
@@ -31,7 +31,7 @@ pub struct SearchResult {
     pub unread: usize,
     /// The duration of the search.
     pub took: Duration,
-    /// `true` if probably no tool does what the query asks for; see [`SearchResult::check_fit`].
+    /// `true` if probably no tool does what the query requests; see [`SearchResult::check_fit`].
     pub(crate) is_weak: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Hit {
     pub tool: IndexedTool,
     /// The score, from 0 to 1. Hits are sorted by score, highest first.
     pub score: f32,
-    /// The index in [`SearchResult::requests`] of the request that the tool fits best.
+    /// The request that the tool fits best, as an index in [`SearchResult::requests`].
     pub request: Option<usize>,
     /// The reason why the tool was found, if the query asks for reasons.
     pub reason: Option<Reason>,
@@ -63,7 +63,7 @@ pub struct Fallback {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackReason {
-    /// The index has no embedder, so words alone were used.
+    /// The index has no embedder, so the search used words only.
     NoEmbedder,
     /// The embedder failed on the query.
     EmbedderFailed(String),
@@ -71,9 +71,9 @@ pub enum FallbackReason {
     Embedding,
     /// The embedder knows no word of the query, so the query has no vector.
     NoMeaning,
-    /// No tool contains a word of the query, so similar words, with one or two other letters, were tried.
+    /// No tool contains a word of the query, so the search also tried similar words, with one or two different letters.
     NoWord,
-    /// The query is empty, so tools are listed by category.
+    /// The query is empty, so the search listed tools by category.
     Browsing,
 }
 
@@ -83,8 +83,8 @@ pub enum FallbackReason {
 pub struct Reason {
     /// Words of the query that occur in the tool.
     pub words: Vec<String>,
-    /// The share of the query's words that occur in the tool, 0 to 1; rare words weigh more. These are the words after
-    /// translations and corrections, without those that exclude servers.
+    /// The share of the query's words that occur in the tool, 0 to 1; rare words count more. These are the words after
+    /// translations and corrections, and without the words that exclude servers.
     pub coverage: f32,
     /// The cosine between the tool and the query, −1 to 1.
     pub meaning: Option<f32>,
@@ -96,7 +96,7 @@ pub struct Reason {
     pub history: Option<f32>,
     /// The factor that lowered the score, if the tool does something else than the query requests.
     pub action: Option<f32>,
-    /// If set, the score was lowered because the description of the tool calls it deprecated.
+    /// If set, the score was lowered because the description of the tool states that it is deprecated.
     pub is_deprecated: bool,
     /// If set, the query names the tool.
     pub is_named: bool,
@@ -117,11 +117,11 @@ impl SearchResult {
         }
     }
 
-    /// Determines whether the result is weak, and removes the hits of a weak result that fit much less than its best
-    /// one.
+    /// Determines whether the result is weak, i.e. whether probably no tool does what the query requests. From a weak
+    /// result, removes the hits that fit much less than its best hit.
     ///
-    /// The scores are comparable only for searches by words and meaning, or by words if the query has no known meaning.
-    /// If the query has several requests, no hit is removed, because it can be the best one for its request.
+    /// Scores can be compared only if the search used words and meaning, or used words because the query has no known
+    /// meaning. If the query has several requests, no hit is removed, because it can be the best hit for its request.
     pub(crate) fn check_fit(&mut self) {
         let is_comparable = match &self.fallback {
             Some(fallback) => {

@@ -1,7 +1,7 @@
 //! Corrects the misspelled words of a query (MGP §16.5).
 //!
-//! `lexicon/translate.rs` finds the words that are misspelled, and `keyword/fuzzy.rs` chooses the words that are meant.
-//! Without the features `lexicon` and `static-table` nothing is corrected.
+//! `lexicon/translate.rs` finds the misspelled words, and `keyword/fuzzy.rs` chooses the words that are meant. Without
+//! the features `lexicon` and `static-table`, no word is corrected.
 
 use super::{View, named};
 use crate::catalog::Bitmap;
@@ -13,7 +13,7 @@ const MAX_TRIED_WORDS: usize = 4;
 
 /// Replaces the misspelled words of an English query by words in the names of the tools in `within`.
 ///
-/// Returns `None` if there are no such words, or if the query as a whole is similar to the name of a tool.
+/// Returns `None` if no word can be corrected, or if the query as a whole is similar to the name of a tool.
 pub(super) fn correct(
     view: &View<'_>,
     text: &str,

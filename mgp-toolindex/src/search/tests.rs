@@ -186,7 +186,7 @@ fn correct_words_of_another_name_are_not_taken_as_typing_errors() {
     ] {
         assert_eq!(ids(&ask(&index, &Query::new(text)))[0], expected, "{text}");
     }
-    // The words of a tool that is hidden from the caller do not count.
+    // The words of a tool that is hidden from the caller must not count.
     let hiding = Hiding(vec!["x.archive_delete_note".to_owned()]);
     let found = index.search(&Query::new("delete note"), &hiding).unwrap();
     assert_eq!(ids(&found)[0], "x.delete_node");
@@ -226,7 +226,7 @@ fn a_misspelled_word_beside_known_ones_is_corrected() {
     let folder = "office.list_folder".to_owned();
     assert!(found(misspelled, &[]).contains(&folder));
     assert!(!found(unknown, &[]).contains(&folder));
-    // A word that only a hidden tool has is not used for corrections.
+    // A word that only a hidden tool has must not be used for corrections.
     let hidden = [folder];
     assert_eq!(found(misspelled, &hidden), found(unknown, &hidden));
 }

@@ -13,7 +13,7 @@ use crate::vector::VectorTable;
 pub(crate) struct View<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) keywords: &'a KeywordReader,
-    /// The figures about the tools that the caller may find; `None` means all tools.
+    /// The figures about the tools that the caller may find; `None` if the caller may find all tools.
     figures: Option<&'a Figures>,
     /// The vectors of the tools, by slot.
     pub(crate) vectors: Option<&'a VectorTable>,
@@ -25,9 +25,8 @@ pub(crate) struct View<'a> {
     pub(crate) history: Option<&'a History>,
 }
 
-/// The figures that a search uses to weigh words, lengths and meanings. They cover only the tools that a caller may
-/// find. Other tools do not count: callers could otherwise find out which words occur in tools that are hidden from
-/// them.
+/// The figures by which a search weighs words, lengths and meanings. They describe only the tools that a caller may
+/// find, because callers could otherwise find out which words occur in tools that are hidden from them.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) texts: TextFigures,
@@ -70,8 +69,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the view for a caller who may find only some tools, with the figures about these and a reader that uses
-    /// them.
+    /// Returns the view for a caller who may find only some tools, with the figures about these tools and a reader that
+    /// uses the figures.
     pub(crate) fn for_caller(self, keywords: &'a KeywordReader, figures: &'a Figures) -> Self {
         Self { keywords, figures: Some(figures), ..self }
     }

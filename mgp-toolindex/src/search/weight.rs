@@ -1,13 +1,13 @@
 //! The weights of the ranking (MGP §16.5).
 //!
-//! They were chosen for the best mean quality over seven labelled sets of queries, with two embedders;
-//! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are added without normalisation: the sum
-//! of word scores grows with the length of the query, so words count more in long queries, and meaning counts more in
-//! short ones.
+//! The weights were chosen for the best mean quality over seven labelled sets of queries, with two embedders;
+//! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are added without normalisation. The sum
+//! of the word scores grows with the length of the query, so words count more in long queries, and meaning counts more
+//! in short queries.
 //!
-//! *Evidence* is a number without upper limit for how well a tool fits the query or a clause. The *share* of a tool is
-//! its evidence relative to that of the best tool. *Hints* are the words that tools use for everyday words, e.g.
-//! `weather` for `umbrella`.
+//! *Evidence* is a number without upper limit that measures how well a tool fits the query or a clause. The *share* of
+//! a tool is its evidence relative to the evidence of the best tool. *Hints* are the words that tools use for everyday
+//! words, e.g. `weather` for `umbrella`.
 
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,10 +53,10 @@ pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 /// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// The maximum evidence for the best tool with which hints still count in full.
+/// The maximum evidence for the best tool at which hints still have their full weight.
 const FULL_HINTS_EVIDENCE: f32 = 24.0;
 
-/// The minimum evidence for the best tool at which hints do not count, because a query that fits a tool by its own
+/// The minimum evidence for the best tool at which hints have no weight, because a query that fits a tool by its own
 /// words needs no hints.
 const NO_HINTS_EVIDENCE: f32 = 40.0;
 
@@ -73,8 +73,8 @@ pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 /// a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
-/// The factor for each further tool of the same request, if a query has several requests. It is applied once more per
-/// tool, so that the first results serve different requests.
+/// The factor for the share of each further tool of the same request, if a query has several requests. Each further
+/// tool gets the factor once more, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
 // === Confidence and scores ===
@@ -103,10 +103,10 @@ pub(super) const NAMED_CATEGORY_SCORE: f32 = 0.35;
 /// query.
 pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
-/// The number of tools at which half of their mean vector is treated as common to all of them; see `CommonPart`.
+/// The number of tools for which half of their mean vector is treated as common to all of them; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
-/// The factor for the score of a tool whose description calls it deprecated; usually another tool replaces it.
+/// The factor for the score of a tool whose description states that it is deprecated; usually another tool replaces it.
 pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
 
 /// The factor for the score of a tool whose server the query excludes.
@@ -117,20 +117,20 @@ pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
 
 // === Weak results ===
 
-/// The minimum number of tools of a caller whose results can be weak; with fewer tools, scores vary too much.
+/// The minimum number of tools of a caller at which results can be weak; with fewer tools, scores vary too much.
 const MIN_TOOLS: usize = 10;
 
-/// The size of the catalogue, in tools, for which the scores that fulfil a request were chosen.
+/// The number of tools of the catalogue for which the minimum scores of requested tools were chosen.
 const USUAL_TOOLS: usize = 527;
 
 /// The minimum score of a tool in a weak result, relative to the best tool.
 pub(super) const WEAK_SHARE: f32 = 0.6;
 
-/// The minimum score of a tool in a weak result; the best tool may have less.
+/// The minimum score of a tool in a weak result; only the best tool may have a lower score.
 pub(super) const MIN_WEAK_SCORE: f32 = 0.2;
 
 /// Returns the minimum score of the best tool in a result that is not weak. In a weak result, probably no tool does
-/// what the query asks for.
+/// what the query requests.
 ///
 /// A rare word counts more among more tools, so scores grow with the logarithm of the number of tools.
 #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
@@ -138,7 +138,7 @@ pub(super) fn weak_score(tools: usize) -> f32 {
     if tools < MIN_TOOLS { 0.0 } else { 0.16 + 0.055 * (tools as f32).ln() }
 }
 
-/// Returns by how much the scores among few tools are lower than those among some hundred tools.
+/// Returns the amount by which the scores among few tools are lower than the scores among some hundred tools.
 pub(crate) fn lower_scores(tools: usize) -> f32 {
     if tools < MIN_TOOLS {
         return 0.0;

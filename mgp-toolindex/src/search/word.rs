@@ -16,7 +16,7 @@ impl Word<'_> {
         self.start + self.text.len()
     }
 
-    /// Returns whether the word is the given one, in upper or lower case.
+    /// Returns whether the word equals the expected word, regardless of case.
     pub(super) fn is(&self, expected: &str) -> bool {
         self.text.eq_ignore_ascii_case(expected)
     }
@@ -40,19 +40,19 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// Returns whether there is one of the expected words at a position.
+/// Returns whether the word at a position is one of the expected words.
 pub(super) fn is_one_of(words: &[Word<'_>], at: usize, expected: &[&str]) -> bool {
     words.get(at).is_some_and(|word| expected.iter().any(|own| word.is(own)))
 }
 
-/// Returns whether there is punctuation between the word at a position and the next word.
+/// Returns whether punctuation follows the word at a position, before the next word.
 pub(super) fn has_punctuation(text: &str, words: &[Word<'_>], at: usize) -> bool {
     let (Some(word), Some(next)) = (words.get(at), words.get(at + 1)) else { return false };
     text[word.end()..next.start].contains(|c: char| c.is_ascii_punctuation() && c != '-')
 }
 
-/// Returns the number of words of the first phrase that the words begin with; 0 if they begin with none, or if no other
-/// word follows it.
+/// Returns the number of words of the first phrase with which the words begin; 0 if they begin with no phrase, or if no
+/// other word follows the phrase.
 pub(super) fn leading_phrase(words: &[Word<'_>], phrases: &[&[&str]]) -> usize {
     let begins = |phrase: &&&[&str]| {
         phrase.len() < words.len()

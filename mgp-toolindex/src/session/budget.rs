@@ -17,7 +17,7 @@ pub fn default_budget() -> ContextBudget {
 
 /// Checks a configured budget and the tools pinned under it.
 ///
-/// An invalid budget can still be used: pinned tools that do not fit are left out, and other tools get less room.
+/// An invalid budget can still be used: pinned tools that do not fit are omitted, and other tools get less room.
 ///
 /// ```
 /// use mgp_toolindex::{check_budget, default_budget};
@@ -57,7 +57,8 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
 /// The numbers of tokens that are available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// The maximum number of tokens for pinned tools: everything that the search results and the meta tools leave free.
+    /// The maximum number of tokens for pinned tools: the whole budget except the reserve of search results and the
+    /// tokens of the meta tools.
     pub(super) pinned: u64,
     /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,
@@ -65,14 +66,14 @@ pub(super) struct SessionRoom {
 
 impl SessionRoom {
     /// Computes the room from a budget, which may be inconsistent. Search results always keep their reserve, and the
-    /// sum never exceeds the maximum.
+    /// sum never exceeds the maximum of the budget.
     pub(super) fn of(budget: &ContextBudget) -> Self {
         let all =
             budget.max_tokens.saturating_sub(budget.discovery_reserve).saturating_sub(META_TOKENS);
         Self { pinned: all, cached: all.min(budget.cache_limit) }
     }
 
-    /// Returns the room that is left for cached tools if the pinned ones need `pinned` tokens.
+    /// Returns the number of tokens that remain for cached tools if the pinned tools need `pinned` tokens.
     pub(super) fn cached_beside(self, pinned: u64) -> u64 {
         self.cached.min(self.pinned.saturating_sub(pinned))
     }

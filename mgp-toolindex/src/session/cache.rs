@@ -47,11 +47,11 @@ pub(crate) struct Cache {
 struct CacheState {
     /// The cached tools, least recently used first.
     tools: VecDeque<SessionTool>,
-    /// The pinned tools as they were at the last call of [`Cache::refresh`]; they do not count against the limit of
+    /// The pinned tools at the time of the last call of [`Cache::refresh`]. They do not count against the limit of
     /// cached tools.
     pinned: Vec<IndexedTool>,
     /// The number of tokens that the pinned tools left free at the last call of [`Cache::refresh`]; `None` before the
-    /// first one.
+    /// first call.
     room: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Cache {
     }
 
     /// Returns the number of tokens that the pinned tools left free at the last call of [`Self::refresh`]; `None`
-    /// before the first one.
+    /// before the first call.
     pub(crate) fn room(&self) -> Option<u64> {
         self.state.lock().room
     }
@@ -115,17 +115,17 @@ impl Cache {
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
     }
 
-    /// Replaces each cached tool by its current state, which `look` returns; removes it if `look` returns `None`. Then
-    /// evicts tools until the remaining ones fit into `max_tokens`.
+    /// Replaces each cached tool by its current state, which `look` returns, or removes it if `look` returns `None`.
+    /// Then evicts tools until the remaining tools fit into `max_tokens`.
     ///
-    /// Pinned tools are removed from the cached tools. Returns the cached tools, most recently used first.
+    /// Removes pinned tools from the cached tools. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(
         &self,
         max_tokens: u64,
         pinned: &[SessionTool],
         mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
     ) -> Vec<SessionTool> {
-        // Call `look` without the lock, because `look` calls code outside this crate, which checks the tools that the
+        // Call `look` without holding the lock, because it calls code outside this crate, which checks which tools the
         // caller is allowed to see.
         let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
         let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
@@ -159,7 +159,7 @@ impl CacheState {
         self.pinned.iter().any(|pin| pin.is_same(tool))
     }
 
-    /// Evicts the least recently used tools until the remaining ones fit.
+    /// Evicts the least recently used tools until the remaining tools fit.
     fn shrink(&mut self, max_tokens: u64) {
         let mut tokens: u64 = self.tools.iter().map(|held| u64::from(held.tokens)).sum();
         while tokens > max_tokens || self.tools.len() > MAX_TOOLS {

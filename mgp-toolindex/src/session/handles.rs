@@ -1,9 +1,9 @@
 //! Sessions of stateless requests. Each has a handle that only its principal can use (MGP §16.7).
 //!
-//! A handle consists of 128 random bits, so it cannot be guessed. Only its digest is stored, so that the timing of
-//! look-ups reveals nothing about other handles. Unused handles expire, and their number is limited per principal and
-//! in total. If a limit is reached, the least recently used handle is removed: that of the same principal, or at the
-//! total limit that of the principal with the most handles.
+//! A handle consists of 128 random bits, so it cannot be guessed. Only its digest is stored, so the timing of look-ups
+//! reveals nothing about other handles. Unused handles expire, and their number is limited per principal and in total.
+//! At the limit of a principal, its least recently used handle is removed. At the total limit, the least recently used
+//! handle of the principal with the most handles is removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn digest(name: &str) -> Digest {
 }
 
 /// Makes room for another session of the principal if a limit is reached. Removes expired sessions and, if that is not
-/// enough, one old session, which the documentation of this module describes.
+/// enough, one old session by the rule in the documentation of this module.
 fn enforce_limits(
     table: &mut HashMap<Digest, Handle>,
     principal: &Principal,

@@ -2,8 +2,8 @@
 //!
 //! Three kinds of tools share the budget, each with its own reserve. *Pinned* tools are always present. *Cached* tools
 //! were used or requested; if they exceed their limit, the least recently used ones are evicted. *Found* tools are
-//! returned once and not stored; the result of a search is fitted into its reserve, one tool after the other. A tool
-//! that is too large is returned with shorter texts and fewer details, and can still be called.
+//! returned by a search and not stored; they are fitted into the reserve of search results, one tool after the other. A
+//! tool that is too large is returned with shorter texts and fewer details, and can still be called.
 
 mod budget;
 mod cache;

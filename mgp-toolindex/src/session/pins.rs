@@ -40,7 +40,7 @@ impl Pins {
         self
     }
 
-    /// Returns the names of a principal's pinned tools, in the order they were pinned.
+    /// Returns the names of a principal's pinned tools, in the order in which they were pinned.
     pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
         let own = local_agent(principal).and_then(|agent| self.agents.get(agent));
         own.into_iter().flatten().map(String::as_str)

@@ -34,8 +34,8 @@ impl ContextPlan {
         Self { budget, agents: HashMap::new(), pins }
     }
 
-    /// Sets the maximum of the budget of an agent of the tenant `local`; the parts of the budget are scaled in
-    /// proportion.
+    /// Sets the maximum of the budget of an agent of the tenant `local`. The parts of its budget are scaled in
+    /// proportion to the common budget.
     pub fn agent(mut self, agent: impl Into<AgentId>, max_tokens: u64) -> Self {
         let all = u128::from(self.budget.max_tokens.max(1));
         let share = |part: u64| {

@@ -19,8 +19,8 @@ use crate::error::SessionError;
 use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
 
-/// The maximum number of principals with a session on one connection; beyond it, the least recently used session is
-/// removed.
+/// The maximum number of principals with a session on one connection. If another principal opens a session, the least
+/// recently used session is removed.
 const MAX_PRINCIPALS: usize = 16;
 
 /// The sessions of all callers, whose tools are limited by a plan of budgets and pinned tools.
@@ -83,8 +83,8 @@ pub struct SessionView {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// The number of tokens that the session has grown by: those of added tools, and of parts that were added to its
-    /// other tools.
+    /// The number of tokens by which the session has grown: the tokens of added tools, and of definitions that became
+    /// longer.
     pub(crate) tokens: u64,
     /// For each requested tool, `true` if it is in the session after the request.
     pub(crate) is_in: Vec<bool>,
@@ -179,19 +179,20 @@ impl Sessions {
 
     /// Marks a tool as used, and adds it to the session. The tool stays there as long as it fits the budget.
     ///
-    /// A pinned tool costs no further tokens. Returns `true` if the tool was added to the session.
+    /// Does not add a pinned tool, because it is already present. Returns `true` if the tool was added to the session.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
     pub fn record_use(&self, session: &Session, tool: &IndexedTool) -> bool {
         if session.cache.mark_used(tool) {
             return false;
         }
-        // Shorten the tool if it needs more room than the pinned tools leave, so that it does not evict all others.
+        // Shorten the tool if it needs more room than the pinned tools leave, so that it does not evict all other
+        // tools.
         let room = session.cache.room().unwrap_or(u64::MAX).min(session.room.cached);
         let insert = |held| session.cache.insert(held, session.room.cached) == Inserted::Added;
         hold(tool, room).is_some_and(insert)
     }
 
-    /// Inserts requested tools into a session. Leaves out each tool that would evict another tool of the same request.
+    /// Inserts requested tools into a session. Omits each tool that would evict another tool of the same request.
     fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
         let mut insert = |held: &SessionTool| {
@@ -201,7 +202,7 @@ impl Sessions {
             }
             let before = match session.cache.insert(held.clone(), room) {
                 Inserted::Added => 0,
-                // The tool is in the session already, possibly with a shorter definition than it gets now; count only
+                // The tool is already in the session, possibly with a shorter definition than its new one; count only
                 // the difference.
                 Inserted::Known(before) => before,
                 Inserted::TooLarge => return false,
@@ -216,8 +217,8 @@ impl Sessions {
 
     /// Loads requested tools into a session, and counts exactly how many tokens they add.
     ///
-    /// Pinned tools are already present. The method blocks while tokens are counted. If too many callers already wait
-    /// for a count, it uses upper bounds instead.
+    /// Omits pinned tools, because they are already present. The method blocks while tokens are counted. If too many
+    /// callers already wait for a count, it uses upper bounds instead.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -358,7 +359,7 @@ impl Session {
 }
 
 impl SessionView {
-    /// Returns all tools, pinned ones first.
+    /// Returns all tools of the session, beginning with the pinned tools.
     pub fn tools(&self) -> impl Iterator<Item = &SessionTool> {
         self.pinned.iter().chain(&self.cached)
     }
@@ -424,7 +425,7 @@ fn hold_all(
     tools.iter().map(hold).collect()
 }
 
-/// Returns the tool that a name identifies; `None` if there is no such tool or several.
+/// Returns the tool that a name identifies; `None` if no tool or several tools have the name.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<IndexedTool> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),

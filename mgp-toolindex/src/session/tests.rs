@@ -83,7 +83,7 @@ fn pinned_tools_are_always_present_and_never_evicted() {
     let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &AllTools);
     assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
     assert_eq!(*result.not_evicted, ["t0"]);
-    // The view agrees with the result of the eviction: the pinned tool `t0` is not counted as a cached tool.
+    // The view must agree with the result of the eviction: the pinned tool `t0` does not count as a cached tool.
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t6"]);
     assert_eq!(result.remaining_count, 1);
@@ -165,7 +165,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
         "{error}"
     );
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
-    // The invalid budget can still be used: pinned tools are present, and the sum stays below the maximum.
+    // An invalid budget can still be used: pinned tools are present, and the sum stays below the maximum.
     let pins = Pins::new().agent("bot", ["huge", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let who = Principal::local().agent("bot");
@@ -208,8 +208,8 @@ fn pins_and_budgets_of_agents_are_those_of_the_local_tenant() {
     }
 }
 
-/// Returns an index with six tools of 100 words, one of 1,000 words that tests pin, and one of 1,500 words; and the
-/// numbers of tokens of the six and of the pinned one.
+/// Returns an index with six tools of 100 words, one tool of 1,000 words that tests pin, and one of 1,500 words. Also
+/// returns the number of tokens of the six tools together, and of the tool that tests pin.
 fn index_with_large() -> (ToolIndex, u64, u64) {
     let index = ToolIndex::new();
     let small = (0..6).map(|number| tool(&format!("t{number}"), 100));
@@ -221,7 +221,8 @@ fn index_with_large() -> (ToolIndex, u64, u64) {
     (index, six, pin)
 }
 
-/// Regression test: pinned tools left less room than the large tool needs, so all tools were evicted, at each call.
+/// Regression test for a bug: if the pinned tools left less room than a large tool needs, each call of this tool
+/// evicted all other tools.
 #[test]
 fn a_tool_larger_than_the_room_beside_pinned_tools_evicts_no_others() {
     let (index, six, pin) = index_with_large();

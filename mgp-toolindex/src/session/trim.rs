@@ -26,7 +26,8 @@ struct Step {
     text: usize,
     /// The maximum nesting depth of the schemas that the step keeps.
     depth: usize,
-    /// The maximum length of the enumerations, and of the lists of alternatives such as `anyOf`, that the step keeps.
+    /// The maximum number of elements of the enumerations and lists of alternatives (such as `anyOf`) that the step
+    /// keeps.
     words: usize,
     /// The members of a schema that the step keeps.
     members: &'static [&'static str],
@@ -52,7 +53,7 @@ const CONSTRAINTS: &[&str] = &[
 /// Members of a schema that a model needs, because otherwise it would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
-/// The reduction steps, from the mildest to the strongest. The strongest leaves only the name and a sentence.
+/// The reduction steps, from the mildest to the strongest. The strongest step leaves only the name and a sentence.
 const STEPS: [Step; 6] = [
     Step {
         description: 1000,
@@ -104,7 +105,8 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into `max` tokens by the mildest step that is sufficient; returns `None` if even the strongest is not.
+/// Fits a tool into `max` tokens by the mildest sufficient step; returns `None` if even the strongest step is not
+/// sufficient.
 pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
@@ -120,7 +122,7 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
             is_trimmed: false,
         });
     }
-    // A schema that is too deep to parse, or too long, is replaced by a schema that accepts any object.
+    // Replace a schema that is nested too deeply or too long by a schema that accepts any object.
     let text = Some(members.schema_text()).filter(|text| text.len() <= MAX_REDUCED_BYTES);
     let schema = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
     STEPS.iter().find_map(|step| {
@@ -146,7 +148,8 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (name, value) in members {
-        // Several reduced alternatives can accept the same value, which `oneOf` would forbid.
+        // Replace `oneOf` by `anyOf`: after the reduction, several alternatives can accept the same value, which
+        // `oneOf` would forbid.
         let is_only = name == "oneOf" && !members.contains_key("anyOf");
         let name = if is_only { "anyOf" } else { name.as_str() };
         let kept = match name {
@@ -191,8 +194,8 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// Returns whether a step keeps an enumeration. It is kept as a whole or not at all, because a part of it would forbid
-/// valid values.
+/// Returns whether a step keeps an enumeration. A step keeps an enumeration as a whole or not at all, because a part of
+/// it would forbid valid values.
 fn keeps_words(words: &Value, step: &Step) -> bool {
     words.as_array().is_some_and(|all| all.len() <= step.words && all.iter().all(is_short))
 }
@@ -212,8 +215,8 @@ fn add_examples(out: &mut Map<String, Value>, words: &Value, step: &Step) {
     out.insert("description".to_owned(), text.into());
 }
 
-/// Returns the reduced `additionalProperties`; `None` at the maximum depth, or if the step removes properties, because
-/// the member would then apply to the removed properties.
+/// Returns the reduced `additionalProperties`. Returns `None` at the maximum depth, or if the step removes properties,
+/// because `additionalProperties` would then apply to the removed properties.
 fn additional(
     schema: &Map<String, Value>,
     value: &Value,

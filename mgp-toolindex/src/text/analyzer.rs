@@ -1,5 +1,5 @@
-//! Splits texts into the words of the index: identifiers whole and in parts, stems, and pairs of characters (MGP
-//! §16.4).
+//! Splits texts into the words that are indexed: identifiers as a whole and in parts, stems, and pairs of characters
+//! (MGP §16.4).
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::split::{Piece, split};
 use super::stem::{StemCache, WordStemmer};
 use super::stop::is_stop_word;
 
-/// The weight in a query of a single character of a script without spaces; a pair of characters has the weight 1.
-/// Single characters find words of one character, but they also find particles, so their weight is low.
+/// The weight in a query of a single character in a script without spaces; a pair of characters has the weight 1.
+/// Single characters find words of one character, but also particles, so their weight is low.
 const SINGLE_WEIGHT: f32 = 0.2;
 
 /// The maximum number of distinct words of a query; only pasted documents have more words.
@@ -146,14 +146,14 @@ mod tests {
         #[test]
         fn any_text_becomes_clean_words(text in "\\PC{0,200}|[\\x00-\\x7f]{0,200}|[一-龥가-힣ぁ-ヿ_A-z0-9 ]{0,100}") {
             let indexed = index(&text);
-            // For each part of the text there is at most one word, one whole identifier and, in scripts without spaces,
-            // a character and a pair.
+            // Each part of the text adds at most one word, one whole identifier and, in scripts without spaces, a
+            // character and a pair.
             prop_assert!(indexed.len() <= 16 * text.len().max(1));
             prop_assert!(indexed.split(' ').all(|word| word.len() <= 80));
             prop_assert!(!indexed.contains(char::is_control) && !indexed.contains("  "));
             let words = Analyzer::new().query(&text);
             prop_assert!(words.terms.len() <= MAX_TERMS);
-            // Each word of the query occurs in the index if the same text is indexed.
+            // If a text is indexed, each word of the same text as a query must be among its indexed words.
             for term in &words.terms {
                 prop_assert!(indexed.split(' ').any(|word| word == term.text), "{:?} {indexed}", term);
             }

@@ -9,7 +9,7 @@ use super::split::{Piece, split};
 use super::tool_text::{ToolText, truncate};
 use crate::lexicon::translate_definition;
 
-/// The number of times that the name is indexed as part of the text, so that its words count more than those of the
+/// The number of times that the name is indexed as part of the text, so that its words count more than the words of the
 /// description.
 const NAME_REPEATS: usize = 2;
 
@@ -34,8 +34,8 @@ const MAX_VALUE_BYTES: usize = 40;
 /// The maximum number of bytes of all indexed values of a tool; with 0, no values are indexed.
 const MAX_ALL_VALUES_BYTES: usize = 256;
 
-/// The version of the indexed words. Increase it when the words of a tool change; stored words with another version are
-/// then indexed again.
+/// The version of the indexed words. Increase it when a change of the code changes the words of tools; stored words
+/// with another version are then indexed again.
 #[cfg(feature = "sqlite")]
 pub(crate) const DOCUMENT_VERSION: u32 = 5;
 
@@ -80,8 +80,8 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Appends the words of the values that parameters accept, e.g. `webp`. Each word is appended once, and only if no
-    /// other text of the tool has it, so that it gets the lowest possible weight.
+    /// Appends the words of the values that parameters accept, e.g. `webp`. Each word is appended only once, and only
+    /// if no other text of the tool has it, so that its weight is as low as possible.
     fn index_values(&self, indexer: &mut Indexer, text: &mut String) {
         let (mut words, mut left) = (String::new(), MAX_ALL_VALUES_BYTES);
         let values = self.parameters.iter().flat_map(|parameter| &parameter.values);
@@ -117,10 +117,10 @@ impl ToolText<'_> {
         (!english.is_empty()).then_some(english)
     }
 
-    /// Returns the text that the tool's vector is computed from.
+    /// Returns the text from which the tool's vector is computed.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
-        // The server and the tool's name come first, because they describe the purpose best.
+        // Put the server and the tool's name first, because they describe the purpose best.
         push_words(self.server_name.unwrap_or(self.server_id), &mut text);
         text.push_str(": ");
         push_words(self.name, &mut text);
@@ -169,8 +169,8 @@ impl ToolText<'_> {
 
     fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
-        // Repeated words are not removed: the field `kinds` has no word frequencies, so a repetition does not raise the
-        // weight of a word.
+        // Do not remove repeated words: the field `kinds` stores no word frequencies, so a repetition does not raise
+        // the weight of a word.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {

@@ -8,7 +8,7 @@ use unicode_normalization::char::is_combining_mark;
 /// The maximum length of a name that can be compared as a whole, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Replaces compatibility forms and accented letters by plain letters. The case stays, because words are later split
+/// Replaces compatibility forms and accented letters by plain letters. Keeps the case, because words are later split
 /// where it changes.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
@@ -19,7 +19,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 
 /// Removes soft hyphens, spaces without width and marks of direction, which texts copied from a page have inside words.
 ///
-/// Joiners are kept, because they change words of some scripts.
+/// Keeps joiners, because they change the words of some scripts.
 pub(crate) fn without_invisible(text: &str) -> Cow<'_, str> {
     let is_invisible = |c: char| {
         matches!(c,
@@ -32,8 +32,8 @@ pub(crate) fn without_invisible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace(is_invisible, ""))
 }
 
-/// Removes the accents of a Latin, Greek or Cyrillic letter. Marks of other scripts are kept: in Japanese, e.g., they
-/// change the syllable.
+/// Removes the accents of a Latin, Greek or Cyrillic letter. Keeps the marks of other scripts, because e.g. in Japanese
+/// they change the syllable.
 fn strip_accents(letter: char) -> impl Iterator<Item = char> {
     let accented = matches!(letter, '\u{c0}'..='\u{52f}' | '\u{1e00}'..='\u{1fff}');
     let mut plain = [letter, '\0'];

@@ -1,6 +1,6 @@
 //! The words of a query (MGP §16.4).
 
-/// The field that a word is looked up in.
+/// The field in which a word is looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field {
     /// All texts of a tool, including its name.
@@ -14,8 +14,8 @@ pub(crate) enum Field {
 pub(crate) struct Term {
     /// The word as it is indexed.
     pub(crate) text: String,
-    /// The weight of the word in the score: 1, or less, e.g. for a related word or a single character. A repeated word
-    /// has no higher weight.
+    /// The weight of the word in the score: 1, or less e.g. for a related word or a single character. A repeated word
+    /// does not get a higher weight.
     pub(crate) weight: f32,
     pub(crate) place: Field,
 }
@@ -26,7 +26,7 @@ pub(crate) struct QueryWords {
     pub(crate) terms: Vec<Term>,
     /// The words in lower case before stemming, without duplicates; used to find misspelled words.
     pub(crate) raw: Vec<String>,
-    /// The letters and digits of the whole query, which are compared with names that may have typing errors; empty if
+    /// The letters and digits of the whole query, for the comparison with names that may have typing errors; empty if
     /// the query is too long for a name.
     pub(crate) whole: String,
 }
@@ -44,7 +44,7 @@ impl QueryWords {
         }
     }
 
-    /// Returns the index of a word in `terms`; adds the word with weight 1 if it is not there.
+    /// Returns the index of a word in `terms`; adds the word with weight 1 if `terms` does not have it.
     pub(crate) fn place(&mut self, text: &str) -> usize {
         let known = self.terms.iter().position(|term| term.text == text);
         known.unwrap_or_else(|| {

@@ -2,25 +2,25 @@
 
 use std::borrow::Cow;
 
-/// The maximum nesting depth that is read; no useful parameter is nested deeper.
+/// The maximum nesting depth that is read; no useful parameter is nested more deeply.
 const MAX_DEPTH: usize = 64;
 
 /// The maximum number of values that are read for a parameter.
 const MAX_VALUES: usize = 16;
 
-/// A parameter: a property at any depth.
+/// A parameter, i.e. a property at any depth of the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameter<'a> {
     pub(crate) name: Cow<'a, str>,
-    /// The description, or the title if there is none.
+    /// The description, or the title if the parameter has no description.
     pub(crate) description: Cow<'a, str>,
-    /// The `format` and content type.
+    /// The values of `format` and of the content type.
     pub(crate) kinds: Vec<Cow<'a, str>>,
     /// The values of its `enum` and `const` that are texts.
     pub(crate) values: Vec<Cow<'a, str>>,
 }
 
-/// Returns the first `most` parameters of a schema, in their order in the text. If the JSON is not valid, the result is
+/// Returns the first `most` parameters of a schema, in the order of the text. If the JSON is not valid, the result is
 /// incomplete.
 pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     let mut reader = Reader { text: schema, most, all: Vec::new(), frames: Vec::new(), key: "" };
@@ -28,7 +28,7 @@ pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     reader.all
 }
 
-/// Removes the white space between the values of a JSON text; also returns its nesting depth.
+/// Removes the white space between the values of a JSON text; also returns the nesting depth of the text.
 pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
     let bytes = json.as_bytes();
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
@@ -60,7 +60,8 @@ pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
     }
 }
 
-/// Returns the index of the closing quote of the string that begins at `at`, or of the last byte.
+/// Returns the index of the closing quote of the string that begins at `at`; if it has none, the index of the last
+/// byte.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while let Some(byte) = bytes.get(end) {
@@ -107,8 +108,8 @@ impl<'a> Reader<'a> {
     fn read(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        // The number of open objects and arrays below the maximum depth. They are only counted, so that their end is
-        // found.
+        // The number of open objects and arrays below the maximum depth. They are not read, only counted, so that their
+        // end is found.
         let mut below = 0usize;
         while let Some(byte) = bytes.get(at) {
             match byte {

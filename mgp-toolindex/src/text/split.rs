@@ -1,4 +1,5 @@
-//! Splits a text into words, identifiers into parts, and text in scripts without spaces into pairs (MGP §16.4).
+//! Splits a text into words, splits identifiers into parts, and splits text in scripts without spaces into pairs of
+//! characters (MGP §16.4).
 
 use super::fold::plain;
 
@@ -12,14 +13,14 @@ const MAX_PARTS: usize = 8;
 pub(super) enum Piece<'a> {
     /// A word, or a part of an identifier, in lower case.
     Word(&'a str),
-    /// All parts of an identifier, joined: `readfile` of `read_file`.
+    /// All parts of an identifier, joined, e.g. `readfile` for `read_file`.
     Whole(&'a str),
     /// Two adjacent characters of a script without spaces.
     Pair(&'a str),
     /// A single character of a script without spaces.
     Single {
         text: &'a str,
-        /// `true` if the characters before and after it are not of such a script.
+        /// `true` if neither the character before nor the character after it belongs to such a script.
         alone: bool,
     },
 }
@@ -62,7 +63,8 @@ pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
     words
 }
 
-/// Returns the first words of a text, in lower case, and after its parts each identifier with a digit, e.g. `k8s`.
+/// Returns the first words of a text, in lower case. An identifier with a digit, e.g. `k8s`, is also returned as a
+/// whole, after its parts.
 pub(crate) fn words_and_abbreviations_of(text: &str, max: usize) -> Vec<String> {
     let mut words = Vec::new();
     split(text, &mut |piece| match piece {
@@ -122,7 +124,7 @@ impl CharKind {
 
 #[derive(Debug, Default)]
 struct Identifier {
-    /// The parts of the current identifier that were read so far, joined, in lower case.
+    /// The parts of the current identifier that were read so far, joined and in lower case.
     whole: String,
     /// The start positions of the parts in `whole`.
     starts: Vec<usize>,
@@ -134,7 +136,8 @@ impl Identifier {
         let kind = CharKind::of(c);
         let starts_part = match (self.last, kind) {
             (None, _) | (Some(CharKind::Lower), CharKind::Upper) => true,
-            // `HTTPServer`: the last of several capitals begins the next part; `URLs` and `IDs` are plurals.
+            // In `HTTPServer`, the last of several capitals begins the next part. The plurals `URLs` and `IDs` are
+            // exceptions.
             (Some(CharKind::Upper), CharKind::Upper) => next.is_some_and(|next| {
                 next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
             }),
@@ -176,7 +179,7 @@ impl Identifier {
     }
 }
 
-/// A run of characters of a script without spaces; only its last character is stored.
+/// The current sequence of characters of a script without spaces; only its last character is stored.
 #[derive(Debug, Default)]
 struct DenseRun {
     last: Option<char>,

@@ -56,7 +56,7 @@ impl StemCache {
 mgp_types::opaque_debug!(WordStemmer);
 mgp_types::opaque_debug!(StemCache);
 
-/// Returns whether a word is not stemmed, because it is short or not English; the stemmer knows only English.
+/// Returns whether a word is its own stem, because it is short or not English; the stemmer knows only English.
 fn is_own_stem(word: &str) -> bool {
     word.len() < MIN_STEMMED_BYTES || !word.bytes().all(|b| b.is_ascii_lowercase())
 }

@@ -73,7 +73,7 @@ fn shorten(text: &mut Cow<'_, str>, most: usize) {
     }
 }
 
-/// Returns at most the first `most` bytes of a text; fewer if a character would be split.
+/// Returns the first `most` bytes of a text, or fewer bytes if a character would be split.
 pub(crate) fn truncate(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -17,8 +17,8 @@ pub enum Exactness {
 
 /// An exact counter of tokens. Drop it after use, because it keeps large tables in memory.
 ///
-/// Creating one takes 100 ms and 50 MB. Without the feature `tokens` this costs nothing, but the counter returns only
-/// upper bounds.
+/// Creating a counter takes 100 ms and 50 MB of memory. Without the feature `tokens`, creating it costs nothing, but it
+/// returns only upper bounds.
 ///
 /// ```
 /// use mgp_toolindex::{TokenCounter, max_tokens_of};
@@ -61,7 +61,7 @@ impl TokenCounter {
 
     /// Counts the tokens of a text.
     ///
-    /// If a text has 64 KiB without a place to split, which no real definition has, the result is an upper bound.
+    /// If a text has 64 KiB in which it cannot be split, which no real definition has, the result is an upper bound.
     #[must_use]
     pub fn count(&self, text: &str) -> u32 {
         #[cfg(feature = "tokens")]
@@ -87,11 +87,11 @@ impl TokenCounter {
     /// Counts the tokens of many texts with temporary tables, and returns whether the counts are exact.
     ///
     /// Blocks for at least 100 ms. Only one batch is counted at a time, so that only one copy of the tables is in
-    /// memory. If four callers are already waiting, or there are no tables, the counts are upper bounds.
+    /// memory. If four callers are already waiting, or the tables are not available, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Allocate the counts before the counting thread runs. Otherwise they could be between the memory blocks that
-        // the thread frees, so that less memory could be returned to the system.
+        // Allocate the counts before the counting thread runs. Otherwise they could be located between the memory
+        // blocks that the thread frees, and less memory could be returned to the system.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));
@@ -145,7 +145,7 @@ impl CountPermit {
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
-        // The caller that is counting does not count as waiting.
+        // The caller that is currently counting tokens is not one of the waiting callers.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
         WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();
@@ -156,11 +156,11 @@ impl CountPermit {
 
 /// Makes the allocator return the memory of the dropped tables to the operating system.
 ///
-/// The tables are half a million small allocations. glibc serves each thread from its own arena, and keeps freed memory
-/// there until a large block at the end of the arena is freed. Calling `malloc_trim` would need `unsafe`, so a thread
-/// that reuses the arena allocates and frees some large blocks, which cost nothing because they are never written. With
-/// other allocators this has no effect and takes some microseconds. Measured with the program `token_counts`: 21 MB
-/// remain without this, 8 MB with it.
+/// The tables consist of half a million small allocations. glibc serves each thread from its own arena, and keeps freed
+/// memory there until a large block at the end of the arena is freed. Calling `malloc_trim` would need `unsafe`.
+/// Instead, a thread that reuses the arena allocates and frees some large blocks, which cost nothing because they are
+/// never written. With other allocators, this has no effect and takes some microseconds. Measured with the program
+/// `token_counts`: 21 MB remain without this function, 8 MB with it.
 #[cfg(feature = "tokens")]
 fn trim_allocator() {
     let pieces =
@@ -170,14 +170,14 @@ fn trim_allocator() {
     }
 }
 
-/// Pieces of text of this length or more, in bytes, are not encoded; an upper bound is used for them instead.
+/// The length, in bytes, from which on a piece of text is not encoded; an upper bound is used for it instead.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 
 /// Splits a text at places where the encoding splits it anyway.
 ///
-/// The encoding always ends a piece where a letter follows two punctuation signs, unless the end of a line is near. In
-/// JSON, `,"a` is such a place. Texts with control characters are not split.
+/// The encoding always ends a piece where a letter follows two punctuation signs, unless the end of a line is near,
+/// e.g. in `,"a` in JSON. Texts with control characters are not split.
 #[cfg(feature = "tokens")]
 fn split_at_pieces(text: &str) -> impl Iterator<Item = &str> {
     let is_plain = text.len() < MAX_ENCODED_BYTES || !text.bytes().any(|byte| byte < b' ');

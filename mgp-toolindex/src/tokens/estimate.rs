@@ -1,15 +1,16 @@
 //! Estimates token counts without the tables of the encoding. An estimate is never too low (MGP §16.8).
 //!
-//! The encoding splits a text into pieces, and each piece into tokens. No two adjacent tokens could be joined to one
-//! token. So two letters that form a token together never need two tokens, and a word that is a token needs only one.
-//! The facts about tokens in this file come from the tables; tests compare them with the tables.
+//! The encoding splits a text into pieces, and each piece into tokens. It never leaves two adjacent tokens that could
+//! be joined to one token. So two letters that form a token together never need two tokens, and a word that is a token
+//! needs only one. The facts about tokens in this file come from the tables of the encoding; tests compare them with
+//! the tables.
 
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
 
 /// Returns an upper bound of the number of tokens of a text in the encoding `o200k`.
 ///
-/// The bound is never lower than the exact count. For definitions it is about a third higher.
+/// The bound is never lower than the exact count; for definitions, it is about a third higher.
 #[must_use]
 pub fn max_tokens_of(text: &str) -> u32 {
     let bytes = text.as_bytes();
@@ -29,7 +30,8 @@ pub fn max_tokens_of(text: &str) -> u32 {
     count
 }
 
-/// The kind of the characters of a run. A space before letters or punctuation belongs to their run.
+/// The kind of a run, i.e. of adjacent characters of one kind. A space before letters or punctuation belongs to their
+/// run.
 enum Kind {
     Letters,
     Digits,
@@ -55,13 +57,14 @@ impl Kind {
     }
 }
 
-/// Returns whether a byte is ASCII punctuation; control characters are treated as spaces, one piece each.
+/// Returns whether a byte is ASCII punctuation. Control characters are not punctuation; they count as spaces, each a
+/// separate piece.
 fn is_sign(byte: u8) -> bool {
     byte.is_ascii_punctuation()
 }
 
-/// Returns the end of a run of letters, and the maximum number of tokens that it needs. A run ends before a capital
-/// letter that follows a small one, because the encoding splits a text there.
+/// Returns the end of a run of letters, and its maximum number of tokens. A run ends before a capital letter that
+/// follows a small letter, because the encoding splits a text there.
 fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let mut end = first + 1;
@@ -97,7 +100,7 @@ fn within(run: &[u8], ends_here: bool) -> usize {
         before = alone.max(longer);
         (alone, longer) = (next_alone, next_longer);
     }
-    // A token that extends beyond the run can begin with the last byte of the run.
+    // The last byte of the run can be the beginning of a token that extends beyond the run.
     alone.max(longer).max(if ends_here { 0 } else { before + 1 })
 }
 
@@ -115,7 +118,7 @@ fn is_pair(first: u8, second: u8) -> bool {
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Next to digits of other scripts, which can belong to the same piece, the digits may be grouped otherwise.
+    // Digits of other scripts can belong to the same piece. Next to them, the digits may be grouped differently.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -124,17 +127,18 @@ fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the end of a run of punctuation, and its maximum number of tokens; a table has the runs that are common in
+/// Returns the end of a run of punctuation, and its maximum number of tokens; a table has the runs that are frequent in
 /// JSON.
 fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
     let run = &bytes[start..end];
-    // A run can continue with the end of a line, or with punctuation of other scripts.
+    // A piece can continue after the run with the end of a line, or with punctuation of other scripts.
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));
-    // In `it."'s` the last sign belongs to the next piece, but two or more signs in a row stay in one piece.
+    // Do not look up a single sign, because it can belong to the next piece, e.g. to `'s`. Two or more signs in a row
+    // stay in one piece.
     if run.len() > 1
         && begins_here
         && ends_here
@@ -145,8 +149,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, run.len())
 }
 
-/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens: one per byte, but only one for
-/// the first two bytes of a character if they are known to form a token.
+/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens: one token per byte, except that
+/// the first two bytes of a character need only one token if they are known to form a token.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;

@@ -56,7 +56,7 @@ pub(crate) fn lean(definition: &str) -> String {
     lean_of(&members.name, members.description.as_deref(), schema.as_payload().as_str())
 }
 
-/// Returns the compact JSON of [`lean`] from its three members; `name` and `schema` must be JSON.
+/// Returns the same compact JSON as [`lean`], from its three members; `name` and `schema` must be JSON.
 pub(crate) fn lean_of(name: &str, description: Option<&str>, schema: &str) -> String {
     let length = name.len() + description.map_or(0, str::len) + schema.len() + 48;
     let mut out = String::with_capacity(length);

@@ -25,7 +25,7 @@ pub(super) const FIRST_TWO_BYTES: [u64; 51] = [
     0x0000_0000_0001_0000, 0x0000_0000_0000_0000, 0x0000_0000_0000_0000,
 ];
 
-/// Runs of signs that are common in definitions, with their number of tokens.
+/// Sequences of punctuation that are frequent in definitions, each with its number of tokens.
 pub(super) const SIGN_RUNS: &[(&str, u8)] = &[
     (" ##", 1),
     (" &&&", 2),

@@ -2,8 +2,8 @@
 
 /// The words in sorted order, each followed by a line feed.
 ///
-/// Each word is one token, alone as well as after a space. After any other character that can begin a piece of text,
-/// the character and the word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it writes the
+/// Each word is one token, both alone and after a space. After any other character that can begin a piece of text, the
+/// character and the word need at most two tokens together. A test checks this; with `UPDATE_GOLDEN=1`, it writes the
 /// file again.
 const WORDS: &str = include_str!("words.txt");
 

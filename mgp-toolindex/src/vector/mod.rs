@@ -1,7 +1,8 @@
 //! The vectors of tools, and the search for the vectors nearest to a query (MGP §16.4).
 //!
-//! A row has one byte per dimension, and a factor that restores a vector of length one. A query scans all rows: with
-//! the vector instructions of current processors this takes less time than maintaining a graph, and it misses no row.
+//! A vector is stored as a row of one byte per dimension, with a factor that restores the length one. A query scans all
+//! rows. With the vector instructions of current processors, this takes less time than maintaining a graph of
+//! neighbours, and misses no row.
 
 mod kernel;
 mod quantise;

@@ -1,4 +1,4 @@
-//! Converts vectors to integers: rows to one byte per dimension, queries to two.
+//! Converts vectors to integers: rows to one byte per dimension, queries to two bytes.
 //!
 //! A query is rounded 256 times more finely than a row, so that rounding rarely changes the order of rows. The maximum
 //! error of the scan is known.
@@ -16,7 +16,7 @@ pub(super) struct QuantisedQuery<'a> {
     pub(super) unit: f32,
     /// The query as integers, padded with zeros to the stride of the rows.
     pub(super) coarse: Vec<i16>,
-    /// The maximum error of the difference between two scores of the scan, which rounding causes.
+    /// The maximum error that rounding causes in the difference between two scores of the scan.
     pub(super) slack: f32,
 }
 
@@ -42,8 +42,8 @@ impl<'a> QuantisedQuery<'a> {
     }
 }
 
-/// Returns the upper bound for the values of a scaled query, so that the sum of its products with a row always fits
-/// into 32 bits.
+/// Returns the maximum for the values of a scaled query at which the sum of its products with a row always fits into 32
+/// bits.
 fn range(stride: usize) -> i16 {
     let most = (1_usize << 31) / (128 * stride.max(1));
     i16::try_from(most.saturating_sub(1)).unwrap_or(i16::MAX)

@@ -1,6 +1,6 @@
 //! The running sum of all rows of a table (MGP §16.4).
 
-/// The sum of rows. It consists of integers, whose sums are exact, so that removed rows leave no error behind.
+/// The sum of rows. It consists of integers, so adding and later removing a row leaves no rounding error.
 #[derive(Clone, Debug)]
 pub(super) struct RowSum(Box<[i64]>);
 

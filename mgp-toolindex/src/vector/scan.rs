@@ -1,8 +1,8 @@
-//! Scans all rows once for several queries together.
+//! Scans all rows once for several queries at the same time.
 //!
 //! Rows are processed 64 at a time, so that they stay in the L1 cache while each query is compared with them. The
-//! filter bits of 64 rows are one word: a filter that passes all of them costs nothing, and words without a set bit are
-//! skipped.
+//! filter bits of these 64 rows are one word. A word whose bits are all set costs nothing extra, and a word without a
+//! set bit is skipped.
 
 use super::quantise::QuantisedQuery;
 use super::top_rows::TopRows;
@@ -84,8 +84,8 @@ pub(super) fn scan(
     }
 }
 
-/// Adds those of four rows that are good enough to the list of best rows. Usually none is, and a single branch skips
-/// all four.
+/// Adds each of four rows to the list of best rows if its score is high enough. Usually none of them is added, and a
+/// single branch skips all four.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {
@@ -102,7 +102,7 @@ fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slot
     }
 }
 
-/// Returns the indices of the set bits of a mask, in the buffer `picked`.
+/// Writes the indices of the set bits of a mask into the buffer `picked`, and returns the written part.
 fn pick(mut mask: u64, picked: &mut [u8; WORD_BITS]) -> &[u8] {
     let mut count = 0;
     while mask != 0 {

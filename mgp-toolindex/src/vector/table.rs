@@ -108,7 +108,7 @@ impl VectorTable {
     /// Returns the rows nearest to each query with their cosines, nearest first; rows with equal cosines are sorted by
     /// slot.
     ///
-    /// For a query without a direction, no row is returned.
+    /// Returns no rows for a query without a direction.
     pub(crate) fn top(
         &self,
         queries: &[&[f32]],

@@ -178,7 +178,7 @@ fn no_sum_overflows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every kernel finds the same rows as a naive search, with scores that are equal to the last bit.
+    /// Every kernel must find the same rows as a naive search, with scores that are equal to the last bit.
     #[test]
     fn the_scan_finds_the_same_as_a_naive_search(
         seed in 1_u64..u64::MAX,

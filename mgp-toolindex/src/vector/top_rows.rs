@@ -1,11 +1,11 @@
-//! Keeps the best of many rows in bounded space.
+//! Keeps the best of many rows, with bounded memory.
 
 use std::cmp::Ordering;
 
 use crate::catalog::Slot;
 
-/// The minimum number of rows that are kept beyond the wanted ones. The scores of the scan are rounded, so one of these
-/// rows might be among the best.
+/// The minimum number of rows that are kept in addition to the wanted number. The scores of the scan are rounded, so
+/// one of these rows might be among the best.
 const SPARE_ROWS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// Compares by score, best first, and then by slot.
+    /// Compares two rows by score, the best first, and then by slot.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting compares by reference")]
     fn before(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.slot.cmp(&other.slot))
@@ -34,7 +34,8 @@ pub(super) struct TopRows {
 impl TopRows {
     pub(super) fn new(k: usize, rows: usize) -> Self {
         let keep = k.saturating_add(k / 8).saturating_add(SPARE_ROWS).min(rows);
-        // Reserve twice the space: rows are only appended until it is full, so sorting is rare.
+        // Reserve space for twice the rows: rows are appended without sorting until the list is full, so sorting is
+        // rare.
         let found = Vec::with_capacity(keep.saturating_mul(2));
         Self { k, keep, floor: f32::NEG_INFINITY, found }
     }
@@ -63,8 +64,8 @@ impl TopRows {
         }
     }
 
-    /// Computes the scores of the best rows again, exactly, and returns the rows in order; `slack` is the rounding
-    /// error of the scan.
+    /// Computes the exact scores of the best rows, and returns the rows in order; `slack` is the rounding error of the
+    /// scan.
     pub(super) fn finish(
         mut self,
         slack: f32,

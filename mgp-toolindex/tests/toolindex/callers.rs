@@ -1,4 +1,5 @@
-//! Tests of callers that share an index: the actions of one never show in the answers of another (MGP §16.5–§16.8).
+//! Tests of callers that share an index: the actions of one caller never affect what another caller sees (MGP
+//! §16.5–§16.8).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -289,7 +290,7 @@ async fn a_category_none_of_whose_tools_fits_is_not_reported_as_unknown() {
     assert_eq!(ask(&mut of_none, "discover", unknown).await["tools"], json!([]));
 }
 
-/// An embedder that is as slow as a sentence encoder by its own account.
+/// An embedder that reports the high cost of a sentence encoder.
 #[derive(Debug)]
 struct Costly;
 

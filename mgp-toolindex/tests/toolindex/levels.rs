@@ -12,7 +12,7 @@ use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Principal, Router, Stack, mock};
 use serde_json::{Value, json};
 
-/// Returns an index of forty servers with ten tools each, whose descriptions resemble those of real servers.
+/// Returns an index of forty servers with ten tools each, whose descriptions resemble the descriptions of real servers.
 fn index() -> ToolIndex {
     let things = ["file", "issue", "invoice", "message", "table", "page", "image", "event"];
     let verbs = [
@@ -66,7 +66,7 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
         let text = serde_json::to_string(&tools).unwrap();
         let tokens = counter.count(&text);
         costs.push(tokens);
-        // The first tool is enough to show the form of the complete list.
+        // Compare only the first tool, which is enough to show the form of the complete list.
         let shown = if *level == ContextLevel::Standard { &tools[..1] } else { &tools[..] };
         golden(
             level.as_str(),
@@ -102,7 +102,7 @@ fn the_category_index_stays_below_its_bound_for_15000_tools() {
     assert!(description.contains("There are 15000") && description.contains("\nsubject 149 100"));
 }
 
-/// Compares a value with its golden file, or writes the file.
+/// Compares a value with its golden file, or writes the file if `UPDATE_GOLDEN` is set.
 #[track_caller]
 fn golden(level: &str, value: &Value) {
     let name = format!("s16_3_level_{}.json", level.to_lowercase());

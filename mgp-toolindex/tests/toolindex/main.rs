@@ -1,4 +1,5 @@
-//! Tests of an index as its callers see it, of the lists at each context level, and of the index under load.
+//! Tests of the results that callers get from an index, of the lists at each context level, and of the index under
+//! load.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -211,7 +211,7 @@ impl ChildCommand {
         let pid = started.process.pid();
         let draining =
             drain(stderr, self.stderr.clone(), self.on_stderr.clone(), server.clone(), pid);
-        // If no tracing subscriber is installed yet, none is captured, so that a subscriber that is installed later
+        // Capture the current subscriber only if one is installed. Otherwise, a subscriber that is installed later
         // receives the lines.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());

@@ -52,7 +52,8 @@ impl Confinement {
         Keeper::is_installed() && Self::is_supported()
     }
 
-    /// Returns the program that confines the child, and the arguments that precede those of the child's own program.
+    /// Returns the program that confines the child, and the arguments that must precede the arguments of the child's
+    /// own program.
     ///
     /// # Errors
     /// Fails if the rights cannot be passed on as an argument, because a path is not UTF-8.

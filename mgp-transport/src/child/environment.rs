@@ -9,7 +9,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables for proxies and certificate authorities, without which programs on some machines cannot reach the network.
+/// Variables for proxies and certificate authorities. On some machines, programs cannot reach the network without them.
 const NETWORK: &[&str] = &[
     "ALL_PROXY",
     "AWS_CA_BUNDLE",
@@ -56,8 +56,8 @@ const NAMES: &[&str] = &[
     "WINDIR",
 ];
 
-/// Returns the environment variables that a [`ChildCommand`](super::ChildCommand) inherits from this process if
-/// `extra` are the names of [`inherit_env`](super::ChildCommand::inherit_env).
+/// Returns the environment variables that a [`ChildCommand`](super::ChildCommand) inherits from this process. `extra`
+/// has the names of further variables, as passed to [`inherit_env`](super::ChildCommand::inherit_env).
 pub fn inherited_env<N: AsRef<OsStr>>(
     extra: &[N],
 ) -> impl Iterator<Item = (OsString, OsString)> + use<'_, N> {

@@ -19,8 +19,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The handle of a child process and its process group; dropping the handle kills both.
 ///
-/// All methods except [`take_io`](Self::take_io) can be called from several tasks at once, and from a different runtime
-/// than the one that started the child.
+/// All methods except [`take_io`](Self::take_io) can be called from several tasks at the same time, and from a
+/// different runtime than the one that started the child.
 #[must_use = "dropping a child kills it"]
 pub struct Child {
     process: Arc<imp::Process>,
@@ -105,8 +105,8 @@ impl Child {
 
     /// Ends the child in stages: closes stdin, waits, sends SIGTERM to the group, waits, sends SIGKILL to the group.
     ///
-    /// Returns when the child is reaped and its group is empty, or at the latest 5 s after both timeouts have passed.
-    /// Bytes that the [`ChildWriter`] has not written yet are lost, so the caller should flush it first.
+    /// The future completes when the child is reaped and its group is empty, but at the latest 5 s after both timeouts
+    /// have passed. Bytes that the [`ChildWriter`] has not written yet are lost, so the caller should flush it first.
     ///
     /// # Cancel safety
     ///

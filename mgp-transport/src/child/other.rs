@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The time that `taskkill` has to find the descendants of a process before the process itself is ended.
 const KILL_DELAY: Duration = Duration::from_millis(500);
 
-/// The flag with which Windows starts a process without a window.
+/// The flag that makes Windows start a process without a window.
 #[cfg(windows)]
 const NO_WINDOW: u32 = 0x0800_0000;
 

@@ -11,7 +11,7 @@ pub const PROGRAM_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 /// need an interpreter.
 const STARTED: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
 
-/// Returns the file to which a name without an extension refers on Windows. The file has one of the `extensions` (in
+/// Finds the file of a program whose name has no extension, as Windows does. The file has one of the `extensions` (in
 /// the form of `PATHEXT`) and is in the folder that the name contains or, if the name contains none, in a folder of
 /// `path`. Returns `None` if the name has an extension, or there is no such file.
 #[must_use]
@@ -33,7 +33,7 @@ pub fn find_program(program: &OsStr, path: &OsStr, extensions: &str) -> Option<P
     files.find(|file| file.is_file())
 }
 
-/// Returns whether a path is a file that this user can execute. A search for a program skips all others.
+/// Returns whether a path is a file that this user can execute. A search for a program skips all other files.
 #[cfg(unix)]
 #[must_use]
 pub fn is_program(file: &Path) -> bool {

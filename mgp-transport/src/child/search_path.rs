@@ -1,8 +1,9 @@
-//! The folders in which programs are searched for: `PATH`, followed by the usual folders of the user.
+//! The folders that are searched for programs: those in `PATH`, followed by the usual folders of the user.
 //!
 //! A process that a desktop or another program started often has a short `PATH`, without the folders that a shell adds.
-//! A server whose program or interpreter is in such a folder would then start or not, depending on the program that
-//! started this process. The folders are added after those of `PATH`, so that they never hide a program of it.
+//! Without this module, a server whose program or interpreter is in such a folder would start only if the program that
+//! started this process has a longer `PATH`. The folders are added after those of `PATH`, so that they never hide a
+//! program in `PATH`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -54,16 +55,16 @@ const OF_SYSTEM: &[&str] = &[
 #[cfg(unix)]
 const MAX_VERSIONS: usize = 256;
 
-/// The maximum number of bytes that are read of the name of nvm's default version.
+/// The maximum number of bytes read from nvm's file `alias/default`, which names its default version.
 #[cfg(unix)]
 const MAX_ALIAS_BYTES: u64 = 64;
 
 /// Returns the search path for programs of servers: the variable `PATH` of this process, followed by those usual
 /// folders of the user that exist and that `PATH` lacks.
 ///
-/// A folder that other users could change is left out: it, and each folder that contains it, must belong to the user or
-/// to root and be writable by no other user. On systems other than Unix, where this cannot be checked, no folder is
-/// added. The call reads folders, so it blocks for a moment.
+/// A folder that other users could change is left out: the folder, and each folder that contains it, must belong to the
+/// user or to root and be writable by no other user. On systems other than Unix, where this cannot be checked, no
+/// folder is added. The call reads folders, so it blocks for a moment.
 #[must_use]
 pub fn search_path() -> OsString {
     with_usual_folders(std::env::var_os("PATH").filter(|path| !path.is_empty()))
@@ -75,20 +76,21 @@ pub fn search_path() -> OsString {
 pub struct SkippedFolder {
     /// The usual folder.
     pub folder: PathBuf,
-    /// The folder that others could change: the usual folder behind its links, or one that contains it.
+    /// The folder that other users could change: the skipped folder with all links resolved, or a folder that contains
+    /// it.
     pub open: PathBuf,
-    /// `true` if `open` belongs to this user, who can then close it to others.
+    /// `true` if `open` belongs to this user, who can then withdraw the other users' right to write.
     pub is_own: bool,
 }
 
 impl SkippedFolder {
-    /// Returns the folders that are left out. The call reads folders, so it blocks for a moment.
+    /// Returns all folders that [`search_path`] leaves out. The call reads folders, so it blocks for a moment.
     #[must_use]
     pub fn all() -> Vec<Self> {
         skipped_folders()
     }
 
-    /// Returns the first of the folders that has a program of this name.
+    /// Returns the first skipped folder that contains a program of this name.
     #[must_use]
     pub fn with_program(name: &str) -> Option<Self> {
         if name.contains(std::path::is_separator) {
@@ -97,7 +99,7 @@ impl SkippedFolder {
         Self::all().into_iter().find(|skipped| super::is_program(&skipped.folder.join(name)))
     }
 
-    /// Returns the sentence that names the step after which the folder is searched.
+    /// Returns an instruction for the user, e.g. a command to run. After it, the folder is no longer skipped.
     #[must_use]
     pub fn remedy(&self) -> String {
         let open = self.open.display();
@@ -155,7 +157,7 @@ fn with_usual_folders(path: Option<OsString>) -> OsString {
 fn extended(mut path: OsString, folders: &[PathBuf]) -> OsString {
     let mut known: Vec<PathBuf> = std::env::split_paths(&path).collect();
     for folder in folders {
-        // Add the folder behind all links, because that is the one that was checked.
+        // Add the path with all links resolved, because this path was checked.
         let Some(real) = private_folder(folder) else { continue };
         let would_be_split = real.as_os_str().as_encoded_bytes().contains(&b':');
         if would_be_split || known.contains(folder) || known.contains(&real) {
@@ -178,8 +180,8 @@ fn usual_folders() -> Vec<PathBuf> {
     of_user.chain(OF_SYSTEM.iter().map(PathBuf::from)).collect()
 }
 
-/// Returns the folder with the programs of nvm's default version of Node or, if that is not named by a number, of the
-/// newest one.
+/// Returns the folder with the programs of a version of Node that nvm installed: its default version or, if that is not
+/// named by a number, the newest version.
 #[cfg(unix)]
 fn nvm_folder(home: &Path) -> Option<PathBuf> {
     use std::io::Read as _;
@@ -193,7 +195,7 @@ fn nvm_folder(home: &Path) -> Option<PathBuf> {
     let versions: Vec<_> = versions.collect();
     let mut alias = String::new();
     if let Ok(file) = std::fs::File::open(nvm.join("alias/default")) {
-        // Without a readable name, the newest version is used.
+        // If the name cannot be read, the newest version is used.
         let _ = file.take(MAX_ALIAS_BYTES).read_to_string(&mut alias);
     }
     let wanted = version(alias.trim()).unwrap_or_default();
@@ -201,13 +203,14 @@ fn nvm_folder(home: &Path) -> Option<PathBuf> {
     fits.or_else(|| versions.iter().max()).map(|(_, folder)| folder.clone())
 }
 
-/// Parses a version such as `v20.11.1`, or the begin of one.
+/// Parses a version such as `v20.11.1`, or the beginning of a version, such as `20`.
 #[cfg(unix)]
 fn version(text: &str) -> Option<Vec<u64>> {
     text.trim_start_matches('v').split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// Returns the folder behind all links, if only the user and root can change what it contains.
+/// Resolves all links in the path of a folder. Returns the resulting folder if only the user and root can change its
+/// contents.
 #[cfg(unix)]
 fn private_folder(folder: &Path) -> Option<PathBuf> {
     real_folder(folder).filter(|real| open_folder(real).is_none())
@@ -218,7 +221,8 @@ fn real_folder(folder: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(folder).ok().filter(|real| real.is_dir())
 }
 
-/// Returns the first folder among `real` and those that contain it that a user other than this one and root can change.
+/// Returns the first folder, of `real` and the folders that contain it, that other users than this one and root can
+/// change.
 #[cfg(unix)]
 fn open_folder(real: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
@@ -227,8 +231,8 @@ fn open_folder(real: &Path) -> Option<PathBuf> {
     let is_private = |folder: &Path| {
         let Ok(metadata) = folder.metadata() else { return false };
         let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-        // A group with the number of its user has no other members. On macOS the group `admin` (80), which may become
-        // root, can change the folders of Homebrew.
+        // A group with the same number as the folder's owner has no other members. On macOS the group `admin` (80),
+        // which may become root, can change the folders of Homebrew.
         let is_own_group = group == owner || (cfg!(target_os = "macos") && group == 80);
         let others = if is_own_group { 0o002 } else { 0o022 };
         // In a folder with the sticky bit, such as `/tmp`, other users cannot replace a folder of this user.

@@ -41,7 +41,7 @@ where
         if id.is_none() && self.is_child() {
             return;
         }
-        // Count the message as one that its batch waits for, because a refused message was not counted when it was
+        // Count the message among those that the batch waits for, because a refused message was not counted when it was
         // read.
         if let Some(batch) = batch {
             batch.open();
@@ -83,18 +83,18 @@ where
         }
     }
 
-    /// Returns whether an answer of this size can wait for the other answers of its batch. The array must stay short
-    /// enough for the peer, and its answers count as held bytes.
+    /// Returns whether an answer of this size can wait for the other answers of its batch. The array must not become
+    /// too long for the peer, and its answers count toward the limit `held_bytes`.
     fn has_room(&self, batch: &Batch, size: usize) -> bool {
         let limits = &self.connection.limits;
         let held = self.connection.counters.held.load(Ordering::Relaxed);
-        // The rest of the line (1/64 of it) is for short answers, which are always accepted.
+        // Reserve 1/64 of the maximum line length for short answers, which are always accepted.
         let room = limits.line_bytes - limits.line_bytes / 64;
         size <= MAX_SHORT_ANSWER
             || batch.size() + size <= room && held.saturating_add(size) <= limits.held_bytes
     }
 
-    /// Adds an answer to those of its batch; queues the array once it is complete.
+    /// Adds an answer to the answers of its batch; queues the array once it is complete.
     pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         let held = &self.connection.counters.held;
         if !answer.is_empty() {

@@ -1,4 +1,4 @@
-//! Arrays of messages: the batches of revision 2025-03-26, and the arrays of servers that write them in any revision.
+//! Arrays of messages: the batches of MCP 2025-03-26, and the arrays of servers that write them in any revision.
 
 use std::task::Context as Task;
 

@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::closing::{FlushReason, Phase};
+use super::closing::{Closing, FlushReason};
 use super::line_joiner::{LineJoiner, is_cut_json};
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
@@ -31,9 +31,9 @@ use crate::frame::{Line, LineBuffer};
 
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
-/// The pause gives the runtime time to run short calls, which a peer can send faster than they are scheduled. If calls
-/// take longer, the peer does not notice the pause, and messages behind it (e.g. a cancellation, or an answer for which
-/// a call waits) are still read soon enough.
+/// The pause gives the runtime time to run short calls, because a peer can send them faster than they are scheduled. If
+/// calls take longer, the peer does not notice the pause, and messages behind it (e.g. a cancellation, or an answer
+/// that a call needs) are still read soon enough.
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 /// The maximum number of finished calls that one turn answers before it writes and reads again.
 const MAX_FINISHED_PER_TURN: usize = 128;
@@ -52,21 +52,17 @@ pub(super) struct Driver<R, W> {
     pub(super) read_ahead: ReadAhead,
     /// `true` if the peer closed its side; messages that were read ahead might still wait to be dispatched.
     is_eof: bool,
-    /// `true` after a write failed: only answers to requests of this side are of use, and no more calls start.
+    /// `true` after a write failed. The answers to this side's own requests are still read, but no more calls start.
     answers_only: bool,
     /// The bytes that are being written; the first `written` bytes are done.
     writing: Vec<u8>,
     written: usize,
     pub(super) calls: FuturesUnordered<Running>,
     pub(super) notifications: NotificationQueue,
-    /// The time at which the connection ends if its peer still does not read, or if closing has not finished.
-    pub(super) deadline: Option<Pin<Box<Sleep>>>,
-    /// If this side closes the connection, the latest time at which it ends, however slowly the peer reads.
-    pub(super) hard_deadline: Option<Instant>,
+    pub(super) closing: Closing,
     /// The pause of reading while too many calls run. It is stored even after it has elapsed, so that no new pause
     /// begins until a call ends.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
-    pub(super) phase: Phase,
 }
 
 /// The result of dispatching the lines that were read.
@@ -76,7 +72,7 @@ enum Dispatched {
     AnyLine,
     /// No line was dispatched, because none was left.
     NoLineLeft,
-    /// No line was dispatched, because the next one must wait.
+    /// No line was dispatched, because the next line must wait.
     MustWait,
 }
 
@@ -98,10 +94,8 @@ where
             written: 0,
             calls: FuturesUnordered::new(),
             notifications: NotificationQueue::default(),
-            deadline: None,
-            hard_deadline: None,
+            closing: Closing::default(),
             pause: None,
-            phase: Phase::Open,
             connection,
         }
     }
@@ -194,7 +188,7 @@ where
             if self.unwritten() == 0 {
                 self.writing.clear();
                 self.written = 0;
-                // Frees the large buffer that remains after many messages at once.
+                // Frees the large buffer that remains after a burst of messages.
                 if self.writing.capacity() > self.connection.limits.unread_bytes {
                     self.writing = Vec::new();
                 }
@@ -214,11 +208,7 @@ where
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
                     self.outbox().notify_senders();
-                    // The peer reads again, so the stall is over; an answer that is being written can take as long as
-                    // it needs.
-                    if matches!(self.phase, Phase::Open | Phase::Draining) {
-                        self.deadline = None;
-                    }
+                    self.closing.note_progress();
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => return Ok(()),
@@ -231,18 +221,18 @@ where
     /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `false` if it made
     /// no progress.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
-        if self.phase != Phase::Open {
+        if !self.closing.is_open() {
             return Ok(false);
         }
         match self.outbox().close_request() {
             None => {}
             Some(CloseRequest::Flush) => {
-                self.start_flush(FlushReason::Local);
+                self.closing.start_flush(FlushReason::Local);
                 return Ok(true);
             }
             Some(CloseRequest::Drain) => {
                 self.dispatch_all_lines(task);
-                self.start_draining();
+                self.closing.start_draining(&self.connection.limits);
                 return Ok(true);
             }
         }
@@ -261,20 +251,20 @@ where
             }
             self.dispatch_lines(task);
         }
-        if self.is_eof && self.phase == Phase::Open {
+        if self.is_eof && self.closing.is_open() {
             if !self.read_ahead.is_empty() {
                 return Ok(false);
             }
             match self.lines.last_line() {
-                // A child that ended in the middle of an answer gave none: its call fails like the others that still
-                // run.
+                // A child that ended in the middle of an answer has not answered: the call fails like the other
+                // unanswered calls.
                 Some(Line::Text(text)) if self.is_child() && is_cut_json(&text) => {
                     tracing::debug!(bytes = text.len(), "the child ended within a message");
                 }
                 Some(line) => self.dispatch_line(line, task),
                 None => {}
             }
-            self.start_lingering();
+            self.closing.start_lingering(self.connection.limits.linger_timeout);
         }
         Ok(true)
     }
@@ -300,7 +290,7 @@ where
     fn dispatch_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
         let mut any = false;
         let end = loop {
-            if self.phase != Phase::Open || self.outbox().is_full(self.unwritten()) {
+            if !self.closing.is_open() || self.outbox().is_full(self.unwritten()) {
                 break Dispatched::MustWait;
             }
             let reading_pauses = self.reading_pauses(task);
@@ -324,12 +314,12 @@ where
     /// Dispatches the lines that were read, without a pause, because nothing is read after them: each request still
     /// gets an answer, even if it is only an error.
     fn dispatch_all_lines(&mut self, task: &mut Task<'_>) {
-        while self.phase == Phase::Open
+        while self.closing.is_open()
             && let Some((message, size)) = self.read_ahead.pop()
         {
             self.dispatch(message, size, None, task);
         }
-        while self.phase == Phase::Open
+        while self.closing.is_open()
             && let Some(line) = self.lines.next_line()
         {
             self.dispatch_line(line, task);
@@ -371,7 +361,7 @@ where
         task: &mut Task<'_>,
     ) {
         match message {
-            // After a write failed, the answer to a call could not be sent, so the call is not started.
+            // After a write failed, no answer can be sent, so the call is not started.
             Message::Request { .. } if self.answers_only => {}
             Message::Request { ref id, ref method, .. } if self.is_echo(id, method) => {
                 tracing::warn!(?id, %method, "ignored a request that the child printed as it read it");
@@ -384,8 +374,8 @@ where
             }
             Message::Response { id, outcome } => {
                 let pending = &self.connection.send_half.pending;
-                // Some legacy servers cannot read the probe, so their error has no id. It counts as the answer to the
-                // probe.
+                // Some legacy servers cannot parse `server/discover`, with which the client finds out the era, so their
+                // error has no id. The error counts as the answer to that request.
                 let id = id.or_else(|| {
                     pending.first_of(ServerDiscover::METHOD).filter(|_| outcome.is_err())
                 });
@@ -400,9 +390,10 @@ where
         }
     }
 
-    /// Returns whether a request was sent by this side, and came back from a child that prints what it reads, e.g.
-    /// behind a terminal. An error for it would be printed too, and taken as the answer to the request of this side. A
-    /// ping or a request about a task can have the same id by chance, because both sides send these.
+    /// Returns whether a request is an echo: this side sent it, and the child printed it back, e.g. because the child
+    /// runs behind a terminal. Such a request gets no answer: the child would print the answer too, and this side would
+    /// take it for the answer to its own request. Pings and requests about tasks never count as echoes, because both
+    /// sides send them, and the ids can be equal by chance.
     fn is_echo(&self, id: &Id, method: &Method) -> bool {
         let is_of_both = is_ping(method) || method.as_str().starts_with("tasks/");
         self.is_child() && !is_of_both && self.connection.send_half.pending.is_of(id, method)
@@ -473,7 +464,7 @@ where
         if is_heavy || self.notifications.len() >= limits.notifications {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
             if !is_report(method.as_str()) {
-                self.start_flush(FlushReason::Flooded);
+                self.closing.start_flush(FlushReason::Flooded);
             }
             return;
         }

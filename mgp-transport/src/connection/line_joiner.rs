@@ -1,5 +1,5 @@
-//! Joins the lines of a message that a child wrote with line breaks, e.g. as JSON with indentation, and removes escape
-//! sequences of terminals before a message.
+//! Joins the lines of a message if a child wrote it with line breaks, e.g. as JSON with indentation. Also removes
+//! escape sequences of terminals before a message.
 
 use bytestring::ByteString;
 use serde_json::value::RawValue;
@@ -9,8 +9,8 @@ const ESCAPE: u8 = 0x1b;
 /// The character that ends an escape sequence with a text, e.g. the title of a window.
 const BELL: u8 = 0x07;
 
-/// A joiner of lines. Collecting begins with a line that consists of an opening bracket only, because programs print
-/// other lines than messages too. It ends with the bracket that closes it.
+/// A joiner of lines. It begins to collect at a line that consists of an opening bracket only, because programs also
+/// print lines that are not messages. It stops at the closing bracket.
 #[derive(Default)]
 pub(super) struct LineJoiner {
     text: String,
@@ -40,8 +40,8 @@ impl LineJoiner {
             return JoinedLine::Interrupted { collected: self.take(), line };
         }
         if is_bracket && !self.accepts_value() {
-            // Another message begins, so the lines collected so far are not a message. Return them, so that the new one
-            // can be collected.
+            // Another message begins, so the lines collected so far are not a message. Return them, so that the new
+            // message can be collected.
             self.depth = 1;
             return JoinedLine::Text(std::mem::replace(&mut self.text, format!("{part} ")).into());
         }
@@ -91,7 +91,8 @@ pub(super) fn is_cut_json(line: &ByteString) -> bool {
         .is_err_and(|error| error.is_eof())
 }
 
-/// Returns the JSON object or array with which a text begins behind escape sequences; `None` for any other text.
+/// Returns the JSON object or array at the beginning of a text, after any escape sequences; `None` if the text begins
+/// with anything else.
 fn behind_escapes(text: &str) -> Option<&str> {
     let mut rest = text.trim_start_matches(is_skipped);
     while let Some(length) = escape_length(rest.as_bytes()) {
@@ -106,7 +107,7 @@ fn is_skipped(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}' || c.is_control() && c != ESCAPE as char
 }
 
-/// Returns the length of the escape sequence with which a text begins, in bytes; `None` if there is none.
+/// Returns the length, in bytes, of the escape sequence at the beginning of a text; `None` if there is none.
 fn escape_length(text: &[u8]) -> Option<usize> {
     let [ESCAPE, kind, rest @ ..] = text else { return None };
     let length = match kind {

@@ -117,14 +117,15 @@ impl Link for ConnectionLink {
     }
 }
 
-/// The maximum length, in bytes, at which an error shows the kind of a result.
+/// The length, in bytes, to which an error message cuts the kind of a result.
 const MAX_KIND_BYTES: usize = 64;
 
 /// Determines the kind of a result: complete, input required, or a task.
 ///
-/// # Errors Returns error 5000 if the result is of another kind, or if its questions cannot be read. Without this
-/// check, a modern caller would receive questions of the callee that no layer has checked. A legacy callee has only
-/// complete results.
+/// # Errors
+/// Returns error 5000 if the result is of another kind, or if its questions cannot be read. Without this check, a
+/// modern caller would receive questions of the callee that no layer has checked. A legacy callee has only complete
+/// results.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Result<Reply, RpcError> {
     use mgp_types::mcp::Era;
     use mgp_types::service::{Body, InputRequired, is_clearly_complete, result_type};

@@ -46,23 +46,25 @@ pub struct Limits {
     /// The maximum length of a line. A longer line is refused; the lines after it are handled
     /// as usual. Default: 16 MiB.
     pub line_bytes: usize,
-    /// The maximum number of the peer's requests that run at once. At the limit, reading pauses until a request ends,
-    /// but for 50 ms at most; after that, further requests are answered with code 3001. Pings need not wait: up to 16
-    /// of them can run beyond the limit, and up to 1 MiB is read ahead during a pause to find them. Requests for the
-    /// server's health or shutdown can use up to 8 of these 16 places. Default: 1024.
+    /// The maximum number of the peer's requests that run at the same time. At the limit, reading pauses until a
+    /// request ends, but for 50 ms at most; after that, further requests are answered with code 3001 (resource
+    /// exhausted). Pings need not wait: up to 16 of them can run beyond the limit, and up to 1 MiB is read ahead during
+    /// a pause to find them. Requests for the server's health or shutdown can use up to 8 of these 16 places. Default:
+    /// 1024.
     pub in_flight: usize,
     /// The maximum total size of the params of running requests, of waiting notifications, and of the answers of
-    /// batches that are not complete. A request that exceeds it is answered with code 3001, unless it is the only one,
-    /// or small and for a ping, the server's health or shutdown. Notifications are limited by their own size alone: one
-    /// too many is dropped if it only reports (progress, logs); any other one ends the connection. A long answer of a
-    /// batch is replaced by error 5000. Partial results of calls that this side made have a separate limit of the same
-    /// size; those that exceed it are dropped and counted. Default: 64 MiB.
+    /// batches that are not complete. A request that exceeds it is answered with code 3001 (resource exhausted). Exempt
+    /// are a request that runs alone, and a small request that is a ping or asks for the server's health or shutdown.
+    /// Notifications are limited by their own size alone. If a notification exceeds the limit, it is dropped if it only
+    /// reports something (progress, logs); any other notification ends the connection. A long answer of a batch is
+    /// replaced by an error with code 5000 (upstream error). Partial results of calls that this side made have a
+    /// separate limit of the same size; those that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.
     pub notifications: usize,
     /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
-    /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
+    /// above 8 times this number, the answers of finished calls wait until the peer reads. Default: 1 MiB.
     pub unread_bytes: usize,
     /// The maximum time for which senders wait while the peer reads nothing; after it, the connection ends. A child
     /// (a peer whose [stray lines](Connection::on_stray_line) are reported) gets more time while it has a call that it
@@ -180,10 +182,10 @@ where
     }
 
     /// Sets a callback that receives lines of the peer that are not messages, e.g. those that a server prints to its
-    /// stdout by mistake. They are then not answered, because the server might print the answer too.
+    /// stdout by mistake. This side then does not answer such lines, because the server might print the answer too.
     ///
-    /// The callback receives the first 20 lines that are not blank; of each, up to 4 KiB with control characters
-    /// escaped. It runs on the task that reads, so it must not block.
+    /// The callback receives the first 20 lines that are not blank. Each line is cut to 4 KiB, and its control
+    /// characters are escaped. The callback runs on the task that reads, so it must not block.
     pub fn on_stray_line(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.stray_lines = Some(StrayLines::new(callback));
         self
@@ -212,7 +214,7 @@ where
         }
     }
 
-    /// Returns a handle with which another task can end the connection gracefully.
+    /// Returns a handle for ending the connection gracefully from another task.
     pub fn close_handle(&self) -> CloseHandle {
         CloseHandle(Arc::clone(&self.send_half))
     }

@@ -31,7 +31,7 @@ struct OutboxState {
     driver: Option<Waker>,
 }
 
-/// The way in which the connection was requested to end.
+/// A request to end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseRequest {
     /// End as soon as the queued bytes are written.
@@ -192,7 +192,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the way in which the connection was asked to close, if it was.
+    /// Returns how the connection was asked to end, if it was.
     pub(crate) fn close_request(&self) -> Option<CloseRequest> {
         let state = self.state.lock();
         match (state.closed, state.draining) {
@@ -221,8 +221,8 @@ impl Outbox {
 /// Completes the message that begins at `start`, and ensures that it is a single line.
 ///
 /// A schema from a file, or a body received over HTTP, can have line breaks between its tokens, where they have no
-/// meaning. JSON strings cannot contain line breaks. Replacing them therefore changes no value, and prevents that a
-/// text is read as two messages.
+/// meaning. JSON strings cannot contain line breaks. Replacing them therefore changes no value, and ensures that the
+/// peer does not read one message as two.
 fn end_line(buffer: &mut Vec<u8>, start: usize) {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &buffer[at..]) {

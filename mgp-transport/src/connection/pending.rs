@@ -19,18 +19,18 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The maximum number of partial results of one call that wait for its caller; enough for many small chunks at once.
+/// The maximum number of partial results of one call that wait for its caller; enough for a burst of many small chunks.
 const MAX_INBOX_ITEMS: usize = 4096;
 /// The maximum size, in bytes, of the waiting partial results of one call. A single larger result is accepted if no
-/// other is waiting.
+/// other result is waiting.
 const MAX_INBOX_BYTES: usize = 4 << 20;
-/// The divisor of both limits: an inbox counts as high from a quarter of either limit on. The rest is for items that
-/// still arrive after their sender was asked to pause.
+/// The divisor of both limits: from a quarter of either limit on, the sender is asked to pause. The rest is for items
+/// that still arrive after that.
 const HIGH_SHARE: usize = 4;
 /// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
 
-/// The table of unanswered requests, by the number that each has as its JSON-RPC id.
+/// The table of unanswered requests, by number. The number of a request is also its JSON-RPC id.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     table: Mutex<Table>,
@@ -178,8 +178,8 @@ impl PendingRequests {
         self.table.lock().entries.len()
     }
 
-    /// Returns whether a request other than the given ones is unanswered. Subscriptions do not count, because they end
-    /// only with the connection.
+    /// Returns whether a request other than the given requests is unanswered. Subscriptions do not count, because they
+    /// end only with the connection.
     pub(crate) fn has_other_calls(&self, numbers: &FxHashSet<i64>) -> bool {
         let table = self.table.lock();
         table.entries.iter().any(|(number, entry)| {
@@ -212,8 +212,8 @@ impl Entry {
 
 /// The queue for the partial results and the answer of one request, in the order in which they were read.
 ///
-/// Overflow rule: above its limits, further items are dropped and counted, and no chunk follows a dropped one; the
-/// answer contains the full text.
+/// Overflow rule: above its limits, further items are dropped and counted. After a dropped chunk, all further chunks
+/// are dropped too; the answer contains the full text.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -388,7 +388,7 @@ mod tests {
         );
         assert_eq!(pending.inbox().lost(), 5);
         assert!(matches!(slot.next().await, SlotEvent::Item(_)));
-        // There is room again, but chunks are refused because one was dropped before.
+        // There is room again, but further chunks are refused because a chunk was dropped before.
         assert_eq!(slot.push(chunk(1)), QueueRoom::Full);
 
         // A single large item is accepted.

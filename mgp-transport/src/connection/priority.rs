@@ -28,8 +28,8 @@ pub(super) fn extra_places(method: &Method, size: usize) -> usize {
     match method.as_str() {
         _ if !is_light(size) => 0,
         Ping::METHOD | HealthPing::METHOD => MAX_EXTRA_CALLS,
-        // Requests for health or shutdown can run for a while, so they get only half of the extra places. The others
-        // stay free for pings.
+        // Requests for health or shutdown can run for a while, so they get only half of the extra places. The other
+        // half stays free for pings.
         HealthStatusGet::METHOD | LifecycleShutdown::METHOD => MAX_EXTRA_CALLS / 2,
         _ => 0,
     }

@@ -32,7 +32,7 @@ impl ReadAhead {
     pub(super) fn pop(&mut self) -> Option<(Message, usize)> {
         let (message, size) = self.messages.pop_front()?;
         self.bytes -= size;
-        // Frees the memory that remains after many messages at once.
+        // Frees the memory that remains after a burst of messages.
         if self.messages.is_empty() {
             self.messages = VecDeque::new();
         }

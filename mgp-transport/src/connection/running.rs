@@ -42,7 +42,7 @@ impl Future for Running {
     }
 }
 
-/// The maximum size, in bytes, of an answer that its batch always has room for, e.g. an error.
+/// The maximum size, in bytes, of a short answer, e.g. an error. A batch always has room for short answers.
 pub(crate) const MAX_SHORT_ANSWER: usize = 512;
 
 /// The answers to the messages of a batch, as far as they have been collected.

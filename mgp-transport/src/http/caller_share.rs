@@ -4,12 +4,13 @@ use std::hash::{Hash, Hasher};
 
 use mgp_types::service::{AgentId, Principal, Subject, TenantId};
 
-/// The maximum use of one caller, as a multiple of what is still free. So there is always room for a new caller.
+/// The factor that limits one caller: it may use at most this many times the part of the limit that is still free. So
+/// there is always room for a new caller.
 ///
 /// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
-/// Returns the maximum that one caller may use of a limit `bound`; all callers together use `used`.
+/// Returns how much of a limit `bound` one caller may use; `used` is the use of all callers together.
 pub(super) fn max_share(bound: usize, used: usize) -> usize {
     bound.saturating_sub(used).saturating_mul(FREE_SHARE_FACTOR)
 }
@@ -19,7 +20,7 @@ pub(super) fn max_share(bound: usize, used: usize) -> usize {
 pub(super) struct Caller(Principal);
 
 impl Caller {
-    /// Returns the caller as which the requests of a principal are counted.
+    /// Returns the caller whose share counts the requests of a principal.
     pub(super) fn of(principal: &Principal) -> Self {
         Self(principal.clone())
     }

@@ -9,7 +9,7 @@ use mgp_types::service::BoxFuture;
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
 /// [`handle_refusal`](Self::handle_refusal).
 ///
-/// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
+/// Implement this trait with the `#[async_trait]` macro of the `async-trait` crate.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -56,8 +56,8 @@ pub trait Credentials: Send + Sync + 'static {
     /// in a refusal is passed as [`CredentialRefusal::nonce`] instead. Does nothing by default.
     fn handle_nonce(&self, _nonce: &str) {}
 
-    /// Handles a refusal. If this returns `Ok`, the client sends the request again; if it returns an error, the request
-    /// fails with it.
+    /// Reacts to a refusal, e.g. by renewing the credentials. If this returns `Ok`, the client sends the request again;
+    /// if it returns an error, the request fails with that error.
     ///
     /// An implementation must not return `Ok` without limit, see [`CredentialRefusal::attempts`].
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
@@ -91,8 +91,8 @@ pub struct CredentialRefusal {
     pub status: u16,
     /// The values of the header `WWW-Authenticate` of the refusal.
     pub challenges: Vec<String>,
-    /// The value of `Authorization` with which the request was sent. If it differs from the current value, another
-    /// request has already caused a renewal.
+    /// The value of `Authorization` in the refused request. If it differs from the current value, another request has
+    /// already caused a renewal.
     pub shown: Option<String>,
     /// The nonce for later proofs of possession (the header `DPoP-Nonce`).
     pub nonce: Option<String>,

@@ -45,7 +45,7 @@ use self::unix as imp;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes the process's stdin and stdout as the two ends of a protocol channel.
+/// Takes over the process's stdin and stdout as the two ends of a protocol channel.
 ///
 /// Afterwards, descriptor 0 is `/dev/null` and descriptor 1 is stderr, for this process and for children that it starts
 /// later. On Windows, the handles stay unchanged.
@@ -55,14 +55,14 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 ///
-/// [`StdioError::NoRuntime`] outside a tokio runtime, and [`StdioError::AlreadyTaken`] if the channel was taken before.
-/// [`StdioError::Stdin`] and [`StdioError::Stdout`] report a descriptor that is closed or unusable; both descriptors
-/// are then unchanged, and the call can be repeated. After [`StdioError::Redirect`] and [`StdioError::Thread`], the
-/// channel is lost.
+/// Returns [`StdioError::NoRuntime`] outside a tokio runtime, and [`StdioError::AlreadyTaken`] if the channel was taken
+/// before. [`StdioError::Stdin`] and [`StdioError::Stdout`] report a descriptor that is closed or unusable; both
+/// descriptors are then unchanged, and the call can be repeated. After [`StdioError::Redirect`] and
+/// [`StdioError::Thread`], the channel is lost.
 ///
 /// # Panics
 ///
-/// If the runtime has no I/O driver (`enable_io`).
+/// Panics if the runtime has no I/O driver (`enable_io`).
 pub fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(StdioError::NoRuntime);

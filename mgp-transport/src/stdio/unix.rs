@@ -170,7 +170,7 @@ impl RestoreBlocking {
 
 impl Drop for RestoreBlocking {
     fn drop(&mut self) {
-        // A failure is ignored, because there is no caller to which it could be reported.
+        // Ignore a failure, because no caller could receive the error.
         if let Ok(flags) = fcntl_getfl(&self.fd) {
             let _ = fcntl_setfl(&self.fd, flags - OFlags::NONBLOCK);
         }

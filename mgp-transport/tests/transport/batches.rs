@@ -1,4 +1,4 @@
-//! The answers of a batch, which wait for each other, are bounded (MCP 2025-03-26); arrays of other revisions.
+//! The answers of a batch, which wait for each other, have a limit (MCP 2025-03-26); arrays of other revisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Connects to a server that accepts batches. It answers with much text: `waits` when it is released, `hangs`
-    /// never, all others at once.
+    /// Connects to a server that accepts batches. It answers requests with much text: `waits` when it is released,
+    /// `hangs` never, and all other requests immediately.
     fn connect(change: impl FnOnce(&mut Limits)) -> Self {
         let (here, there) = duplex();
         let release = Arc::<Notify>::default();
@@ -46,7 +46,7 @@ impl Peer {
         Self { raw: RawPeer::new(here.reader, here.writer), monitor, release }
     }
 
-    /// Sends a batch: a request of this method, and `quick` requests that are answered at once.
+    /// Sends a batch: a request of this method, and `quick` requests that are answered immediately.
     async fn send(&mut self, slow: &str, quick: usize) {
         let request = |id, method| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#);
         let requests: Vec<_> =

@@ -1,6 +1,6 @@
 //! Tests with well-behaved and misbehaving child processes (MGP §11).
 //!
-//! Living processes are found in `/proc`.
+//! The tests look for living processes in `/proc`.
 
 #![cfg(target_os = "linux")]
 
@@ -139,7 +139,7 @@ async fn a_child_that_never_reads_blocks_its_writer_only() {
     assert!(!stuck.is_finished());
     let report = child.shutdown().await;
     assert_eq!(report.signal, Some(SIGTERM), "{report}");
-    // The write fails instead of waiting for ever.
+    // The write fails instead of waiting forever.
     let written = timeout(TIMEOUT, stuck).await.unwrap().unwrap();
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     other.shutdown().await;

@@ -23,7 +23,7 @@ fn empty_stack() -> Stack {
     Stack::new(Router::new())
 }
 
-/// Fails a test that would otherwise wait for ever; with a paused clock it fails immediately.
+/// Fails a test that would otherwise wait forever; with a paused clock it fails immediately.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(5), future).await.unwrap()
 }
@@ -54,7 +54,7 @@ fn requests(count: usize) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// A server on a running connection, and the end of its client.
+/// A server on a running connection, and the client's end of the connection.
 struct Server {
     client: DuplexEnd,
     ending: CloseHandle,
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// A client on a running connection, and the end of its server.
+/// A client on a running connection, and the server's end of the connection.
 struct Client {
     peer: Peer,
     cx: Context,

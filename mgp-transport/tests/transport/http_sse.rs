@@ -25,8 +25,8 @@ const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 const ASKING: &str = r#"{"jsonrpc":"2.0","method":"asking"}"#;
 const ASKING_REQUEST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"asking"}"#;
 
-/// A server and the end of its client. The server reports each message that it has handled; it handles requests that do
-/// not wait for an answer only in pairs.
+/// A server and its client's end of the connection. The server reports each message that it has handled; it handles
+/// requests that do not wait for an answer only in pairs.
 struct Server {
     handled: mpsc::UnboundedReceiver<String>,
     end: DuplexEnd,

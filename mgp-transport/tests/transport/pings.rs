@@ -84,7 +84,7 @@ async fn a_ping_overtakes_waiting_calls() {
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("result"), "{answer}");
     }
     assert_eq!(begin.elapsed(), Duration::ZERO, "reading did not pause for them");
-    // The other requests wait a moment; then they are refused in order.
+    // The other requests wait a moment; then the server refuses them in order.
     for id in 4..10 {
         let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
@@ -107,7 +107,7 @@ async fn a_limited_number_of_pings_may_hang() {
     writer.write_all(calls.as_bytes()).await.unwrap();
     let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("\"id\":116") && answer.contains("3001"), "{answer}");
-    // A ping that is answered immediately takes no place.
+    // A ping that is answered immediately does not count as a running request.
     writer.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
     let answer = timeout(Duration::from_secs(1), reader.next_line()).await.unwrap().unwrap();
     assert!(

@@ -147,7 +147,7 @@ impl ToolCall {
     /// Reads a call leniently: unknown members are dropped, and a name of any form is accepted.
     ///
     /// # Errors
-    /// −32602 if a member is missing or has the wrong type.
+    /// Returns −32602 (invalid params) if a member is missing or has the wrong type.
     pub fn read(text: &str) -> Result<Self, RpcError> {
         serde_json::from_str(text).map_err(RpcError::invalid_params)
     }
@@ -155,8 +155,8 @@ impl ToolCall {
     /// Reads a call strictly: it must follow the schema of Codomyrmex exactly.
     ///
     /// # Errors
-    /// −32602 if a member is missing, has the wrong type or is unknown, or if the name is not of the form `module.tool`
-    /// in lower case.
+    /// Returns −32602 (invalid params) if a member is missing, has the wrong type or is unknown, or if the name is not
+    /// of the form `module.tool` in lower case.
     pub fn read_strictly(text: &str) -> Result<Self, RpcError> {
         let members: Map<String, Value> =
             serde_json::from_str(text).map_err(RpcError::invalid_params)?;
@@ -176,7 +176,7 @@ impl ToolCall {
     /// Converts the call to the params of `tools/call`.
     ///
     /// # Errors
-    /// −32603 if the arguments cannot be encoded, which does not happen.
+    /// Returns −32603 (internal error) if the arguments cannot be encoded, which does not happen.
     pub fn to_params(&self) -> Result<CallToolParams, RpcError> {
         let mut params = CallToolParams::new(self.tool_name.as_str());
         params.arguments = Some(RawObject::of(&self.arguments)?);
@@ -192,8 +192,8 @@ impl ToolCall {
         let details: Option<Value> =
             details.and_then(|details| Payload::of(details).ok()?.get().ok());
         let Some((detail, details)) = result.error.as_mut().zip(details) else { return result };
-        // Use only the first wrong argument. The details contain it as the tool itself reported it, or in the list
-        // `violations` of the check against the schema.
+        // Use only the first wrong argument. The tool itself reports it as the details; the check against the schema
+        // reports it in their list `violations`.
         let first = details.pointer("/violations/0").unwrap_or(&details);
         let text = |names: [&str; 2]| names.iter().find_map(|name| first.get(*name)?.as_str());
         if let Some(path) = text(["field", "path"]) {
@@ -220,7 +220,7 @@ impl ToolResult {
     /// Checks that a failed result has the member `error` and no `data`.
     ///
     /// # Errors
-    /// −32602 with the name of the invalid member.
+    /// Returns −32602 (invalid params) with the name of the invalid member.
     pub fn check(&self) -> Result<(), RpcError> {
         if self.is_failure() && self.error.is_none() {
             return Err(RpcError::invalid_params("`error` is missing in a failed result"));
@@ -276,7 +276,7 @@ impl ToolResult {
     /// Converts the result to the result of `tools/call`.
     ///
     /// # Errors
-    /// −32603 if the data cannot be encoded, which does not happen.
+    /// Returns −32603 (internal error) if the data cannot be encoded, which does not happen.
     pub fn to_mcp(&self) -> Result<CallToolResult, RpcError> {
         let error = self.error.as_ref().map(|error| error.error_message.clone());
         let text = self.explanation.clone().or(error);

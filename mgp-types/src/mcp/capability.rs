@@ -5,8 +5,7 @@ use crate::mgp::MgpCapability;
 use crate::record::{Lenient, Object, decode, record};
 
 record! {
-    /// A capability for a list, e.g. of tools: the peer offers the list, and states whether it announces changes of the
-    /// list.
+    /// The capability of a peer that offers a list, e.g. of tools.
     pub struct ListChanged {
         /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged" read flag: Option<bool>,
@@ -16,7 +15,7 @@ record! {
     pub struct ResourcesCapability {
         /// `true` if clients can subscribe to single resources.
         opt subscribe read flag: Option<bool>,
-        /// `true` if the peer announces changes of the list.
+        /// `true` if the peer announces changes of the list of resources.
         opt list_changed as "listChanged" read flag: Option<bool>,
     }
 
@@ -36,7 +35,7 @@ record! {
         opt url read capability: Option<Object>,
     }
 
-    /// Tasks in the core protocol (2025-11-25).
+    /// Support for tasks, which are part of the core protocol in MCP 2025-11-25.
     pub struct TasksCapability {
         /// Present if the peer serves `tasks/list`.
         opt list read capability: Option<Object>,
@@ -56,9 +55,9 @@ record! {
         opt sampling read capability: Option<SamplingCapability>,
         /// Present if the client serves `elicitation/create`.
         opt elicitation read capability: Option<ElicitationCapability>,
-        /// Present if the client supports tasks (2025-11-25).
+        /// Present if the client supports tasks (MCP 2025-11-25).
         opt tasks read capability: Option<TasksCapability>,
-        /// Extensions by identifier (2026-07-28).
+        /// The supported extensions with their settings, by identifier (MCP 2026-07-28).
         opt extensions read capability: Option<Object>,
         /// The MGP capability (§2.2).
         opt mgp: Option<Lenient<MgpCapability>>,
@@ -78,9 +77,9 @@ record! {
         opt resources read capability: Option<ResourcesCapability>,
         /// Present if the server offers tools.
         opt tools read capability: Option<ListChanged>,
-        /// Present if the server supports tasks (2025-11-25).
+        /// Present if the server supports tasks (MCP 2025-11-25).
         opt tasks read capability: Option<TasksCapability>,
-        /// Extensions by identifier (2026-07-28).
+        /// The supported extensions with their settings, by identifier (MCP 2026-07-28).
         opt extensions read capability: Option<Object>,
         /// The MGP capability (§2.3).
         opt mgp: Option<Lenient<MgpCapability>>,
@@ -108,8 +107,8 @@ impl ClientCapabilities {
     }
 }
 
-/// The places in the capabilities of a client at which it declares that it supports MGP. A field is `true` if there is
-/// a declaration at its place.
+/// The members of a client's capabilities in which the client declares MGP. A field is `true` if there is a declaration
+/// in that member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MgpPlaces {

@@ -122,7 +122,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A tool call by the model (sampling, 2025-11-25).
+    /// A tool call by the model (sampling, MCP 2025-11-25).
     pub struct ToolUseContent tagged "type" = "tool_use" {
         /// The id of the tool call, repeated in the result.
         req id: String,
@@ -134,7 +134,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The result of a tool, for the model (sampling, 2025-11-25).
+    /// The result of a tool, for the model (sampling, MCP 2025-11-25).
     pub struct ToolResultContent tagged "type" = "tool_result" {
         /// The id of the tool call.
         req tool_use_id as "toolUseId": String,
@@ -200,8 +200,8 @@ impl ContentBlock {
         Self::Resource(EmbeddedResource::new(contents))
     }
 
-    /// Sets hints for clients: audience, priority, time of the last change. The tool calls of a model, and the results
-    /// of these, have no hints and stay unchanged.
+    /// Adds hints for clients: audience, priority, time of the last change. Blocks with a tool call of a model, or with
+    /// the result of such a call, cannot have hints and stay unchanged.
     ///
     /// ```
     /// use mgp_types::mcp::{Annotations, ContentBlock, Role};

@@ -9,9 +9,9 @@ use crate::{Payload, RpcError};
 open_enum! {
     /// The way to ask the user.
     pub enum ElicitMode {
-        /// By a form; this is the default.
+        /// The server asks by a form; this is the default.
         Form = "form",
-        /// By a page that the user visits.
+        /// The server asks the user to visit a page.
         Url = "url",
     }
 
@@ -39,7 +39,7 @@ record! {
         opt elicitation_id as "elicitationId": Option<String>,
         /// The URL of the page to visit; for mode `url`.
         opt url: Option<String>,
-        /// If set, the request runs as a task (2025-11-25).
+        /// If set, the request runs as a task (MCP 2025-11-25).
         opt task: Option<TaskAugmentation>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -134,7 +134,7 @@ impl ElicitParams {
     /// ```
     ///
     /// # Errors
-    /// Returns −32603 if the content is not an object.
+    /// Returns −32603 (internal error) if the JSON of the answers is not an object.
     pub fn accept_with(
         &self,
         content: &(impl Serialize + ?Sized),

@@ -25,7 +25,7 @@ record! {
 
     /// Parameters of `initialize` (§2.2).
     pub struct InitializeParams {
-        /// The newest revision the client speaks.
+        /// The newest revision that the client supports.
         req protocol_version as "protocolVersion": Revision,
         /// The client's capabilities.
         req capabilities read object: ClientCapabilities,
@@ -59,13 +59,13 @@ record! {
     pub struct DiscoverResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// The revisions the server speaks.
+        /// The revisions that the server supports.
         req supported_versions as "supportedVersions": Vec<Revision>,
         /// The server's capabilities.
         req capabilities read object: ServerCapabilities,
         /// Instructions for the model.
         opt instructions: Option<String>,
-        /// The time the result stays fresh, in milliseconds.
+        /// The time for which the result stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
@@ -89,7 +89,7 @@ record! {
 
     /// The `data` of error −32022: the requested revision is not supported.
     pub struct UnsupportedVersionData {
-        /// The revisions the server speaks.
+        /// The revisions that the server supports.
         req supported: Vec<Revision>,
         /// The requested revision.
         req requested: Revision,
@@ -100,7 +100,7 @@ impl Meta {
     /// Returns the name and version of the client that sent the request; `None` if they are absent.
     ///
     /// # Errors
-    /// Returns −32602 if the member cannot be decoded.
+    /// Returns −32602 (invalid params) if the member cannot be decoded.
     pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::CLIENT_INFO)
     }
@@ -108,7 +108,7 @@ impl Meta {
     /// Returns the name and version of the server that sent the result; `None` if they are absent.
     ///
     /// # Errors
-    /// Returns −32602 if the member cannot be decoded.
+    /// Returns −32602 (invalid params) if the member cannot be decoded.
     pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::SERVER_INFO)
     }
@@ -118,7 +118,7 @@ impl Meta {
 mod tests {
     use super::*;
 
-    /// Handwritten servers in PHP and Ruby write such results, and their tools can be used all the same.
+    /// Handwritten servers in PHP and Ruby write such results; the server's tools should be usable nevertheless.
     #[test]
     fn a_version_may_be_a_number_and_an_empty_object_an_empty_list() {
         let read = |info: &str| {

@@ -1,4 +1,4 @@
-//! The form of output schemas for legacy peers.
+//! Converts output schemas to the form that legacy peers accept.
 //!
 //! Before 2026-07-28, an output schema had to be of type `object` at its root, so hosts may refuse a list with other
 //! schemas. Libraries generate a reference at the root for types that contain themselves, e.g. `{"$ref":"#/$defs/A"}`.
@@ -9,10 +9,11 @@ use crate::record::{Object, RawObject};
 
 type Schema = Map<String, Value>;
 
-/// The maximum number of references from the root to a schema without one; a cycle has more.
+/// The maximum number of references that are followed from the root of a schema. It also ends a cycle of references.
 const MAX_REFERENCES: usize = 16;
 
-/// The members that limit no value. A referenced schema can be copied beside them without a change of the meaning.
+/// The members of a schema that do not restrict its values. A referenced schema can be copied beside them without a
+/// change of the meaning.
 const ANNOTATIONS: [&str; 12] = [
     "$comment",
     "$defs",
@@ -28,8 +29,8 @@ const ANNOTATIONS: [&str; 12] = [
     "writeOnly",
 ];
 
-/// The members that change the targets of references, in the schema or in a copy of it. Schemas with these are left
-/// out.
+/// The members that change how references are resolved in a schema or in its copy. A schema with one of them is not
+/// converted.
 const BASES: [&str; 4] =
     [r#""$anchor""#, r#""$dynamicAnchor""#, r#""$id""#, r#""$recursiveAnchor""#];
 
@@ -41,7 +42,7 @@ pub fn is_of_objects(schema: &RawObject) -> bool {
     kind.as_deref() == Some("object")
 }
 
-/// Returns the form of an output schema for legacy peers; `None` if the schema may also describe other values than
+/// Returns the form of an output schema for legacy peers; `None` if the schema might describe values that are not
 /// objects.
 ///
 /// ```
@@ -67,8 +68,9 @@ pub fn legacy_output_schema(schema: RawObject) -> Option<RawObject> {
     RawObject::of(&follow(&root)?).ok()
 }
 
-/// Returns a schema of type `object` that is equal to a root with a reference to such a schema. The members of the
-/// referenced schema are copied into the root if possible, because many clients read the properties only there.
+/// Follows the references at the root of a schema, and returns an equivalent schema of type `object`; `None` if they do
+/// not lead to such a schema. Copies the members of the referenced schema into the root if possible, because many
+/// clients read the properties only there.
 fn follow(root: &Value) -> Option<Schema> {
     let mut from = root.as_object()?;
     let (mut copied, mut can_copy) = (from.clone(), true);
@@ -119,7 +121,7 @@ mod tests {
         // A title of the root is kept, and references are followed through several schemas.
         let schema = json!({ "$ref": "#/$defs/c", "$defs": definitions, "title": "Tree" });
         assert_eq!(listed(&schema), Some(with(json!({ "$defs": definitions, "title": "Tree" }))));
-        // With another limit beside the reference, both apply.
+        // If the root has another restriction beside the reference, both restrictions apply.
         let mut schema = json!({ "$ref": "#/$defs/c", "$defs": definitions, "maxProperties": 3 });
         let seen = listed(&schema);
         schema["type"] = json!("object");

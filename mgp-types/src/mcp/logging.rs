@@ -29,7 +29,7 @@ string_enum! {
 record! {
     /// Parameters of `logging/setLevel`.
     pub struct SetLevelParams {
-        /// The lowest severity to send.
+        /// The lowest severity of the log messages that the server should send.
         req level: LogLevel,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -52,7 +52,7 @@ impl Meta {
     /// Returns the lowest severity of log messages that the caller wants for this request.
     ///
     /// # Errors
-    /// Returns −32602 if it is not a log level.
+    /// Returns −32602 (invalid params) if the value is not a log level.
     pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
         self.decode(key::LOG_LEVEL)
     }

@@ -11,21 +11,21 @@ use super::Revision;
 
 /// Names of members of `_meta`.
 pub mod key {
-    /// The MCP revision in which a request is sent (2026-07-28).
+    /// The MCP revision in which a request is sent (MCP 2026-07-28).
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// The name and version of the sender of a request (2026-07-28).
+    /// The name and version of the sender of a request (MCP 2026-07-28).
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// The capabilities of the client that sends a request (2026-07-28).
+    /// The capabilities of the client that sends a request (MCP 2026-07-28).
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// The name and version of the sender of a result (2026-07-28).
+    /// The name and version of the sender of a result (MCP 2026-07-28).
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// The lowest severity of log messages that the caller wants for a request (2026-07-28).
+    /// The lowest severity of log messages that the caller wants for a request (MCP 2026-07-28).
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// The id of the subscription for which a notification is sent (2026-07-28).
+    /// The id of the subscription for which a notification is sent (MCP 2026-07-28).
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// The id of the task to which a message belongs (2025-11-25).
+    /// The id of the task to which a message belongs (MCP 2025-11-25).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// The identifier of the tasks extension (2026-07-28).
+    /// The identifier of the tasks extension (MCP 2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
     /// The identifier of the skills extension (SEP-2640).
     pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
@@ -73,7 +73,7 @@ impl Meta {
     /// Returns the progress token of the request.
     ///
     /// # Errors
-    /// Returns −32602 if it is neither an integer nor a string.
+    /// Returns −32602 (invalid params) if the token is neither an integer nor a string.
     pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::PROGRESS_TOKEN)
     }
@@ -81,7 +81,7 @@ impl Meta {
     /// Returns the MCP revision in which the request is sent.
     ///
     /// # Errors
-    /// Returns −32602 if it is not a string.
+    /// Returns −32602 (invalid params) if the revision is not a string.
     pub fn protocol_version(&self) -> Result<Option<Revision>, RpcError> {
         self.decode(key::PROTOCOL_VERSION)
     }
@@ -89,7 +89,7 @@ impl Meta {
     /// Returns the id of the subscription for which this notification is sent.
     ///
     /// # Errors
-    /// Returns −32602 if it is neither an integer nor a string.
+    /// Returns −32602 (invalid params) if the id is neither an integer nor a string.
     pub fn subscription_id(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::SUBSCRIPTION_ID)
     }

@@ -21,7 +21,7 @@ record! {
 
     /// Parameters of `notifications/cancelled`.
     pub struct CancelledParams {
-        /// The request to cancel; absent for tasks (2025-11-25).
+        /// The id of the request to cancel; absent if a task is cancelled (MCP 2025-11-25).
         opt request_id as "requestId": Option<Id>,
         /// The reason for the cancellation.
         opt reason: Option<String>,

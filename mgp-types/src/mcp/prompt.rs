@@ -48,9 +48,9 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The prompts.
         req prompts read nullable: Vec<Prompt>,
-        /// The position of the next page, if there is one.
+        /// The cursor with which to request the next page; absent on the last page.
         opt next_cursor as "nextCursor" read cursor: Option<String>,
-        /// The time the list stays fresh, in milliseconds.
+        /// The time for which the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
@@ -64,9 +64,9 @@ record! {
         req name: String,
         /// The values of the arguments, by name.
         opt arguments: Option<BTreeMap<String, String>>,
-        /// The client's answers to the requests for input in the server's previous result (2026-07-28).
+        /// The client's answers to the requests for input in the server's previous result (MCP 2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The `requestState` of the server's previous result, unchanged (2026-07-28).
+        /// The `requestState` of the server's previous result, unchanged (MCP 2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

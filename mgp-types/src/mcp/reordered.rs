@@ -1,22 +1,22 @@
 //! Comparison of definitions that ignores the order of words in lists whose order has no meaning.
 //!
-//! Some servers write such words from an unordered set, e.g. `",".join(DEFAULT_FIELDS)` or the allowed commands of a
-//! shell in Python, or the keys of a map in Go, so that each of their processes lists the same definition in another
-//! order.
+//! Some servers write such lists from an unordered set, e.g. the allowed commands of a shell in Python, or the keys of
+//! a map in Go. Each process of the server then lists the same definition in another order.
 
 use serde_json::Value;
 
 use crate::wire::Payload;
 
-/// Members of a schema that may be a list of words, or a text with words between commas.
+/// Members of a schema that may be a list of words, or a text that contains words separated by commas.
 const UNORDERED: [&str; 5] = ["default", "enum", "examples", "required", "type"];
 
-/// The words of which one must be before the colon in a line of a description that lists words of a set, e.g. `Allowed
-/// commands: cat, ls`.
+/// The labels of sets: a line of a description that has a colon lists a set only if one of these words is before the
+/// colon, e.g. `Allowed commands: cat, ls`.
 const SET_LABELS: [&str; 7] =
     ["allowed", "available", "permitted", "possible", "supported", "valid", "values"];
 
-/// The words before the colon of a list whose order has a meaning, e.g. `Valid order: read, write`.
+/// The labels of ordered lists: a line with one of these words before its colon lists no set, e.g. `Valid order: read,
+/// write`.
 const ORDER_LABELS: [&str; 14] = [
     "after", "before", "first", "format", "last", "next", "order", "ordered", "priority", "range",
     "sequence", "step", "steps", "then",
@@ -25,9 +25,9 @@ const ORDER_LABELS: [&str; 14] = [
 /// The members of a definition that are schemas.
 const SCHEMAS: [&str; 2] = ["inputSchema", "outputSchema"];
 
-/// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas, and
-/// of those that a line of a description lists as a set or as quoted values. Texts with blanks are not plain words,
-/// because another order of their words can have another meaning.
+/// Returns whether two definitions in canonical JSON are equal apart from the order of some words: the plain words in
+/// lists of their schemas, and the words that a line of a description lists as a set or as quoted values. A text with
+/// blanks is not a plain word, because another order of its words can have another meaning.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -39,7 +39,8 @@ const SCHEMAS: [&str; 2] = ["inputSchema", "outputSchema"];
 /// ```
 #[must_use]
 pub fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
-    // The same words in another order are as long, so most changed definitions need not be parsed.
+    // Another order of the same words does not change the length of the text, so most changed definitions need not be
+    // parsed.
     if one.as_str().len() != other.as_str().len() {
         return false;
     }
@@ -106,8 +107,8 @@ fn sort_listed_words(text: &mut String) {
     *text = lines.join("\n");
 }
 
-/// Returns a line with its words sorted if it lists a set: with a label, e.g. `Allowed commands: cat, ls`, or as quoted
-/// values alone. `above` is the last line before it that is not blank.
+/// Returns the line with its words sorted if the line lists a set: after a label, e.g. `Allowed commands: cat, ls`, or
+/// as quoted values alone. `above` is the last line before it that is not blank. Returns `None` for other lines.
 fn with_sorted_set(line: &str, above: &str) -> Option<String> {
     if let Some((label, words)) = line.split_once(": ") {
         if !has_word(label, &SET_LABELS) || has_word(label, &ORDER_LABELS) {
@@ -152,7 +153,8 @@ fn is_plain(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns whether a tool with one parameter stays the same if the parameter's schema is replaced by another one.
+    /// Returns whether two tools with one parameter count as equal if the schemas of the parameter are `one` and
+    /// `other`.
     fn is_same(one: &str, other: &str) -> bool {
         let tool = |schema: &str| {
             let schema = format!(r#"{{"properties":{{"fields":{schema}}}}}"#);
@@ -203,7 +205,7 @@ mod tests {
         assert!(is_same("Allowed: `cat`, `ls`.", "Allowed: `ls`, `cat`."));
     }
 
-    /// `mcp-time`, a server in Go, lists the keys of a map in such a line.
+    /// `mcp-time`, a server in Go, lists the keys of a map in a line of quoted values.
     #[test]
     fn the_order_of_quoted_values_in_a_line_of_their_own_is_no_change() {
         let is_same = |one: &str, other: &str| {

@@ -40,7 +40,7 @@ impl Revision {
     }
 
     /// Returns the era of the revision. An unknown revision counts as legacy, because the answer to `initialize`
-    /// replaces it by a known one.
+    /// replaces it by a known revision.
     #[must_use]
     pub fn era(&self) -> Era {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
@@ -55,7 +55,7 @@ impl Revision {
 }
 
 /// The two generations of MCP revisions. The documentation also calls the peers and sessions of the older revisions
-/// *legacy*, and those of the newer ones *modern*.
+/// *legacy*, and the peers and requests of the newer revisions *modern*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
     /// The revisions up to 2025-11-25: `initialize`, then a session.

@@ -50,10 +50,10 @@ impl Root {
         Some(Self::new(uri))
     }
 
-    /// Returns the path of the directory or file; `None` if the URI does not name one on this machine.
+    /// Returns the path of the directory or file; `None` if the URI does not name a path on this machine.
     ///
-    /// The path is not checked: it can contain `..`, lead over links, or not exist. Before it is compared with others,
-    /// it must be canonicalized.
+    /// The path is not checked: it can contain `..`, lead over links, or not exist. Canonicalize it before you compare
+    /// it with other paths.
     ///
     /// ```
     /// use std::path::Path;

@@ -56,11 +56,11 @@ record! {
         list stop_sequences as "stopSequences": List<String>,
         /// Metadata for the provider of the model.
         opt metadata: Option<RawObject>,
-        /// The tools that the model is allowed to use (2025-11-25).
+        /// The tools that the model is allowed to use (MCP 2025-11-25).
         list tools: List<Tool>,
         /// The rule about the model's use of the tools.
         opt tool_choice as "toolChoice": Option<ToolChoice>,
-        /// If set, the request runs as a task (2025-11-25).
+        /// If set, the request runs as a task (MCP 2025-11-25).
         opt task: Option<TaskAugmentation>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -11,7 +11,7 @@ use crate::record::{Object, open_enum, record};
 pub type InputResponses = Object;
 
 open_enum! {
-    /// The kind of a result (2026-07-28); an absent kind means `complete`.
+    /// The kind of a result (MCP 2026-07-28); an absent kind means `complete`.
     pub enum ResultType {
         /// The final answer.
         Complete = "complete",
@@ -21,7 +21,7 @@ open_enum! {
         Task = "task",
     }
 
-    /// The caches that are allowed to store a result (2026-07-28).
+    /// The caches that are allowed to store a result (MCP 2026-07-28).
     pub enum CacheScope {
         /// Any cache may store the result and return it to other users.
         Public = "public",
@@ -39,7 +39,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The member by which a caller asks that its request runs as a task (2025-11-25, `params.task`).
+    /// The member by which a caller asks that its request runs as a task (MCP 2025-11-25, `params.task`).
     pub struct TaskAugmentation {
         /// The time for which to keep the task, in milliseconds.
         opt ttl read whole: Option<u64>,

@@ -11,7 +11,7 @@ record! {
     pub struct SkillResource {
         /// The URI of the file.
         req uri: String,
-        /// The hash of the bytes: `sha256:` and 64 hexadecimal digits.
+        /// The hash of the file's bytes: `sha256:` and 64 hexadecimal digits.
         req digest: String,
         /// The size of the file, in bytes.
         req size read whole: u64,
@@ -33,9 +33,9 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The skills.
         req skills read nullable: Vec<Skill>,
-        /// The position of the next page, if there is one.
+        /// The cursor with which to request the next page; absent on the last page.
         opt next_cursor as "nextCursor" read cursor: Option<String>,
-        /// The time the list stays fresh, in milliseconds.
+        /// The time for which the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
@@ -57,7 +57,7 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The skill.
         req skill: Skill,
-        /// The time the entry stays fresh, in milliseconds.
+        /// The time for which the entry stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
@@ -81,7 +81,7 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The files and directories in the directory; directories have the media type `inode/directory`.
         req resources read nullable: Vec<Resource>,
-        /// The position of the next page, if there is one.
+        /// The cursor with which to request the next page; absent on the last page.
         opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

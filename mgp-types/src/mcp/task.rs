@@ -21,7 +21,7 @@ open_enum! {
 }
 
 record! {
-    /// Result of a request that became a task (2025-11-25).
+    /// Result of a request that became a task (MCP 2025-11-25).
     pub struct LegacyCreateTaskResult {
         /// The task.
         req task: Task,
@@ -29,11 +29,11 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of `tasks/list` (2025-11-25).
+    /// Result of `tasks/list` (MCP 2025-11-25).
     pub struct ListTasksResult {
         /// The tasks.
         req tasks read nullable: Vec<Task>,
-        /// The position of the next page, if there is one.
+        /// The cursor with which to request the next page; absent on the last page.
         opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -65,9 +65,9 @@ record! {
         tri ttl_ms as "ttlMs" read whole: Nullable<u64>,
         /// The interval at which to request the state of the task, in milliseconds (tasks extension).
         opt poll_interval_ms as "pollIntervalMs" read whole: Option<u64>,
-        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (2025-11-25).
+        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (MCP 2025-11-25).
         tri ttl read whole: Nullable<u64>,
-        /// The interval at which to request the state of the task, in milliseconds (2025-11-25).
+        /// The interval at which to request the state of the task, in milliseconds (MCP 2025-11-25).
         opt poll_interval as "pollInterval" read whole: Option<u64>,
         /// The requests for input that the task waits for (tasks extension).
         opt input_requests as "inputRequests": Option<InputRequests>,
@@ -109,13 +109,13 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of `tasks/cancel`: the task (2025-11-25), or an empty result (tasks extension).
+    /// Result of `tasks/cancel`: the task (MCP 2025-11-25), or an empty result (tasks extension).
     pub struct CancelTaskResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The id of the task.
         opt task_id as "taskId": Option<String>,
-        /// The state of the task (2025-11-25).
+        /// The state of the task (MCP 2025-11-25).
         opt status: Option<TaskStatus>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -8,7 +8,7 @@ use crate::mgp::{CallExtension, ResultExtension, ToolSecurity};
 use crate::record::{Lenient, List, RawObject, decode, open_enum, record};
 
 open_enum! {
-    /// The rule about running a tool as a task (2025-11-25).
+    /// The rule about running a tool as a task (MCP 2025-11-25).
     pub enum TaskSupport {
         /// The tool must not run as a task.
         Forbidden = "forbidden",
@@ -24,7 +24,7 @@ open_enum! {
         Yes = "yes",
         /// A repeated call has a further effect.
         No = "no",
-        /// Some repeated calls have a further effect.
+        /// A repeated call has a further effect in some cases; the tool does not declare in which cases.
         Partial = "partial",
     }
 }
@@ -44,7 +44,7 @@ record! {
         opt open_world_hint as "openWorldHint" read flag: Option<bool>,
     }
 
-    /// The way a tool runs (2025-11-25).
+    /// The way a tool runs (MCP 2025-11-25).
     pub struct ToolExecution {
         /// The tool's support for tasks.
         opt task_support as "taskSupport": Option<TaskSupport>,
@@ -81,9 +81,9 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The tools.
         req tools read nullable: Vec<Tool>,
-        /// The position of the next page, if there is one.
+        /// The cursor with which to request the next page; absent on the last page.
         opt next_cursor as "nextCursor" read cursor: Option<String>,
-        /// The time the list stays fresh, in milliseconds.
+        /// The time for which the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
@@ -97,11 +97,11 @@ record! {
         req name: String,
         /// The arguments of the call.
         opt arguments read object: Option<RawObject>,
-        /// If set, the request runs as a task (2025-11-25).
+        /// If set, the request runs as a task (MCP 2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// The client's answers to the requests for input in the server's previous result (2026-07-28).
+        /// The client's answers to the requests for input in the server's previous result (MCP 2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The `requestState` of the server's previous result, unchanged (2026-07-28).
+        /// The `requestState` of the server's previous result, unchanged (MCP 2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
@@ -147,7 +147,7 @@ record! {
     pub struct CallToolResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        // Some servers send structured content only.
+        // Some servers send only structured content, without the member `content`.
         /// The content blocks, for the model.
         seq content: Vec<ContentBlock>,
         /// The result as JSON, as described by the tool's `outputSchema`.

@@ -75,7 +75,7 @@ impl UiToolMeta {
     /// is also written there.
     ///
     /// # Errors
-    /// Returns −32603 if the members cannot be encoded.
+    /// Returns −32603 (internal error) if the members cannot be encoded.
     pub fn put(&self, tool: &mut Tool) -> Result<(), RpcError> {
         let meta = tool.meta.get_or_insert_with(Meta::new);
         meta.insert(key::UI, Payload::of(self)?);

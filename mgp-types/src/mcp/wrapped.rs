@@ -1,8 +1,9 @@
-//! Comparison of definitions whose output schemas have the forms of the two eras.
+//! Comparison of tool definitions that ignores the difference between the legacy and the modern form of an output
+//! schema.
 //!
-//! Before 2026-07-28, an output schema had to describe an object. Some SDKs that serve both eras, e.g. that of
-//! TypeScript, list any other schema to legacy peers as the schema of the member `result` of an object. Others follow a
-//! reference at the root of the schema (see [`legacy_output_schema`]).
+//! Before 2026-07-28, an output schema had to describe an object. Some SDKs that serve both eras, e.g. the TypeScript
+//! SDK, wrap any other schema for legacy peers: they list the schema of an object with the member `result`. Other SDKs
+//! follow a reference at the root of the schema (see [`legacy_output_schema`]).
 
 use serde_json::Value;
 
@@ -10,11 +11,12 @@ use super::legacy_schema::legacy_output_schema;
 use crate::record::RawObject;
 use crate::wire::Payload;
 
-/// The place of the inner schema, with which its references to itself begin in the outer schema.
+/// The JSON Pointer of the inner schema in the outer schema. After the wrapping, references of the inner schema to its
+/// own parts begin with this pointer.
 const INNER: &str = "#/properties/result";
 
-/// Returns whether two definitions of a tool are equal, except that one of them has the output schema of the other
-/// within the schema of an object, or with its reference at the root followed, which are its forms in the legacy era.
+/// Returns whether two definitions of a tool are equal, except that the output schema of one definition is the legacy
+/// form of the other's: wrapped in the schema of an object, or with the reference at its root followed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -27,7 +29,7 @@ const INNER: &str = "#/properties/result";
 /// ```
 #[must_use]
 pub fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
-    // Most changed definitions have no such schema, so they need not be parsed.
+    // Most changed definitions have no output schema in a legacy form, so they need not be parsed.
     let may_differ = |definition: &Payload| {
         let text = definition.as_str();
         text.contains(r#""required":["result"]"#) || text.contains(r#""$ref""#)
@@ -46,7 +48,7 @@ pub fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
     }
 }
 
-/// Returns whether `legacy` is a form that the schema `modern` has in the legacy era.
+/// Returns whether `legacy` is one of the forms that the schema `modern` has in the legacy era.
 fn is_legacy_form(legacy: &Value, modern: &Value) -> bool {
     let followed = || legacy_output_schema(RawObject::of(modern).ok()?)?.get::<Value>().ok();
     wraps(legacy, modern) || modern.get("$ref").is_some() && followed().as_ref() == Some(legacy)
@@ -76,7 +78,7 @@ fn wraps(outer: &Value, inner: &Value) -> bool {
         && outer.as_object().is_some_and(|members| members.iter().all(is_expected))
 }
 
-/// Returns whether `moved` is a schema whose references to itself, and nothing else, were changed for the place
+/// Returns whether `moved` is equal to `schema`, except that the references of the schema to its own parts begin with
 /// [`INNER`].
 fn is_moved(schema: &Value, moved: &Value) -> bool {
     match (schema, moved) {
@@ -106,7 +108,7 @@ fn is_moved_reference(name: &str, reference: &Value, moved: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns whether a tool stays the same if its output schema is replaced by another one.
+    /// Returns whether two definitions of a tool count as equal if their output schemas are `one` and `other`.
     fn is_same(one: &str, other: &str) -> bool {
         let tool = |schema: &str| {
             Payload::parse(format!(r#"{{"name":"read","outputSchema":{schema}}}"#)).unwrap()
@@ -117,7 +119,7 @@ mod tests {
         is_same
     }
 
-    /// Returns the schema of an object with the member `result`, and with more members of the schema.
+    /// Returns the schema of an object with the member `result`; `more` contains further members of this schema.
     fn object(result: &str, more: &str) -> String {
         format!(
             r#"{{{more}"properties":{{"result":{result}}},"required":["result"],"type":"object"}}"#

@@ -1,4 +1,4 @@
-//! The static facts about methods (MGP §1.5).
+//! Static information about methods (MGP §1.5).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +48,7 @@ pub enum Direction {
     Both,
 }
 
-/// The facts about a method, as listed in the table of [`methods`](super::methods()).
+/// The static information about a method, as listed in the table of [`methods`](super::methods()).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MethodInfo {

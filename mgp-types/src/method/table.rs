@@ -129,7 +129,7 @@ methods! {
     /// Requests proposals for the value of an argument.
     Request CompletionComplete = "completion/complete" (mcp::CompleteParams) -> mcp::CompleteResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Sets the log level (legacy).
+    /// Sets the lowest severity of the log messages that the server sends (legacy).
     Request LoggingSetLevel = "logging/setLevel" (mcp::SetLevelParams) -> EmptyResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
     /// Opens the stream of notifications (modern).
@@ -147,10 +147,10 @@ methods! {
     /// Requests the state of a task.
     Request TasksGet = "tasks/get" (mcp::TaskParams) -> mcp::Task,
         Both, "MCP", [V2025_11_25 to V2026_07_28];
-    /// Requests the result of a task (2025-11-25).
+    /// Requests the result of a task (MCP 2025-11-25).
     Request TasksResult = "tasks/result" (mcp::TaskParams) -> RawObject,
         Both, "MCP", [V2025_11_25 to V2025_11_25];
-    /// Lists the tasks (2025-11-25).
+    /// Lists the tasks (MCP 2025-11-25).
     Request TasksList = "tasks/list" (mcp::ListParams) -> mcp::ListTasksResult,
         Both, "MCP", [V2025_11_25 to V2025_11_25];
     /// Cancels a task.
@@ -186,10 +186,10 @@ methods! {
     /// Reports that the roots changed (legacy).
     Notification RootsListChanged = "notifications/roots/list_changed" (EmptyParams),
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Reports that an elicitation by URL is complete (2025-11-25).
+    /// Reports that an elicitation by URL is complete (MCP 2025-11-25).
     Notification ElicitationComplete = "notifications/elicitation/complete" (mcp::ElicitationCompleteParams),
         ToClient, "MCP", [V2025_11_25 to V2025_11_25];
-    /// Reports the state of a task (2025-11-25).
+    /// Reports the state of a task (MCP 2025-11-25).
     Notification TasksStatus = "notifications/tasks/status" (mcp::Task),
         Both, "MCP", [V2025_11_25 to V2025_11_25];
     /// Reports the state of a task (tasks extension).
@@ -204,10 +204,10 @@ methods! {
     /// Sends the decision about permissions.
     Request PermissionResponse = "mgp/permission/response" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28] "seed";
-    /// The name of `mgp/permission/request` in later revisions.
+    /// The name of `mgp/permission/request` in later revisions of MGP.
     Request PermissionAwait = "mgp/permission/await" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
         ToServer, "3.5", Permissions [V2024_11_05 to V2026_07_28];
-    /// The name of `mgp/permission/response` in later revisions.
+    /// The name of `mgp/permission/response` in later revisions of MGP.
     Request PermissionGrant = "mgp/permission/grant" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28];
     /// Queries the access of an agent to a tool.
@@ -306,7 +306,7 @@ methods! {
     /// Lets a server of a kernel complete its running requests, stops it, and waits until it has stopped.
     Request KernelServersDrain = "mgp/kernel/servers/drain" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Returns the standard error of a server of a kernel.
+    /// Returns lines that a server of a kernel wrote to its standard error.
     Request KernelServersLogs = "mgp/kernel/servers/logs" (mgp::KernelServerLogsParams) -> mgp::KernelServerLogsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the tools of a kernel, with the reasons why some are hidden from an agent.
@@ -375,7 +375,7 @@ methods! {
     /// Lists the transactions; transactions that wait for an operator come first.
     Request KernelTransactions = "mgp/kernel/transactions" (proposal::ListTransactionsParams) -> proposal::ListTransactionsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Tries again to undo the steps of a transaction that could not be undone.
+    /// Tries again to undo those steps of a transaction that could not be undone before.
     Request KernelTransactionsRetry = "mgp/kernel/transactions/retry" (proposal::SettleTransactionParams) -> proposal::TransactionRecord,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Records that an operator took care of a transaction.
@@ -408,10 +408,10 @@ methods! {
     /// Reports the progress of a call.
     Notification StreamProgress = "notifications/mgp.stream.progress" (mgp::StreamProgressParams),
         ToClient, "12.6", Progress [V2024_11_05 to V2026_07_28] "seed";
-    /// Requests a lower rate of chunks (later revisions).
+    /// Requests a lower rate of chunks (later revisions of MGP).
     Notification StreamPace = "notifications/mgp.stream.pace" (mgp::PaceParams),
         ToServer, "12.8", Streaming [V2024_11_05 to V2026_07_28];
-    /// Requests missing chunks (later revisions).
+    /// Requests missing chunks (later revisions of MGP).
     Notification StreamGap = "notifications/mgp.stream.gap" (mgp::GapParams),
         ToServer, "12.9", Streaming [V2024_11_05 to V2026_07_28];
     /// Reports that a chunk cannot be sent again (defined by another implementation of MGP).
@@ -428,7 +428,7 @@ methods! {
         ToClient, "proposal 1", Manifest [V2024_11_05 to V2026_07_28];
 }
 
-/// Returns the facts about all methods.
+/// Returns the static information about all methods.
 pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
     TABLE.iter()
 }

@@ -136,8 +136,8 @@ mod tests {
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
         }
-        // If a method for operators were missing in `KERNEL_TOOLS`, calling it as a tool would fail as unknown instead
-        // of being refused.
+        // If a method for operators were missing in `KERNEL_TOOLS`, an agent's call of the method as a tool would fail
+        // as unknown instead of being refused.
         let kernel = crate::method::methods().filter(|info| info.is_kernel_only());
         for info in kernel.filter(|info| info.kind == crate::method::Kind::Request) {
             assert!(find_kernel_tool(info.name).is_some(), "{}", info.name);

@@ -30,7 +30,7 @@ string_enum! {
 }
 
 open_enum! {
-    /// The origin of a decision (§5.2).
+    /// The basis of an access decision: an access entry or the default policy (§5.2).
     pub enum AccessSource {
         /// An entry for the tool.
         ToolGrant = "tool_grant",
@@ -60,9 +60,9 @@ record! {
         opt source: Option<AccessSource>,
         /// The author of the entry on which the decision is based.
         tri granted_by: Nullable<String>,
-        /// The time at which the entry on which the decision is based was created.
+        /// The creation time of the entry on which the decision is based.
         tri granted_at: Nullable<Timestamp>,
-        /// The time at which the entry on which the decision is based expires.
+        /// The expiry time of the entry on which the decision is based.
         tri expires_at: Nullable<Timestamp>,
         /// The id of the queried agent.
         opt agent_id: Option<String>,
@@ -199,7 +199,7 @@ impl AccessGrantParams {
         self
     }
 
-    /// Sets the time at which the entry expires.
+    /// Limits the validity of the entry: it expires at this time.
     #[must_use]
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
@@ -214,7 +214,7 @@ impl AccessGrantParams {
         self
     }
 
-    /// Sets the reason for which the entry was made.
+    /// Records the reason for the entry, as its `justification`.
     #[must_use]
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
@@ -236,7 +236,7 @@ impl AccessRevokeParams {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 
-    /// Makes this the revocation of the agent's entry for a single tool, instead of its entry for the whole server.
+    /// Revokes only the agent's entry for a single tool, instead of its entry for the whole server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;

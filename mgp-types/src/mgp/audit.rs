@@ -31,8 +31,8 @@ open_enum! {
         CodeRejected = "CODE_REJECTED",
     }
 
-    /// The outcome of an audited action. A value with several spellings is written in the first one; all of them are
-    /// read.
+    /// The outcome of an audited action. A value with several spellings is written in its first spelling; all spellings
+    /// are read.
     pub enum AuditResult {
         /// The action succeeded.
         Success = "SUCCESS" | "success",
@@ -78,11 +78,11 @@ record! {
         req result: AuditResult,
         /// Further details of the event.
         opt details: Option<Object>,
-        /// The sequence number of the event (later revisions).
+        /// The MGP members of the notification, with the sequence number of the event (later revisions of MGP).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
-    /// Arguments of `mgp.audit.replay` (later revisions).
+    /// Arguments of `mgp.audit.replay` (later revisions of MGP).
     pub struct AuditReplayParams {
         /// Return only events after this sequence number.
         opt since_seq: Option<u64>,
@@ -92,7 +92,7 @@ record! {
         opt limit: Option<u64>,
     }
 
-    /// Result of `mgp.audit.replay` (later revisions).
+    /// Result of `mgp.audit.replay` (later revisions of MGP).
     pub struct AuditReplayResult {
         /// The events.
         req events: Vec<AuditEvent>,

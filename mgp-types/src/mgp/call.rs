@@ -14,7 +14,7 @@ record! {
         opt session_handle: Option<String>,
         /// The trace id of the call, in the place where another implementation of MGP sends it.
         opt trace_id: Option<String>,
-        /// The agents on whose behalf the call is made (later revisions).
+        /// The agents on whose behalf the call is made (later revisions of MGP).
         opt delegation: Option<RawObject>,
     }
 
@@ -34,11 +34,11 @@ record! {
         /// The reason for the cancellation.
         opt cancel_reason: Option<String>,
         /// `kernel` if the kernel itself answered, because the call was for one of the kernel's own tools (later
-        /// revisions).
+        /// revisions of MGP).
         opt source: Option<String>,
     }
 
-    /// `params._mgp` of a notification (later revisions).
+    /// `params._mgp` of a notification (later revisions of MGP).
     pub struct NotificationExtension {
         /// The sequence number. Audit events are numbered per server, other notifications per subscription.
         opt seq: Option<u64>,
@@ -46,8 +46,8 @@ record! {
         opt attempt: Option<u32>,
         /// `true` if this notification was sent before.
         opt retransmit: Option<bool>,
-        /// The length of the chain of events that led to this event, each of which caused the next one (§13, later
-        /// revisions).
+        /// The length of the chain of events that led to this event; each event of the chain caused the next event
+        /// (§13, later revisions of MGP).
         opt depth: Option<u32>,
         /// The number of events of the subscription that were dropped directly before this event.
         opt dropped: Option<u64>,

@@ -61,7 +61,7 @@ record! {
     pub struct MgpCapability {
         /// The MGP version that the peer speaks.
         req version: MgpVersion,
-        /// The extensions that the peer offers; unknown ones are preserved.
+        /// The extensions that the peer offers; unknown extensions are preserved.
         req extensions: Vec<String>,
         /// The permissions that the server claims to need.
         list permissions_required: List<Permission>,
@@ -69,8 +69,8 @@ record! {
         opt server_id: Option<String>,
         /// The trust level that the server claims; it never raises the configured level.
         opt trust_level: Option<TrustLevel>,
-        /// `true` if the server can ask modern callers, in results that require input, all questions that it asks
-        /// legacy callers. A gateway with legacy callers then needs no legacy connection to this server.
+        /// `true` if the server can send to modern callers, in results that require input, all questions that it sends
+        /// to legacy callers. A gateway with legacy callers then needs no legacy connection to this server.
         opt asks_in_rounds: Option<bool>,
     }
 

@@ -19,7 +19,7 @@ open_enum! {
     pub enum RejectionStatus {
         /// The code was rejected (§7.4).
         Rejected = "rejected",
-        /// The call was denied (later revisions).
+        /// The call was denied (later revisions of MGP).
         Denied = "denied",
     }
 }
@@ -61,11 +61,11 @@ record! {
         list violations: List<String>,
         /// The rules that code must follow to be accepted.
         opt hints: Option<CodeHints>,
-        /// A machine-readable code (later revisions).
+        /// A machine-readable code (later revisions of MGP).
         opt code: Option<String>,
-        /// `true` if a retry might succeed (later revisions).
+        /// `true` if a retry might succeed (later revisions of MGP).
         opt retryable: Option<bool>,
-        /// A hint on how the caller can avoid the refusal (later revisions).
+        /// A hint on how the caller can avoid the refusal (later revisions of MGP).
         opt remediation_hint: Option<String>,
     }
 }

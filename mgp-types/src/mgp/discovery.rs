@@ -12,7 +12,7 @@ open_enum! {
         Stdio = "stdio",
         /// Streamable HTTP.
         Http = "http" | "streamable-http" | "streamable_http",
-        /// HTTP with a separate event stream (2024-11-05).
+        /// HTTP with a separate event stream (MCP 2024-11-05).
         Sse = "sse",
     }
 
@@ -66,7 +66,7 @@ record! {
         opt url: Option<String>,
         /// The transport of the server.
         opt transport: Option<Transport>,
-        /// MGP settings; without them MGP is still offered to the server.
+        /// The MGP settings of the server. Without them, the kernel still offers MGP to the server.
         opt mgp: Option<ServerMgpConfig>,
         /// The environment variables of the program; `${VAR}` is expanded.
         opt env: Option<BTreeMap<String, String>>,
@@ -102,8 +102,8 @@ record! {
         req status: ServerState,
         /// The version of MGP that the server speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
-        /// The MGP extensions in use with the server; if the server is not connected, those of its last connection,
-        /// else those in its configuration.
+        /// The MGP extensions in use with the server. If the server is not connected: the extensions of its last
+        /// connection, or else the extensions in its configuration.
         list extensions: List<String>,
         /// The names of the server's tools.
         list tools: List<String>,
@@ -137,7 +137,7 @@ record! {
         /// arguments of the script.
         opt source: Option<String>,
         /// The name of a server in the kernel's registry, as `NAME` or `NAME@VERSION`, instead of `command`. `env` then
-        /// contains the values that the registry entry asks for.
+        /// contains the values that the registry entry requires.
         opt published: Option<String>,
         /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt created_by: Option<String>,

@@ -25,7 +25,7 @@ open_enum! {
         Selection = "selection",
         /// No answer; the user is only informed.
         Notification = "notification",
-        /// A completion by a model (later revisions).
+        /// A completion by a model (later revisions of MGP).
         LlmCompletion = "llm_completion",
     }
 
@@ -70,8 +70,8 @@ record! {
         /// The id of a subscription to continue, instead of creating a new one (an addition of this implementation). If
         /// the server does not know the id and `channels` are given, it creates a new subscription with this id.
         opt subscription_id: Option<String>,
-        /// The sequence number of the last event that the subscriber has; delivery continues with the next one (an
-        /// addition of this implementation).
+        /// The sequence number of the last event that the subscriber has received; delivery continues with the next
+        /// event (an addition of this implementation).
         opt after_seq: Option<u64>,
     }
 
@@ -111,7 +111,7 @@ record! {
     pub struct EventAttachment {
         /// The id of the subscription.
         req subscription_id: String,
-        /// The sequence number of the last event that the client has; delivery continues with the next one.
+        /// The sequence number of the last event that the client has received; delivery continues with the next event.
         opt after_seq: Option<u64>,
     }
 
@@ -147,22 +147,22 @@ record! {
         req data: Payload,
         /// The severity of the event.
         opt severity: Option<Severity>,
-        /// The sequence number of the event, and further MGP members (later revisions).
+        /// The sequence number of the event, and further MGP members (later revisions of MGP).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
-    /// Parameters of `mgp/events/replay`, and arguments of `mgp.events.replay` (later revisions).
+    /// Parameters of `mgp/events/replay`, and arguments of `mgp.events.replay` (later revisions of MGP).
     pub struct EventsReplayParams {
         /// The id of the subscription.
         req subscription_id: String,
         /// Return only events after this sequence number.
         opt after_seq: Option<u64>,
-        /// The maximum number of results, from 1 to 1,000. A number outside this range is replaced by the nearest one
-        /// in it. Default: 100.
+        /// The maximum number of results, from 1 to 1,000. A number outside this range is replaced by the nearest
+        /// number in the range. Default: 100.
         opt limit: Option<u64>,
     }
 
-    /// Result of `mgp/events/replay` (later revisions).
+    /// Result of `mgp/events/replay` (later revisions of MGP).
     pub struct EventsReplayResult {
         /// The id of the subscription.
         req subscription_id: String,
@@ -188,7 +188,8 @@ record! {
         list options: List<String>,
         /// The time for which the server waits for the answer, in milliseconds.
         opt timeout_ms: Option<u64>,
-        /// The number of this delivery attempt, from 1 (later revisions).
+        /// The MGP members of the notification, with the number of this delivery attempt, from 1 (later revisions of
+        /// MGP).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 

@@ -6,8 +6,8 @@ use std::ops::{BitAnd, BitOr};
 use crate::record::string_enum;
 
 string_enum! {
-    /// An extension of MGP: the nine of §2.2, those that later revisions split off or added, and the proposals, each of
-    /// which is off unless a program enables it.
+    /// An extension of MGP: one of the nine of §2.2, an extension that later revisions split off or added, or a
+    /// proposal. A proposal is off unless a program enables it.
     pub enum Extension {
         /// Permission declarations and tool security metadata (§3, §4).
         Security = "security",
@@ -228,7 +228,7 @@ impl ExtensionSet {
         Self(self.0 & other.0)
     }
 
-    /// Returns the extensions of this set that are not in the other one.
+    /// Returns the extensions of this set that are not in the other set.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)

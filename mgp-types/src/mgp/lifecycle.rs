@@ -12,7 +12,7 @@ open_enum! {
         Connecting = "connecting" | "Connecting",
         /// The server is running.
         Connected = "connected" | "Connected",
-        /// The server finishes its running requests and accepts no new ones.
+        /// The server finishes its running requests and accepts no new requests.
         Draining = "draining" | "Draining",
         /// The server has stopped.
         Disconnected = "disconnected" | "Disconnected",
@@ -58,7 +58,7 @@ open_enum! {
 }
 
 impl ServerState {
-    /// Returns the known state whose name equals this one without regard to upper and lower case. An unknown name is
+    /// Returns the known state whose name equals this name without regard to upper and lower case. An unknown name is
     /// returned unchanged.
     #[must_use]
     pub fn in_any_case(self) -> Self {
@@ -91,7 +91,7 @@ record! {
     pub struct PingParams {
         /// The time at which the ping was sent.
         opt timestamp: Option<Timestamp>,
-        /// The server to ask about, in a request to a kernel.
+        /// The id of the server to ask about; only in a request to a kernel.
         opt server_id: Option<String>,
     }
 
@@ -111,7 +111,7 @@ record! {
 
     /// Parameters of `mgp/health/status`.
     pub struct StatusParams {
-        /// The server to ask about, in a request to a kernel.
+        /// The id of the server to ask about; only in a request to a kernel.
         opt server_id: Option<String>,
     }
 
@@ -143,7 +143,7 @@ record! {
         opt reason: Option<ShutdownReason>,
         /// The time for which the server waits for running requests, in milliseconds.
         opt timeout_ms: Option<u64>,
-        /// The server to stop, in a request to a kernel; if absent, the receiver stops.
+        /// The id of the server to stop, in a request to a kernel; if absent, the receiver itself stops.
         opt server_id: Option<String>,
     }
 

@@ -131,7 +131,7 @@ impl Permission {
 }
 
 record! {
-    /// Limits of a grant (later revisions). What a `deny_*` list contains is denied even if another list allows it.
+    /// Limits of a grant (later revisions of MGP). A value in a `deny_*` list is denied even if another list allows it.
     pub struct PermissionScope {
         /// Paths that are allowed.
         list paths: List<String>,
@@ -155,7 +155,7 @@ record! {
         opt max_execution_time_ms: Option<u64>,
     }
 
-    /// A decision with limits (later revisions).
+    /// A decision with limits (later revisions of MGP).
     pub struct ScopedGrant {
         /// The decision.
         req decision: GrantDecision,

@@ -96,7 +96,7 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the level of the first specification (§2.3) that corresponds to this one; `experimental` becomes
+    /// Returns the level of the first specification (§2.3) that corresponds to this level; `experimental` becomes
     /// `sandboxed`.
     #[must_use]
     pub fn seed(&self) -> Self {
@@ -107,7 +107,7 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the level of later revisions that corresponds to this one.
+    /// Returns the level of later revisions of MGP that corresponds to this level.
     #[must_use]
     pub fn later(&self) -> Self {
         match self.rank() {
@@ -137,7 +137,7 @@ record! {
         /// Rules for code arguments (§7.3).
         opt code_safety: Option<CodeSafety>,
         /// The risk that the kernel assigns to the tool. The kernel sets this member, and ignores a value from the
-        /// server (later revisions).
+        /// server (later revisions of MGP).
         opt effective_risk_level: Option<RiskLevel>,
     }
 

@@ -20,9 +20,9 @@ record! {
         def done: bool,
         /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
-        /// `true` if an earlier chunk is lost and cannot be sent again (later revisions).
+        /// `true` if an earlier chunk is lost and cannot be sent again (later revisions of MGP).
         opt gap_unrecoverable: Option<bool>,
-        /// Further MGP members of the notification (later revisions).
+        /// Further MGP members of the notification (later revisions of MGP).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
@@ -64,7 +64,7 @@ record! {
         req content: PartialContent,
     }
 
-    /// Parameters of `notifications/mgp.stream.pace` (later revisions).
+    /// Parameters of `notifications/mgp.stream.pace` (later revisions of MGP).
     pub struct PaceParams {
         /// The request id of the call.
         req request_id: Id,
@@ -74,7 +74,7 @@ record! {
         opt reason: Option<String>,
     }
 
-    /// Parameters of `notifications/mgp.stream.gap` (later revisions).
+    /// Parameters of `notifications/mgp.stream.gap` (later revisions of MGP).
     pub struct GapParams {
         /// The request id of the call.
         req request_id: Id,

@@ -17,7 +17,7 @@ open_enum! {
         Hybrid = "hybrid",
     }
 
-    /// The order of found tools (proposal 3).
+    /// The order of found tools (extension `cost_hints`).
     pub enum DiscoverOrder {
         /// The most relevant first; the default.
         Relevance = "relevance",
@@ -45,9 +45,9 @@ open_enum! {
     pub enum RequestReason {
         /// The agent lacks a capability.
         CapabilityGap = "capability_gap",
-        /// A faster tool is wanted (later revisions).
+        /// A faster tool is wanted (later revisions of MGP).
         Performance = "performance",
-        /// Another tool is preferred (later revisions).
+        /// Another tool is preferred (later revisions of MGP).
         Preference = "preference",
     }
 
@@ -85,7 +85,7 @@ record! {
         opt embedding: Option<Vec<Number>>,
     }
 
-    /// The conditions of a search: a found tool meets all that are set.
+    /// The conditions of a search: a found tool meets all conditions that are set.
     pub struct DiscoverToolsFilter {
         /// The allowed categories: a tool must be in at least one of them.
         list categories: List<String>,
@@ -101,9 +101,9 @@ record! {
         list input_types: List<String>,
         /// Types of output, of which a tool must return at least one.
         list output_types: List<String>,
-        /// The maximum cost in units; tools that do not state their cost are left out (proposal 3).
+        /// The maximum cost in units; tools that do not state their cost are left out (extension `cost_hints`).
         opt max_cost_units: Option<u64>,
-        /// The slowest accepted latency; tools that do not state their latency are left out (proposal 3).
+        /// The slowest accepted latency; tools that do not state their latency are left out (extension `cost_hints`).
         opt latency_max: Option<LatencyClass>,
     }
 
@@ -117,7 +117,7 @@ record! {
         opt max_results read whole: Option<u64>,
         /// The conditions that the found tools must meet.
         opt filter: Option<DiscoverToolsFilter>,
-        /// The order of the tools that were found (proposal 3).
+        /// The order of the tools that were found (extension `cost_hints`).
         opt sort: Option<DiscoverOrder>,
         /// `true` if the server must return the reason why each tool was found.
         opt explain: Option<bool>,
@@ -141,8 +141,8 @@ record! {
         opt security: Option<Lenient<ToolSecurity>>,
         /// The unique id of the tool.
         opt tool_id: Option<String>,
-        /// `true` if parts of the definition were left out to save tokens; a search for this tool alone leaves it more
-        /// room.
+        /// `true` if parts of the definition were left out to save tokens; a search that finds only this tool leaves
+        /// more room for its definition.
         opt trimmed: Option<bool>,
         /// The reason why the tool was found.
         opt reason: Option<String>,
@@ -158,7 +158,7 @@ record! {
         opt search_strategy: Option<SearchStrategy>,
         /// The duration of the search, in milliseconds.
         opt query_time_ms: Option<Number>,
-        /// The strategy that was used because the requested one was not available (later revisions).
+        /// The strategy that was used because the requested one was not available (later revisions of MGP).
         opt fallback_strategy: Option<SearchStrategy>,
         /// The reason why the requested strategy was not available.
         opt fallback_reason: Option<String>,
@@ -166,7 +166,7 @@ record! {
         opt omitted: Option<u64>,
         /// Remarks on the answer.
         list notes: List<String>,
-        /// The parts of a query that asks for several things, with the tools for each (an addition of this
+        /// The parts of a query that describes several tasks, with the tools for each part (an addition of this
         /// implementation).
         opt mgp as "_mgp": Option<DiscoverExtension>,
     }
@@ -253,7 +253,7 @@ record! {
         req pinned: Vec<String>,
         /// The names of the cached tools.
         req cached: Vec<String>,
-        /// The number of tokens that all these tools cost.
+        /// The number of tokens that the pinned and the cached tools cost.
         opt total_tokens: Option<u64>,
         /// The maximum number of tokens that tools are allowed to cost.
         opt max_tokens: Option<u64>,

@@ -8,11 +8,11 @@ use crate::mgp::Extension;
 use crate::record::record;
 
 record! {
-    /// A place in a streamed result from which a later call can resume the stream.
+    /// A position in a streamed result from which a later call can resume the stream.
     pub struct Checkpoint {
-        /// The id of the operation to which the interrupted call and the calls that resume it belong.
+        /// The id of the operation, common to the interrupted call and the calls that resume it.
         req operation_id: String,
-        /// The token by which the server finds the place in the stream; only the server can read the token.
+        /// The token by which the server finds the position in the stream; only the server can read the token.
         req checkpoint_token: String,
         /// The number of chunks of this call before the checkpoint.
         opt sequence: Option<u64>,

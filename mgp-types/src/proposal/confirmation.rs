@@ -37,8 +37,8 @@ open_enum! {
 }
 
 impl ConfirmationRisk {
-    /// Returns the risk level of MGP that corresponds to this one, and whether the effects of a call can be undone
-    /// (`None` if a call has no effects). An unknown value counts as destructive.
+    /// Returns the risk level of MGP that corresponds to this risk, and whether the effects of a call can be undone
+    /// (`None` if a call has no effects). An unknown risk counts as destructive.
     #[must_use]
     pub fn to_risk(&self) -> (RiskLevel, Option<bool>) {
         match self {
@@ -86,7 +86,7 @@ impl Member for ConfirmationToken {
 
 /// The user's decision, sent by the client: `true` if the user confirmed the call, `false` if the user denied it.
 ///
-/// It has no effect without a [`ConfirmationToken`].
+/// The decision has no effect without a [`ConfirmationToken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UserConfirmed(pub bool);
@@ -127,7 +127,8 @@ pub struct ToolConfirmation {
 }
 
 impl ToolConfirmation {
-    /// Reads what a tool's definition declares about confirmation; a member that cannot be decoded counts as absent.
+    /// Reads the members of a tool's definition that concern confirmation; a member that cannot be decoded counts as
+    /// absent.
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);

@@ -11,7 +11,8 @@ use crate::{Payload, RpcError, Timestamp, from_hex, to_hex};
 record! {
     /// A reference to data that a server exported.
     ///
-    /// A client passes it to a tool of another server, which reads the data by itself.
+    /// A client passes the reference to a tool of another server, which then fetches the data from the exporting
+    /// server.
     pub struct DataReference {
         /// The id that the exporting server chose.
         req ref_id: String,
@@ -63,7 +64,8 @@ impl Checksum {
     /// Returns the bytes of a SHA-256 checksum.
     ///
     /// # Errors
-    /// −32602 for another algorithm, because MD5 is not secure, and for a value of the wrong length.
+    /// Returns −32602 (invalid params) for another algorithm, because MD5 is not secure, and for a value of the wrong
+    /// length.
     pub fn to_sha256(&self) -> Result<Vec<u8>, RpcError> {
         if !self.algorithm.eq_ignore_ascii_case("sha256") {
             let message = format!("the checksum `{}` is not supported; use sha256", self.algorithm);

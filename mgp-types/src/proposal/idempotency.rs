@@ -9,7 +9,7 @@ use crate::{RpcError, Timestamp};
 /// The maximum length of an idempotency key, in bytes.
 const MAX_KEY_BYTES: usize = 128;
 
-/// The key that a caller chooses for a call. Of several calls with the same key, only the first one runs.
+/// The key that a caller chooses for a call. Of several calls with the same key, only the first call runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub String);
@@ -25,7 +25,7 @@ impl IdempotencyKey {
     /// ```
     ///
     /// # Errors
-    /// −32602 if the key has another form.
+    /// Returns −32602 (invalid params) if the key has another form.
     pub fn check(&self) -> Result<(), RpcError> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte);
         if self.0.is_empty() || self.0.len() > MAX_KEY_BYTES || !self.0.bytes().all(is_allowed) {

@@ -19,7 +19,8 @@ impl Member for Intent {
 }
 
 record! {
-    /// A server's advice to use another tool for the stated purpose. It is never followed automatically.
+    /// A server's advice to use another tool for the stated purpose. Clients and gateways never follow the advice
+    /// automatically.
     pub struct Suggestion {
         /// The name of the better tool.
         req recommended_tool: String,

@@ -17,8 +17,8 @@ record! {
         opt description: Option<String>,
     }
 
-    /// A tool in a manifest. Members of other proposals (`cost`, `required_scopes`, `input_types` and so on) are stored
-    /// with the unknown members.
+    /// A tool in a manifest. Its field for unknown members also contains the members of other proposals (`cost`,
+    /// `required_scopes`, `input_types` and so on).
     pub struct ManifestTool {
         /// The name of the tool.
         req name: String,
@@ -36,7 +36,7 @@ record! {
         req name: String,
         /// A description of the scope.
         opt description: Option<String>,
-        /// The tools or operations that the scope permits.
+        /// The tools or operations that the scope allows.
         list grants: List<String>,
     }
 
@@ -72,9 +72,9 @@ record! {
         list supported_extensions: List<String>,
         /// The rate limits of the server.
         list rate_limits: List<ManifestRateLimit>,
-        /// The servers that this one recommends.
+        /// The servers that this server recommends.
         list recommendations: List<ServerRecommendation>,
-        /// The seconds for which the manifest stays valid unless a notification reports a change.
+        /// The time for which the manifest stays valid unless a notification reports a change, in seconds.
         opt manifest_ttl: Option<u64>,
     }
 
@@ -86,8 +86,8 @@ record! {
 }
 
 impl ManifestTool {
-    /// Creates the manifest entry of a tool. Members that proposals add are copied; MCP members that have no place in a
-    /// manifest are left out.
+    /// Creates the manifest entry of a tool. Members that proposals add are copied; MCP members for which a manifest
+    /// has no member are left out.
     #[must_use]
     pub fn of(tool: &Tool) -> Self {
         let mut entry = Self::new(tool.name.as_str());

@@ -41,8 +41,8 @@ impl MediaSignature {
     pub const MEMBERS: [&'static str; 4] =
         ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
 
-    /// Returns the signature that a tool declares: the members in its definition or, if it has none of them, those in
-    /// its `_meta`. Malformed members count as absent.
+    /// Returns the signature that a tool declares: the members in its definition or, if it has none of these members,
+    /// the members in its `_meta`. Malformed members count as absent.
     #[must_use]
     pub fn of(tool: &Tool) -> Option<Self> {
         let in_meta = || tool.meta.as_ref().and_then(|meta| Self::of_members(&meta.0));
@@ -73,7 +73,7 @@ impl MediaSignature {
     /// callers that negotiated the proposal too.
     ///
     /// # Errors
-    /// Returns −32603 if the signature cannot be written as JSON.
+    /// Returns −32603 (internal error) if the signature cannot be written as JSON.
     pub fn fold(tool: &mut Tool) -> Result<(), RpcError> {
         let Some(signature) = Self::of_members(&tool.extra) else { return Ok(()) };
         Self::remove(tool);
@@ -121,11 +121,11 @@ impl MediaSignature {
 
 /// Refuses arguments that are longer than `max` bytes, the [`max_input_size_bytes`] of the tool.
 ///
-/// The size of the arguments is the size of their JSON text, except that an argument whose schema has `contentEncoding:
-/// "base64"` counts with its decoded size.
+/// Counts the bytes of the arguments' JSON text. For an argument whose schema has `contentEncoding: "base64"`, the size
+/// of the decoded data counts instead.
 ///
 /// # Errors
-/// Returns 3001 with the size and the limit in its details.
+/// Returns 3001 (resource exhausted), with the size and the limit in its details.
 ///
 /// [`max_input_size_bytes`]: MediaSignature::max_input_size_bytes
 pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), RpcError> {

@@ -1,5 +1,5 @@
-//! Collections of the members that proposals add to tool calls: those of a call while it passes the layers, and those
-//! that are added to its result.
+//! Collections of the members that proposals add to tool calls and results: the members of a call while the call passes
+//! the layers, and the members that layers add to the call's result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,12 +36,12 @@ pub struct CallMembers(Vec<(&'static str, Extension, Payload)>);
 impl CallMembers {
     /// Reads the members of negotiated proposals from a call's params, and stores them in the call's context.
     ///
-    /// Members belong in `_meta`. Those in `_mgp` and at the top level of the params are read too, because other
-    /// implementations write them there. If a member is in several places, the one in `_meta` counts. Members at the
-    /// top level are removed from the params.
+    /// Members belong in `_meta`. Members in `_mgp` and at the top level of the params are read too, because other
+    /// implementations write them there. If a member is in several of these objects, the value in `_meta` counts.
+    /// Members at the top level are removed from the params.
     ///
     /// # Errors
-    /// −32602 if one of these places is not an object.
+    /// Returns −32602 (invalid params) if `_meta` or `_mgp` is not an object.
     pub fn receive(call: &mut Call, active: ExtensionSet) -> Result<(), RpcError> {
         let mut found = Self::default();
         let wanted = || OF_CALLS.iter().filter(|(_, extension)| active.contains(*extension));
@@ -87,10 +87,10 @@ impl CallMembers {
         }
     }
 
-    /// Sets a member; it replaces an earlier value of the member.
+    /// Adds a member, or replaces its earlier value.
     ///
     /// # Errors
-    /// −32603 if the member cannot be written as JSON.
+    /// Returns −32603 (internal error) if the member cannot be written as JSON.
     pub fn set<M: Member>(&mut self, member: &M) -> Result<(), RpcError> {
         let value = Payload::of(member)?;
         self.remove::<M>();
@@ -109,7 +109,7 @@ impl CallMembers {
     /// member.
     ///
     /// # Errors
-    /// −32602 if the member has the wrong form.
+    /// Returns −32602 (invalid params) if the member has the wrong form.
     pub fn take<M: Member>(cx: &mut Context) -> Result<Option<M>, RpcError> {
         let found = cx.member::<M>()?;
         if found.is_some()
@@ -210,11 +210,11 @@ impl ResultMembers {
 }
 
 impl Context {
-    /// Returns the member of a proposal that the caller sent; `None` if the caller sent none, or did not negotiate the
-    /// proposal.
+    /// Returns the member of a proposal that the caller sent; `None` if the caller did not send it, or did not
+    /// negotiate the proposal.
     ///
     /// # Errors
-    /// −32602 if the member has the wrong form.
+    /// Returns −32602 (invalid params) if the member has the wrong form.
     pub fn member<M: Member>(&self) -> Result<Option<M>, RpcError> {
         let members = self.extensions.get::<CallMembers>();
         let found = members.and_then(|all| all.0.iter().find(|(name, ..)| *name == M::NAME));
@@ -225,7 +225,8 @@ impl Context {
     }
 
     /// Returns the member that the tool of this process added to the result of this call with
-    /// [`add_to_result`](Self::add_to_result); `None` if it added none, or one of another form.
+    /// [`add_to_result`](Self::add_to_result); `None` if the tool did not add the member, or
+    /// added it in another form.
     #[must_use]
     pub fn added_to_result<M: Member>(&self) -> Option<M> {
         let results = self.extensions.get::<ResultMembers>()?;
@@ -238,7 +239,7 @@ impl Context {
     /// proposal.
     ///
     /// # Errors
-    /// −32603 if it cannot be written as JSON.
+    /// Returns −32603 (internal error) if the member cannot be written as JSON.
     pub fn add_to_result<M: Member>(&self, member: &M) -> Result<(), RpcError> {
         let results = self.extensions.get::<ResultMembers>();
         let Some(results) = results.filter(|results| results.active.contains(M::EXTENSION)) else {

@@ -95,7 +95,7 @@ pub trait Member: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Reads this member from a `_meta` object; `None` if it is absent.
     ///
     /// # Errors
-    /// −32602 if the member has the wrong form.
+    /// Returns −32602 (invalid params) if the member has the wrong form.
     fn read(meta: Option<&Meta>) -> Result<Option<Self>, RpcError> {
         meta.map_or(Ok(None), |meta| meta.decode(Self::NAME))
     }

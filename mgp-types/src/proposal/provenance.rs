@@ -16,7 +16,7 @@ open_enum! {
         Exact = "exact",
         /// Computed from the source.
         Derived = "derived",
-        /// Estimated from the source.
+        /// The server estimated the value from the source.
         Estimated = "estimated",
         /// The server does not know how good the value is.
         Uncertain = "uncertain",
@@ -71,7 +71,7 @@ record! {
 pub struct Sources(pub OneOrMany<Provenance>);
 
 /// The gateways through which a result passed: the member `provenance_hops`. Each gateway appends one hop, which names
-/// the server from which it received the result. So the first hop is that of the gateway next to the tool's server.
+/// the server from which it received the result. So the gateway next to the tool's server has appended the first hop.
 ///
 /// The hops have a member of their own, so that gateways need not change the sources that the server declared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -95,8 +95,8 @@ impl From<Vec<Provenance>> for Sources {
 }
 
 impl Sources {
-    /// Returns the sources that a result names in its `_meta` or, if there are none, in structured content of the form
-    /// `{result, provenance}`. Malformed sources count as absent.
+    /// Returns the sources that a result names in its `_meta`. If there are none there, returns the sources in
+    /// structured content of the form `{result, provenance}`. Malformed sources count as absent.
     #[must_use]
     pub fn of_result(result: &CallToolResult) -> Vec<Provenance> {
         let in_meta = Self::read(result.meta.as_ref()).ok().flatten();

@@ -8,11 +8,11 @@ use crate::record::{open_enum, record, schema_of};
 open_enum! {
     /// The confidence that a server meets the need.
     pub enum MatchConfidence {
-        /// The server names the need.
+        /// The registry entry of the server names the need.
         High = "high",
-        /// The server names a part of the need.
+        /// The registry entry of the server names a part of the need.
         Medium = "medium",
-        /// The server is only related to the need.
+        /// The registry entry of the server is only related to the need.
         Low = "low",
     }
 }

@@ -24,7 +24,7 @@ record! {
 
     /// Result of `mgp/permissions/check`.
     pub struct CheckPermissionsResult {
-        /// `true` if the call would run at once.
+        /// `true` if the call would run immediately.
         req allowed: bool,
         /// The scopes that the caller lacks for the call.
         list missing_scopes: List<String>,
@@ -32,7 +32,7 @@ record! {
         opt elevation_url: Option<String>,
         /// The reason why the call would not run.
         opt reason: Option<String>,
-        /// The code of the error that the call would get (an addition of this implementation).
+        /// The code of the error with which the call would fail (an addition of this implementation).
         opt code: Option<i32>,
     }
 
@@ -115,7 +115,7 @@ pub fn required_scopes(tool: &mcp::Tool) -> Vec<String> {
 /// Returns the duration of a scope such as `temp:30min`; `None` if the scope has another form.
 ///
 /// # Errors
-/// −32602 if the scope begins with `temp:` and has no valid duration.
+/// Returns −32602 (invalid params) if the scope begins with `temp:` and has no valid duration.
 pub fn temporary(scope: &str) -> Result<Option<Duration>, RpcError> {
     let Some(text) = scope.strip_prefix("temp:") else { return Ok(None) };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -7,11 +7,11 @@ use crate::mgp::Extension;
 use crate::record::Object;
 use crate::wire::{ErrorCode, Recovery, RpcError};
 
-/// The name of the member of an error's details that reports an event of a session, e.g. that the server rejected its
-/// state.
+/// The name of the member in an error's details that reports an event of the session, e.g. that the server rejected the
+/// session's state.
 const SESSION_EVENT: &str = "session_event";
 
-/// The value of [`SESSION_EVENT`] which means that the server rejected the state that a call contained.
+/// The value of [`SESSION_EVENT`] in an error which reports that the server rejected the session state of the call.
 const INVALIDATED: &str = "session_invalidated";
 
 /// The state of a session, which the client cannot read. With each call, the client returns the state that it received
@@ -38,7 +38,8 @@ impl SessionState {
         self.0.len() > Self::MAX_BYTES
     }
 
-    /// Returns error 4000 for a state that the server does not accept, with the reason.
+    /// Returns the error that reports a session state that the server does not accept: code 4000 (invalid tool
+    /// arguments), with the reason.
     #[must_use]
     pub fn invalidated(reason: &str) -> RpcError {
         let message = format!("{reason}; start a new session: call again without `session_state`");

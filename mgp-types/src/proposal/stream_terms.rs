@@ -1,5 +1,5 @@
-//! Proposal 8 (`streaming`, `progress_notifications`): converts the messages of §12 to the member names of the proposal
-//! and back, without loss.
+//! Proposal 8 (`streaming`, `progress_notifications`): converts stream messages of MGP §12 to the member names of the
+//! proposal and back, without loss.
 //!
 //! The names of the proposal correspond to those of MGP: `operation_id` to `request_id`, `sequence` to `index`,
 //! `is_final` to `done`, `data` to `content`, and `estimated_remaining_seconds` to `estimated_remaining_ms`. If a value
@@ -199,8 +199,8 @@ fn to_data(content: &ContentBlock) -> Payload {
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns the data as a content block, if they are one. A text block with other data in its `_meta` does not count,
-/// because [`to_content`] uses this form for data that are not a content block.
+/// Returns the data as a content block, if they are a content block. A text block with other data in its `_meta` does
+/// not count, because [`to_content`] uses this form for data that are not a content block.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
     let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
     (to_data(&block) == *data).then_some(block)

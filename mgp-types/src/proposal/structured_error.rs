@@ -22,9 +22,9 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Further names that the proposal defines for codes, each with the code that it means. They are only decoded: for each
-/// of these codes, another name is written. The exception is the first name, which is written for a call that was
-/// refused because of missing scopes.
+/// Further names that the proposal defines for codes, each with the code that it means. These names are only decoded;
+/// the same code is encoded with another name. The exception is the first name, which is also encoded, for a call that
+/// was refused because of missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -50,7 +50,8 @@ const SECRET_WORDS: &[&str] =
     &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
 open_enum! {
-    /// The category of a structured error. On the wire it has the same name as the category of MGP, but other values.
+    /// The category of a structured error. Its member has the same name as the category of MGP (`category`), but other
+    /// values.
     pub enum ErrorKind {
         /// A retry might succeed.
         Transient = "transient",
@@ -114,8 +115,8 @@ impl StructuredError {
         data.decode::<Self>(MEMBER).ok()?.map(Self::cleaned)
     }
 
-    /// Decodes the structured error in the result of a failed tool: the member `error` of `structuredContent`, else
-    /// that of the result itself.
+    /// Decodes the structured error in the result of a failed tool: in the member `error` of `structuredContent`, else
+    /// in the member `error` of the result itself.
     #[must_use]
     pub fn in_result(result: &CallToolResult) -> Option<Self> {
         let content = result.structured_content.as_ref();
@@ -229,7 +230,7 @@ impl From<&RpcError> for StructuredError {
     }
 }
 
-/// Returns the category for an error with this code; the other arguments are facts about the error.
+/// Returns the category for an error with this code; the flags give further properties of the error.
 fn kind_of(code: ErrorCode, is_retryable: bool, lacks_scopes: bool) -> ErrorKind {
     match code {
         ErrorCode::RATE_LIMITED if is_retryable => ErrorKind::RateLimited,
@@ -253,7 +254,7 @@ fn name_of(code: ErrorCode) -> String {
     }
 }
 
-/// Returns the code for a name; for an unknown name, a code that fits the category.
+/// Returns the code for a name. For an unknown name, returns a code that fits the category.
 fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
     let own = NAMES.iter().find(|(_, own)| *own == name).map(|(code, _)| *code);
     let read = || READ_NAMES.iter().find(|(read, _)| *read == name).map(|(_, code)| *code);
@@ -287,7 +288,7 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
             }
             None => false,
         },
-        // Clean every item: stopping at the first one with a secret would leave secrets in the others.
+        // Clean every item: stopping at the first item with a secret would leave secrets in later items.
         Value::Array(items) => {
             items.iter_mut().filter_map(|item| clean_member("", item).then_some(())).count() > 0
         }

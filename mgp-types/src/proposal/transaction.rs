@@ -169,7 +169,7 @@ record! {
     pub struct ListTransactionsParams {
         /// If set, only this transaction is listed.
         opt transaction_id: Option<String>,
-        /// `true` to also list ended transactions about which nothing is left to decide.
+        /// `true` to also list ended transactions that no operator needs to decide about.
         opt all: Option<bool>,
     }
 

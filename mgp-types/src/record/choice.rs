@@ -137,7 +137,7 @@ const MAX_NESTING: u8 = 16;
 
 /// Decodes a JSON text that was stored raw by an outer decoder. Counts how deeply such calls are nested.
 ///
-/// Every call of `serde_json::from_str` starts with a fresh recursion limit, and reading raw JSON has none. Without
+/// Every call of `serde_json::from_str` starts with a fresh recursion limit, and reading raw JSON has no limit. Without
 /// this count, deeply nested content blocks could overflow the stack.
 pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
     let _level = Level::enter().ok_or_else(|| E::custom("nested too deep"))?;

@@ -40,10 +40,10 @@
 /// }
 /// ```
 ///
-/// The struct has a public field for each declared member, and `extra: Extras` for all others. The macro implements
-/// `new` with an argument for each `req` and `seq` member, `Default` if there is none of these, `Serialize` (declared
-/// members first, then the others in the order received), `Deserialize` (if a member is repeated, the last one counts)
-/// and, with the feature `schema`, `JsonSchema`.
+/// The struct has a public field for each declared member, and `extra: Extras` for all other members. The macro
+/// implements `new` with an argument for each `req` and `seq` member, or `Default` if no such member is declared. It
+/// also implements `Serialize` (declared members first, then the other members in the order received), `Deserialize`
+/// (if a member is repeated, its last value counts) and, with the feature `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
         $(#[doc = $doc:literal])*
@@ -149,8 +149,8 @@ macro_rules! record {
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. For a whole number, its type
-    // decides about `null`.
+    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. For a whole number, the type
+    // of the field decides how `null` is treated.
     (@read $mode:ident, $map:ident, $ty:ty, whole) => {
         Some(<$ty as $crate::record::ReadWhole>::read(&mut $map)?)
     };

@@ -43,7 +43,7 @@ impl Extras {
     /// Decodes the value of a member; returns `None` if the member is absent or `null`.
     ///
     /// # Errors
-    /// Returns −32602 with the name of the member if its value cannot be decoded.
+    /// Returns −32602 (invalid params) with the name of the member if its value cannot be decoded.
     pub fn decode<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RpcError> {
         match self.get(name) {
             Some(value) if !value.is_null() => serde_json::from_str(value.as_str())
@@ -53,7 +53,7 @@ impl Extras {
         }
     }
 
-    /// Sets a member and returns the replaced value; a new member is added at the end.
+    /// Adds a member at the end, or replaces the value of an existing member and returns the old value.
     pub fn insert(&mut self, name: impl Into<String>, value: Payload) -> Option<Payload> {
         let name = name.into();
         if let Some((_, old)) = self.0.iter_mut().find(|(key, _)| *key == name) {
@@ -66,7 +66,7 @@ impl Extras {
     /// Encodes a value as JSON and sets it as a member.
     ///
     /// # Errors
-    /// Returns −32603 if the value cannot be written as JSON.
+    /// Returns −32603 (internal error) if the value cannot be written as JSON.
     pub fn encode<T: Serialize + ?Sized>(
         &mut self,
         name: impl Into<String>,
@@ -100,8 +100,8 @@ impl Extras {
         self.0.len()
     }
 
-    /// Adds a member while an object is decoded, without checking for a repeated name. [`dedup`](Self::dedup) must be
-    /// called afterwards, which removes repetitions.
+    /// Adds a member while an object is decoded, without checking for a repeated name. Afterwards,
+    /// [`dedup`](Self::dedup) must be called to remove repeated members.
     pub(crate) fn push_read(&mut self, name: String, value: Payload) {
         self.0.push((name, value));
     }
@@ -109,7 +109,7 @@ impl Extras {
     /// Removes all but the last member of each name. Takes linear time, so that a peer cannot slow this process down
     /// with many members.
     pub(crate) fn dedup(mut self) -> Self {
-        // Up to 16 names are compared in pairs, which needs no allocation.
+        // Up to 16 names are compared in pairs, because this needs no allocation.
         let few = self.0.len() <= 16;
         let repeats = |at: usize| self.0[..at].iter().any(|(name, _)| *name == self.0[at].0);
         if few && !(1..self.0.len()).any(repeats) {
@@ -142,7 +142,7 @@ impl PartialEq for Extras {
         if self.0.len() != other.0.len() {
             return false;
         }
-        // Most equal objects also have the same order.
+        // Most equal objects also have their members in the same order.
         if self.0 == other.0 {
             return true;
         }
@@ -203,8 +203,8 @@ crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 #[cfg(feature = "service")]
 pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        // Search for a backslash with a plain loop: most strings are short, and for short ones it is faster than an
-        // optimized search.
+        // Search for a backslash with a plain loop: most strings are short, and for short strings the loop is faster
+        // than an optimized search.
         Some(text) if text.bytes().all(|byte| byte != b'\\') => Some(Cow::Borrowed(text)),
         _ => serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text),
     }

@@ -1,8 +1,8 @@
-//! Members that programs write in another form than MCP, because their language does not distinguish it from the right
-//! one.
+//! Members that programs write in another form than MCP requires, because their programming language does not
+//! distinguish the two forms.
 //!
-//! PHP writes an empty object as `[]`, Perl a flag as `0` or `1`, and Java an absent member as `null`. The value is
-//! read as what its author meant; in messages of this side it has the form of MCP.
+//! PHP writes an empty object as `[]`, Perl a flag as `0` or `1`, and Java an absent member as `null`. Such a value is
+//! read with the meaning that its author intended. When this process writes the member, the value has the form of MCP.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::Payload;
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Members of a schema whose values are data.
+/// Members of a schema whose values are data, not schemas.
 const DATA: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 
 /// Members of a schema whose value may be `null`.
@@ -29,7 +29,7 @@ pub(crate) fn is_empty_list(json: &str) -> bool {
     inner.is_some_and(|inner| inner.trim().is_empty())
 }
 
-/// An object, or an empty list in place of an empty object.
+/// An object that the sender may have written as `{…}` or, if it is empty, as an empty list.
 pub(crate) struct ObjectOrList<T>(pub(crate) T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for ObjectOrList<T> {
@@ -40,8 +40,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for ObjectOrList<T> {
     }
 }
 
-/// A JSON Schema without the members that are null, in which empty lists in place of objects, e.g. as `properties`,
-/// became empty objects.
+/// A JSON Schema in which members with the value `null` are removed, and empty lists in place of objects, e.g. as
+/// `properties`, are replaced by empty objects.
 pub(crate) struct Schema<T>(pub(crate) T);
 
 impl<'de, T: From<RawObject>> Deserialize<'de> for Schema<T> {
@@ -58,9 +58,9 @@ impl<'de, T: From<RawObject>> Deserialize<'de> for Schema<T> {
     }
 }
 
-/// Returns a schema in the form that validators and models accept, or `None` if it has this form.
+/// Returns a schema converted to the form that validators and models accept, or `None` if it already has this form.
 fn fitted(schema: &Payload) -> Option<Payload> {
-    // Parse only the few schemas that have such members.
+    // Parse only the few schemas that contain `null` or an empty list.
     let text = schema.as_str();
     if !has_member(text, "[]", &DATA) && !has_member(text, "null", &NULLABLE) {
         return None;
@@ -69,7 +69,7 @@ fn fitted(schema: &Payload) -> Option<Payload> {
     if fit(&mut value) { Payload::of(&value).ok() } else { None }
 }
 
-/// Returns whether a schema might have a member with a value, apart from the members `except`.
+/// Returns whether a schema might have a member with the value `value`, apart from members whose names are in `except`.
 fn has_member(schema: &str, value: &str, except: &[&str]) -> bool {
     schema.match_indices(value).any(|(at, _)| {
         let name = schema[..at].trim_end().strip_suffix(':').map(str::trim_end);
@@ -78,7 +78,8 @@ fn has_member(schema: &str, value: &str, except: &[&str]) -> bool {
     })
 }
 
-/// Brings the members of a schema and of the schemas inside it into the usual form; returns whether any has changed.
+/// Converts the members of a schema, and of the schemas inside it, to the form that validators accept; returns whether
+/// anything has changed.
 fn fit(schema: &mut Value) -> bool {
     let mut is_changed = false;
     match schema {
@@ -111,7 +112,7 @@ fn fit(schema: &mut Value) -> bool {
     is_changed
 }
 
-/// Replaces an empty list, or null, by an empty object; returns whether the value was one of them.
+/// Replaces an empty list or `null` by an empty object; returns whether the value was replaced.
 fn fill(value: &mut Value) -> bool {
     let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if is_empty {
@@ -120,7 +121,7 @@ fn fill(value: &mut Value) -> bool {
     is_empty
 }
 
-/// A capability: an object, or an empty list or a flag in its place. `None` if the peer does not have it.
+/// A capability: an object, or an empty list or a flag in its place. `None` if the peer does not have the capability.
 pub(crate) struct Capability<T>(pub(crate) Option<T>);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Capability<T> {

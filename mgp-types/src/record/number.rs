@@ -1,4 +1,5 @@
-//! Numbers: one that is written with the spelling in which it was read (MGP §12.6), and whole numbers in any spelling.
+//! Numbers: a type that keeps the spelling in which a number was read (MGP §12.6), and a decoder of whole numbers in
+//! any spelling.
 
 use std::fmt;
 

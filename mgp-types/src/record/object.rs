@@ -20,7 +20,8 @@ impl RawObject {
     /// Encodes a value whose JSON must be an object.
     ///
     /// # Errors
-    /// Returns −32602 if the JSON is not an object, −32603 if the value cannot be written as JSON.
+    /// Returns −32602 (invalid params) if the JSON is not an object, −32603 (internal error) if the value cannot be
+    /// written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         Payload::of(value)?.try_into()
     }
@@ -34,7 +35,7 @@ impl RawObject {
     /// Decodes the object.
     ///
     /// # Errors
-    /// Returns −32602 with the serde error if a member cannot be decoded.
+    /// Returns −32602 (invalid params) with the serde error if a member cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         self.0.get()
     }

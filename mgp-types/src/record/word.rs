@@ -1,9 +1,9 @@
-//! Enums of strings: extensible ones by `open_enum!`, closed ones by `string_enum!` (MGP §3.2, §6.4).
+//! Enums of strings: extensible enums by `open_enum!`, closed enums by `string_enum!` (MGP §3.2, §6.4).
 
 /// Defines an enum of strings that preserves unknown values.
 ///
-/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all of them are decoded, and
-/// the first one is encoded.
+/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all spellings are decoded, and the first spelling
+/// is encoded.
 macro_rules! open_enum {
     ($(
         $(#[doc = $doc:literal])*

@@ -1,4 +1,4 @@
-//! A check of a call that is made before a person is asked about the call.
+//! A check of a call that layers make before a person is asked about the call.
 
 use super::Call;
 use crate::wire::RpcError;
@@ -36,7 +36,7 @@ impl AskCheck {
     /// Runs the check of a call, if it has one.
     ///
     /// # Errors
-    /// The error with which the call must be refused.
+    /// Returns the error with which the layer must refuse the call.
     pub fn run(call: &Call) -> Result<(), RpcError> {
         call.cx().extensions.get::<Self>().map_or(Ok(()), |check| (check.0)(call))
     }

@@ -61,7 +61,7 @@ impl Call {
     /// Creates a request of the method `R` from its typed params.
     ///
     /// # Errors
-    /// Returns −32603 if the params cannot be written as JSON.
+    /// Returns −32603 (internal error) if the params cannot be written as JSON.
     pub fn ask<R: Request>(params: &R::Params, cx: Context) -> Result<Self, RpcError> {
         Ok(Self::request(Method::from_static(R::METHOD), Params::of(R::METHOD, params)?, cx))
     }
@@ -69,7 +69,7 @@ impl Call {
     /// Creates a notification of the method `N` from its typed params.
     ///
     /// # Errors
-    /// Returns −32603 if the params cannot be written as JSON.
+    /// Returns −32603 (internal error) if the params cannot be written as JSON.
     pub fn tell<N: Notification>(params: &N::Params, cx: Context) -> Result<Self, RpcError> {
         Ok(Self::notification(Method::from_static(N::METHOD), Params::of(N::METHOD, params)?, cx))
     }
@@ -78,16 +78,17 @@ impl Call {
         Self(Box::new(CallData { method, kind, params, hop: None, related: None, cx }))
     }
 
-    /// Marks this call as a part of the call with the key `key`, so that the transport sends both on the same stream.
+    /// Marks this call as a part of another call with the key `key`, so that the transport sends both calls on the same
+    /// stream.
     #[must_use]
     pub fn related(mut self, key: CallKey) -> Self {
         self.0.related = Some(key);
         self
     }
 
-    /// Redirects the call to another peer, e.g. from the caller to a server behind this one. The call gets a new key,
-    /// and loses the members that are valid only between two neighbouring peers. Its body, principal, trace and outlet
-    /// stay.
+    /// Redirects the call to another peer, e.g. from the caller to a server behind this one. The call receives a new
+    /// key, and loses the members that are valid only between two neighbouring peers. Its other params, its principal,
+    /// its trace and its outlet (the channel for partial results) stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -191,7 +192,8 @@ impl Call {
         self.0.params.arguments_payload().unwrap_or_else(Payload::empty_object)
     }
 
-    /// Splits the call into method, params and context; the members that this side would add when sending are dropped.
+    /// Splits the call into method, params and context. The members that this side would add when it sends the call are
+    /// dropped.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
         let CallData { method, params, cx, .. } = *self.0;
@@ -207,7 +209,7 @@ impl Call {
 pub struct Context {
     /// The key of the call in this process.
     pub key: CallKey,
-    /// The caller; only the transport sets it, and forwarding never changes it.
+    /// The caller. Only the transport sets the principal, and forwarding never changes it.
     pub principal: Principal,
     /// The result of the negotiation with the caller.
     pub caller: Arc<PeerInfo>,
@@ -271,9 +273,10 @@ impl Context {
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
     /// # Errors
-    /// Returns 1000 if the caller cannot be asked (−32021 for a caller of 2026-07-28), else the caller's error. A
-    /// [refusal](ErrorCode::is_refusal) has `details.started`, because handlers ask after they have begun; a layer that
-    /// asks before the handler runs should return an error of its own.
+    /// Returns 1000 (permission denied) if the caller cannot be asked (−32021, missing client capability, for a caller
+    /// of MCP 2026-07-28), else the error that the caller returned. An
+    /// error whose code [means that the call did not run](ErrorCode::is_refusal) has `details.started`, because
+    /// handlers ask after they have begun. A layer that asks before the handler runs should return an error of its own.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -281,8 +284,8 @@ impl Context {
         self.ask_with_progress(key, ask, Outlet::none()).await
     }
 
-    /// Asks the caller as [`ask`](Self::ask) does. A caller of 2025-11-25 or before can report progress until it
-    /// answers; this progress is sent to `progress`.
+    /// Asks the caller as [`ask`](Self::ask) does. A caller of MCP 2025-11-25 or before can report progress until it
+    /// answers; this method sends the progress to `progress`.
     ///
     /// # Errors
     /// Returns the same errors as [`ask`](Self::ask).
@@ -336,8 +339,8 @@ impl Context {
     /// Asks the caller as [`ask`](Self::ask) does, but ignores an answer that the caller sent before the question was
     /// asked.
     ///
-    /// Use it for questions whose answer permits an action. A caller of 2026-07-28 can include answers in its first
-    /// request, but such answers do not prove that the user saw the question.
+    /// Use this method for questions whose answer permits an action. A caller of MCP 2026-07-28 can include answers in
+    /// its first request, but such answers do not prove that the user saw the question.
     ///
     /// # Errors
     /// Returns the same errors as [`ask`](Self::ask).
@@ -352,11 +355,11 @@ impl Context {
     }
 
     /// Computes a value once per logical call: if the caller repeats the call with answers, returns the value that was
-    /// stored the first time. For a caller of 2025-11-25 or before, whose call runs only once, always
-    /// computes it.
+    /// stored the first time. For a caller of MCP 2025-11-25 or before, whose call runs only once, always computes the
+    /// value.
     ///
     /// # Errors
-    /// Returns the error of `make`, or −32603 if the value cannot be stored.
+    /// Returns the error of `make`, or −32603 (internal error) if the value cannot be stored.
     pub async fn once<T, F>(&self, key: &str, make: impl FnOnce() -> F) -> Result<T, RpcError>
     where
         T: Serialize + DeserializeOwned,

@@ -20,7 +20,7 @@ use crate::wire::{Payload, RpcError};
 // `ask` is not `async`, because the question must be registered for this round when `ask` is called, not when the
 // future is first polled.
 pub trait CallerChannel: Send + Sync {
-    /// Asks a question; `key` identifies it within the call and must be the same in every round.
+    /// Asks a question; `key` identifies the question within the call, and must be equal in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
     /// Discards the answer to a question if the caller sent the answer before the question was asked.
@@ -45,7 +45,7 @@ pub trait CallerChannel: Send + Sync {
         false
     }
 
-    /// Returns whether a further question would reach the caller at once. Returns `false` while an earlier question
+    /// Returns whether a further question would reach the caller immediately. Returns `false` while an earlier question
     /// waits for its answer, and after the call has ended.
     fn can_ask_now(&self) -> bool {
         true
@@ -64,9 +64,9 @@ pub enum CallerAccess {
     /// The caller cannot be asked.
     #[default]
     Unavailable,
-    /// The caller is asked by a request that is sent to it on its own connection.
+    /// The caller is asked by a request on its own connection.
     Peer(Peer),
-    /// The caller is asked through another channel, e.g. [`Rounds`] for a caller of 2026-07-28.
+    /// The caller is asked through another channel, e.g. [`Rounds`] for a caller of MCP 2026-07-28.
     Channel(Arc<dyn CallerChannel>),
 }
 
@@ -113,8 +113,8 @@ crate::opaque_debug!(CallerAccess);
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// The state that one round of a call passes to the next. Between the rounds the caller stores it in sealed form, so
-/// that the caller can neither read nor change it.
+/// The state that one round of a call passes to the next round. Between the rounds the caller stores it in sealed form,
+/// so that the caller can neither read nor change it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
     /// The id of the logical call, the same in all its rounds.

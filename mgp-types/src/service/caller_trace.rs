@@ -3,14 +3,14 @@
 use super::params::{MetaKey, Params};
 use crate::wire::Payload;
 
-/// The maximum length of `tracestate` and of `baggage`, in bytes; a longer value is not passed on.
+/// The maximum length of `tracestate` and of `baggage`, in bytes; a longer value is not forwarded.
 const MAX_STATE_BYTES: usize = 8192;
 
 /// The trace context that the caller sent with a call (W3C Trace Context), stored in the extensions of the call's
 /// context.
 ///
-/// A process without a span of its own passes it on unchanged, so that the spans of the next server are children of the
-/// caller's span.
+/// A process without a span of its own passes the trace context on unchanged, so that the spans of the next server are
+/// children of the caller's span.
 #[derive(Clone, Debug)]
 pub struct CallerTrace {
     /// The value of `traceparent`, `"00-TRACE-SPAN-FLAGS"`, as JSON and in lower case.

@@ -15,7 +15,7 @@ impl Deadline {
         Self(None)
     }
 
-    /// Creates a deadline that passes when this time has passed from now on.
+    /// Creates a deadline that passes after this time, counted from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))

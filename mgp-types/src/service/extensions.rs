@@ -15,12 +15,12 @@ pub struct Extensions {
 type Value = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
-    /// Inserts a value; it replaces a value of the same type.
+    /// Inserts a value, which replaces an earlier value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.insert_shared(Arc::new(value));
     }
 
-    /// Inserts a shared value; it replaces a value of the same type.
+    /// Inserts a shared value, which replaces an earlier value of the same type.
     pub fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         let id = TypeId::of::<T>();
         if let Some((known, _)) = &self.first

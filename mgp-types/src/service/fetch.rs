@@ -13,7 +13,7 @@ use super::shown_url::{shown_origin, shown_url};
 /// An implementation must not follow redirects, must check addresses after name resolution, and must bound
 /// time and size.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implementations use the attribute `#[async_trait]` of the crate with that name.
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Sends a request and reads the whole response; every HTTP status is returned as a response, not as an error.
@@ -72,7 +72,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Hides the path of the URL in errors and logs. Used for URLs whose path may be a secret, e.g. those of webhooks.
+    /// Hides the path of the URL in errors and logs. Used for URLs whose path may be a secret, e.g. URLs of webhooks.
     #[must_use]
     pub fn hiding_path(mut self) -> Self {
         let (Self::Forbidden { url, .. } | Self::Failed { url, .. }) = &mut self;

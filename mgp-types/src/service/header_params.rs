@@ -3,8 +3,8 @@
 use bytestring::ByteString;
 
 /// The `Mcp-Param-*` headers of a call, stored in its [`Extensions`](super::Extensions). For an outgoing call, a layer
-/// sets the headers and the HTTP transport writes them; for an incoming call, the HTTP server stores the received ones.
-/// Other transports have no headers.
+/// sets the headers and the HTTP transport writes them. For an incoming call, the HTTP server stores the headers that
+/// it received. Other transports have no headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderParams(Vec<(ByteString, ByteString)>);
 

@@ -52,7 +52,7 @@ pub enum HeaderPlanError {
     /// The annotation is not a text.
     #[error("the name of a header must be a string")]
     NoText,
-    /// Two arguments have the same header; names of headers that differ only in case are the same.
+    /// Two arguments have the same header; header names that differ only in case count as equal.
     #[error("two arguments have the header `{0}`")]
     Twice(String),
     /// The argument is not a string, integer or boolean.
@@ -116,11 +116,11 @@ impl HeaderPlan {
 
     /// Returns the headers for a call of the tool with these arguments.
     ///
-    /// Absent and null arguments get no header; neither do arguments that are objects or arrays.
+    /// Absent and null arguments have no header, nor do arguments that are objects or arrays.
     ///
     /// # Errors
-    /// Returns −32602 if the arguments are not JSON, or if a number is not an integer that every JSON reader represents
-    /// exactly.
+    /// Returns −32602 (invalid params) if the arguments are not JSON, or if a number is not an integer that every JSON
+    /// reader represents exactly.
     pub fn headers(&self, arguments: &str) -> Result<HeaderParams, RpcError> {
         let mut headers = HeaderParams::new();
         let arguments: Value = serde_json::from_str(arguments).map_err(RpcError::invalid_params)?;

@@ -1,5 +1,5 @@
 //! The members of params that are valid only between two neighbouring peers (hop-by-hop members), e.g. `_meta`. A peer
-//! that forwards a call removes the received ones and writes its own.
+//! that forwards a call removes the members that it received, and writes its own.
 
 use std::borrow::Cow;
 
@@ -58,8 +58,8 @@ impl HopMembers {
     }
 }
 
-/// Appends a JSON object with the members of `original` and those in `more`; a member in `more` replaces one of the
-/// same name.
+/// Appends a JSON object with the members of `original` and of `more`; a member of `more` replaces a member of the same
+/// name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     original: Option<&str>,

@@ -18,7 +18,7 @@ pub enum HttpFailure {
     /// The server responded, but not as an MCP server answers: e.g. with HTML, or without an answer to the request.
     #[error("the response is not an answer of an MCP server")]
     NoAnswer,
-    /// The server encoded its response, e.g. compressed it, although it was not asked to.
+    /// The server encoded its response, e.g. compressed it, although the request did not ask for an encoding.
     #[error("the response is encoded")]
     Encoded,
     /// The server responded with this HTTP status, and the response contains no JSON-RPC error.

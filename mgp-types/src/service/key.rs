@@ -16,9 +16,9 @@ const PREFIX: &str = "call-";
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
 
-/// A random number of this process, which makes its span ids differ from those of other processes: the spans of several
-/// processes, also of an earlier run of this program, can be in one trace. The highest bit is set, so that no span id
-/// is zero.
+/// A random number of this process, which makes its span ids differ from the span ids of other processes. The spans of
+/// several processes, also of an earlier run of this program, can be in one trace. The highest bit is set, so that no
+/// span id is zero.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..) | (1 << 63));
 
 impl TraceSpan {

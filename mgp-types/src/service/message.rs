@@ -42,7 +42,7 @@ pub enum Message {
         /// The result of the request, or its error.
         outcome: Result<Payload, RpcError>,
     },
-    /// The messages of a JSON array (2025-03-26 only), not parsed yet.
+    /// The messages of a JSON array (MCP 2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
@@ -51,7 +51,8 @@ pub enum Message {
 pub struct InvalidMessage {
     /// The id that the error response must repeat, if it could be read.
     pub id: Option<Id>,
-    /// The error to answer with, −32700 or −32600; `None` for an invalid response, which must not be answered.
+    /// The error with which to answer: −32700 (parse error) or −32600 (invalid request). `None` for an invalid
+    /// response, which must not be answered.
     pub error: Option<RpcError>,
 }
 
@@ -63,8 +64,8 @@ impl InvalidMessage {
 }
 
 impl Message {
-    /// Parses one line as a message. The payloads share the memory of `line` instead of being copied. In a line with
-    /// surrogates that are not part of a pair, these are replaced with U+FFFD; an id with such a surrogate is refused.
+    /// Parses one line as a message. The payloads share the memory of `line` instead of being copied. Surrogates that
+    /// are not part of a pair are replaced with U+FFFD, but an id that contains such a surrogate is refused.
     ///
     /// # Errors
     /// Returns the error to answer with, if the text is not a valid message.
@@ -81,8 +82,8 @@ impl Message {
         Self::parse_with(line, NullParams::Refused)
     }
 
-    /// Parses one line that a server sent, as [`parse_line`](Self::parse_line) does. In contrast, a request may have
-    /// `null` as its params, as some servers write it; the request then has no params.
+    /// Parses one line that a server sent, as [`parse_line`](Self::parse_line) does, but also accepts a request whose
+    /// params are `null`, as some servers write it. Such a request has no params.
     ///
     /// # Errors
     /// Returns the error to answer with, and the line, if the text is not a valid message.

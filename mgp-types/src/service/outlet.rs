@@ -270,7 +270,7 @@ impl Outlet {
 
     /// Reports the progress of the call: units done, and total units if known.
     ///
-    /// A step with a message is an item:
+    /// To report a step with a message, send an item:
     ///
     /// ```
     /// use mgp_types::service::{ConsumerGone, Outlet, OutletItem, Progress};

@@ -18,8 +18,8 @@ pub trait Link: Send + Sync + 'static {
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the request that this side sent with this wire id or progress token and that the peer has not answered;
-    /// a message from the peer refers to it.
+    /// Returns the unanswered request of this side with this wire id or progress token; a message from the peer refers
+    /// to that request.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
@@ -29,7 +29,7 @@ pub trait Link: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns whether the link is that of messages which belong to one request of this side.
+    /// Returns whether all messages on this link belong to a single request of this side.
     fn is_of_one_request(&self) -> bool {
         false
     }
@@ -135,7 +135,7 @@ impl Peer {
         self.0.send(call)
     }
 
-    /// Returns the unanswered request that this side sent with this wire id or progress token.
+    /// Returns the unanswered request of this side with this wire id or progress token.
     #[must_use]
     pub fn in_flight(&self, id: &Id) -> Option<InFlight> {
         self.0.in_flight(id)
@@ -147,8 +147,8 @@ impl Peer {
         self.0.all_in_flight()
     }
 
-    /// Returns whether the messages of this peer belong to one request of this side, which is then the only one that
-    /// [`all_in_flight`](Self::all_in_flight) returns.
+    /// Returns whether all messages of this peer belong to a single request of this side. In that case,
+    /// [`all_in_flight`](Self::all_in_flight) returns only this request.
     #[must_use]
     pub fn is_of_one_request(&self) -> bool {
         self.0.is_of_one_request()
@@ -165,7 +165,7 @@ impl Peer {
         self.0.close(reason);
     }
 
-    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream (2025-11-25
+    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream (MCP 2025-11-25
     /// over HTTP).
     ///
     /// Returns whether the stream ended.

@@ -6,12 +6,12 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
-/// The result of the negotiation with one peer. Up to revision 2025-11-25, all calls of a connection or session share
-/// it; in 2026-07-28, each call has its own.
+/// The result of the negotiation with one peer. In MCP up to 2025-11-25, all calls of a connection or session share it;
+/// in MCP 2026-07-28, each call has its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// The era of the revision: legacy (up to 2025-11-25) or modern (2026-07-28).
+    /// The era of the revision: legacy (up to 2025-11-25) or modern (MCP 2026-07-28).
     pub era: Era,
     /// The MCP revision that was negotiated, or that the peer used.
     pub revision: Revision,
@@ -125,8 +125,8 @@ impl PeerInfo {
 
     /// Returns the cursor with which the next page of a list is requested from this server; `None` after the last page.
     ///
-    /// Many legacy servers send an empty cursor with the last page. In 2026-07-28 an empty cursor is a cursor like any
-    /// other.
+    /// Many legacy servers send an empty cursor with the last page. In MCP 2026-07-28, an empty cursor is a cursor like
+    /// any other.
     #[must_use]
     pub fn next_page(&self, cursor: Option<String>) -> Option<String> {
         cursor.filter(|cursor| self.era != Era::Legacy || !cursor.is_empty())

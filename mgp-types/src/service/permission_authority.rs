@@ -11,7 +11,7 @@ use crate::mgp::{Permission, PermissionDecision};
 /// The code that connects to a server requests the decisions from this authority, and sends them to the server. The
 /// layer that guards calls applies the same decisions.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implementations use the attribute `#[async_trait]` of the crate with that name.
 #[async_trait]
 pub trait PermissionAuthority: Send + Sync {
     /// Decides about the permissions that a server declares, asking an operator if the policy requires it.

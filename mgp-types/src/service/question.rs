@@ -108,7 +108,8 @@ const LEADING: &str = r#"{"resultType":""#;
 /// Returns the `resultType` of a result, if it has one.
 ///
 /// Parsers differ in which of two equal members they use. So the different values of a repeated `resultType` are
-/// returned together, as a kind that no peer knows. The same holds for a result whose members cannot be read.
+/// returned together, as a kind that no peer knows. A result whose members cannot be read also has a kind that no peer
+/// knows.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
     let text = result.as_str();

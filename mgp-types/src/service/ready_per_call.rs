@@ -11,8 +11,8 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A wrapper around a layer from another crate. It waits for the readiness of that layer's service in the future of
-/// each call, so that the loop that reads the connection is never blocked.
+/// A wrapper around a layer from another crate. It waits in the future of each call until that layer's service is
+/// ready, so the loop that reads the connection is never blocked.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The checks with which gates (the layers that check calls) decide again about a call that has waited for an answer of
-//! its caller.
+//! The checks by which gates (the layers that check calls) decide again about a call, after it has waited for an answer
+//! of its caller.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use crate::wire::RpcError;
 
 type Check = Arc<dyn Fn(&Context) -> Result<(), RpcError> + Send + Sync>;
 
-/// The checks of a running call, one for each of its gates; an extension of the call.
+/// The checks of a running call, one for each of its gates; stored in the extensions of the call.
 ///
 /// Code that lets a call continue after an answer of its caller inserts this extension before the gates, and runs the
-/// checks before it passes the answer on: the call continues behind its gates, and its rights may have been revoked.
+/// checks before it passes the answer on. The gates do not decide about the continued call by themselves, and the
+/// caller's rights may have been revoked meanwhile.
 #[derive(Clone, Default)]
 pub struct Recheck(Arc<Mutex<Vec<(usize, Check)>>>);
 
@@ -34,7 +35,7 @@ impl Recheck {
     /// Decides again whether the call may run; `cx` is the context of the request that continues it.
     ///
     /// # Errors
-    /// The refusal of the first gate that no longer admits the call.
+    /// Returns the refusal of the first gate that no longer admits the call.
     pub fn run(&self, cx: &Context) -> Result<(), RpcError> {
         let checks = self.0.lock().clone();
         checks.iter().try_for_each(|(_, check)| check(cx))

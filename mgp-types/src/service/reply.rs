@@ -36,7 +36,7 @@ impl Reply {
     /// Creates the reply with a complete result.
     ///
     /// # Errors
-    /// Returns −32603 if the value cannot be written as JSON.
+    /// Returns −32603 (internal error) if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(result: &T) -> Result<Self, RpcError> {
         Payload::of(result).map(Self::raw)
     }
@@ -56,7 +56,7 @@ impl Reply {
     /// Decodes the body of a complete result or a task.
     ///
     /// # Errors
-    /// Returns −32603 if the body cannot be decoded, or if the reply has no body.
+    /// Returns −32603 (internal error) if the body cannot be decoded, or if the reply has no body.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         match self {
             Self::Complete(body) | Self::Task(body) => serde_json::from_slice(&body.to_json())
@@ -114,7 +114,7 @@ impl Body {
         self.raw = raw;
     }
 
-    /// Adds a member to the result; it replaces a member of the same name.
+    /// Adds a member to the result, or replaces the member of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
         let name = name.into();
         self.extra.retain(|(earlier, _)| *earlier != name);
@@ -158,8 +158,9 @@ impl Body {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // The callee's result usually has none of the new members. In that case, write the new members first, and copy
-        // the rest without parsing it. If a name in the result might be written with escapes, parse the result instead.
+        // The callee's result usually has none of the added members. In that case, write the added members first, and
+        // copy the rest without parsing it. If a name in the result might be written with escapes, parse the result
+        // instead.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))

@@ -8,8 +8,8 @@ use crate::wire::ErrorCode;
 
 /// A description of one repetition of a call, stored in the extensions of the call; the first attempt has none.
 ///
-/// All attempts share the [logical call](super::Context::logical) and the trace, but each has its own key. An inner
-/// audit layer records every attempt, with these values.
+/// All attempts share the [logical call](super::Context::logical) and the trace, but each attempt has its own key. An
+/// inner audit layer records every attempt, with these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryAttempt {
@@ -25,7 +25,7 @@ pub struct RetryAttempt {
 
 impl RetryAttempt {
     /// Creates the description of a repetition from its number, the error code of the previous attempt and the delay
-    /// before this one.
+    /// before this attempt.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {
         Self { retry, previous_code: after, delay: waited, instead_of: None }

@@ -95,7 +95,8 @@ impl Router {
         self
     }
 
-    /// Adds the methods and the fallback of another router. They replace those that this router has already.
+    /// Adds the handlers and the fallback of another router. They replace this router's handlers of the same methods,
+    /// and its fallback.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         let routes = Arc::make_mut(&mut self.routes);
@@ -104,7 +105,18 @@ impl Router {
         self
     }
 
-    /// Sets the service for calls of methods that have no handler.
+    /// Adds the handlers and the fallback of a router that has no method in common with this router.
+    ///
+    /// # Panics
+    /// In debug builds, panics if both routers have a handler for the same method.
+    #[must_use]
+    pub fn merge_disjoint(self, other: Self) -> Self {
+        let shared = other.methods().find(|method| self.routes.contains_key(method));
+        debug_assert_eq!(shared, None, "both routers have a handler for this method");
+        self.merge(other)
+    }
+
+    /// Uses a service for the calls of methods that have no handler.
     #[must_use]
     pub fn fallback(mut self, service: Stack) -> Self {
         self.fallback = Some(service);
@@ -140,7 +152,7 @@ impl Service<Call> for Router {
     }
 }
 
-/// Answers a call of an unknown method: a request gets an error, and a notification gets no answer.
+/// Answers a call of an unknown method: a request is answered with an error, a notification is not answered.
 fn unknown(call: &Call) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),

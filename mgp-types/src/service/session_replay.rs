@@ -1,4 +1,4 @@
-//! The repetition of a call in a new legacy session, which restores the effect that the call had in a lost one.
+//! The repetition of a call in a new legacy session, which restores the effect that the call had in a lost session.
 
 use std::sync::{Arc, Weak};
 

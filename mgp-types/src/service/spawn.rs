@@ -48,7 +48,8 @@ pub trait Spawn: Send + Sync + 'static {
     /// The type of a server that was started.
     type Server: Spawned;
 
-    /// Starts the server; the future completes before the server is ready, as soon as there is something to stop.
+    /// Starts the server. The future completes before the server is ready: as soon as there is a process or connection
+    /// that can be stopped.
     ///
     /// If the future is dropped, everything that was started is killed.
     fn start(&self) -> BoxFuture<'static, Result<Self::Server, SpawnError>>;
@@ -68,9 +69,9 @@ pub trait Spawned: Send + Sync + 'static {
     /// Waits until the server has ended, and returns the way in which it ended.
     fn wait(&self) -> BoxFuture<'static, Exit>;
 
-    /// Returns whether a start that failed is continued by another start that is made in a different way, e.g. in an
-    /// older era of the protocol. The other start follows at once, does not count as a restart, and must not be
-    /// continued itself.
+    /// Returns whether a failed start is followed by another start in a different way, e.g. in an older era of the
+    /// protocol. The other start follows immediately, does not count as a restart, and must not be followed by a
+    /// further start in this way.
     fn continues_start(&self) -> bool {
         false
     }
@@ -111,7 +112,7 @@ impl Exit {
         Self { is_success: false, description: how.into(), reason: None }
     }
 
-    /// Sets the reason that the server announced (`notifications/mgp.lifecycle`).
+    /// Adds the reason that the server announced (`notifications/mgp.lifecycle`).
     #[must_use]
     pub fn because(mut self, reason: ShutdownReason) -> Self {
         self.reason = Some(reason);

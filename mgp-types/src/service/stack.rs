@@ -13,7 +13,7 @@ use crate::wire::RpcError;
 /// A service that layers of this workspace can wrap: it is always ready, cheap to clone, and its futures can be dropped
 /// at any await point.
 ///
-/// Implemented for every tower service of this shape; use `S: MgpService` in bounds.
+/// Implemented for every tower service with these types; use `S: MgpService` in bounds.
 pub trait MgpService:
     Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static>
     + Clone
@@ -50,7 +50,7 @@ impl<S: MgpService> Erased for S {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let mut service = self.clone();
         // The layers of this workspace are always ready. If a layer from another crate is not ready, the returned
-        // future waits until it is.
+        // future waits until the layer is ready.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
@@ -75,7 +75,7 @@ where
     match (is_boxed, future) {
         (Some(boxed), _) => boxed,
         (None, Some(future)) => Box::pin(future),
-        // Unreachable: exactly one of the two is `Some`.
+        // Unreachable: exactly one of the two options is `Some`.
         (None, None) => Box::pin(pending()),
     }
 }

@@ -1,4 +1,4 @@
-//! The maximum total size of the chunks of one call (MGP §12.4, §14.3: 3001).
+//! The maximum total size of the chunks of one call (MGP §12.4; §14.3, code 3001, resource exhausted).
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Current {
 }
 
 impl StreamLimit {
-    /// The maximum that applies if no layer or tool sets another one.
+    /// The maximum that applies if no layer or tool sets another maximum.
     pub const DEFAULT_BYTES: u64 = 16 << 20;
 
     /// Creates a limit; the first call of [`restrict`](Self::restrict) replaces it.

@@ -1,4 +1,4 @@
-//! The flag of a result with which a tool reports that it failed.
+//! The flag of a result (`isError`), by which a tool reports that it failed.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ pub fn is_tool_error(body: &Body) -> bool {
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
     // Results of our own tools have this ending. In valid JSON, it is the last member of the outermost object. If the
-    // object contains the name twice, its meaning is undefined anyway.
+    // object contains the name twice, the meaning of the object is undefined anyway.
     if raw.ends_with(r#","isError":false}"#) {
         return false;
     }

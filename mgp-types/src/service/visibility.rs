@@ -28,7 +28,7 @@ pub trait Visibility: Send + Sync {
 
 /// The error for a tool that is hidden from the caller, with the rule that hides it.
 ///
-/// If it is the source of a refusal, the audit log records its [`Rule`].
+/// If this error is the source of a refusal, the audit log records its [`Rule`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hidden")]
 pub struct Hidden {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mcp::Revision;
 
-/// The rules for the messages of a connection that follow from its handshake; stored in the [`Scope`](super::Scope) of
-/// the connection.
+/// The rules that a handshake sets for the messages of its connection; stored in the [`Scope`](super::Scope) of the
+/// connection.
 #[derive(Debug, Default)]
 pub struct WireRules {
     revision: OnceLock<Revision>,
@@ -14,7 +14,7 @@ pub struct WireRules {
 }
 
 impl WireRules {
-    /// Returns whether several messages can be sent in one array, i.e. whether the revision is 2025-03-26.
+    /// Returns whether several messages can be sent in one array, i.e. whether the revision is MCP 2025-03-26.
     #[must_use]
     pub fn accepts_batches(&self) -> bool {
         self.revision() == Some(&Revision::V2025_03_26)

@@ -69,8 +69,9 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the candidate type that has fields for the most members of the value; among equally good ones, the type with
-/// the fewest fields. If some candidates belong to the section in the file name, only these are compared.
+/// Returns the candidate type that has fields for the most members of the value. Among types with equally many, returns
+/// the type with the fewest fields. If some candidates belong to the section in the file name, only these candidates
+/// are compared.
 fn choose(
     file_name: &str,
     value: &Value,

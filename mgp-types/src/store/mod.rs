@@ -33,8 +33,8 @@ pub use timeout::with_timeout;
 /// load all records again.
 const MAX_REMOVALS: usize = 4096;
 
-/// The maximum number of events that wait for their audit logs to read them. A change that would exceed it fails with
-/// [`PENDING_FULL`].
+/// The maximum number of events that wait for their audit logs to read them. A change whose events would exceed this
+/// number fails with [`PENDING_FULL`].
 const MAX_PENDING: usize = 65_536;
 
 /// The error of a change whose events would exceed [`MAX_PENDING`].
@@ -70,8 +70,8 @@ pub trait Store: Send + Sync {
     /// value.
     ///
     /// # Errors
-    /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error of reading
-    /// the store.
+    /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error that occurred
+    /// while the store was read.
     fn changes(
         &self,
         space: &'static str,
@@ -82,7 +82,8 @@ pub trait Store: Send + Sync {
     /// stored.
     ///
     /// # Errors
-    /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
+    /// Returns [`StoreError::Conflict`] if an expectation failed, else the error that occurred while the store was
+    /// written.
     ///
     /// # Cancel safety
     /// The change is queued before the future is returned; if the future is dropped, the change
@@ -162,7 +163,7 @@ impl LoadedRecords {
 pub struct Change {
     /// The records to write, or to remove if they have no value.
     pub(crate) writes: Vec<Write>,
-    /// The revisions that records are expected to have. If a record has another one, nothing is changed.
+    /// The revisions that records are expected to have. If a record has another revision, nothing is changed.
     pub(crate) expected: Vec<Expectation>,
     /// The events of the change, each with the name of its audit log; they are stored together with the change.
     pub(crate) events: Vec<(String, AuditEvent)>,
@@ -218,8 +219,8 @@ impl Change {
         self
     }
 
-    /// Returns the keys in a space that the change writes or removes. Each is returned with `true` if the record exists
-    /// after the change.
+    /// Returns the keys in a space that the change writes or removes. Each key is returned with `true` if its record
+    /// exists after the change.
     pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
         let of_space = self.writes.iter().filter(move |write| write.space == space);
         of_space.map(|write| (write.key.as_str(), write.value.is_some()))
@@ -301,8 +302,8 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Another change was applied before this one, or there is not enough room at the moment. Therefore a retry
-            // can succeed.
+            // Another change was applied before this change, or there is not enough room at the moment. Therefore a
+            // retry can succeed.
             StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }

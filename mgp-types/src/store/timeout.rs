@@ -1,4 +1,4 @@
-//! Waits for the result of a store operation, with a timeout (MGP §14.3: 3003).
+//! Waits for the result of a store operation, with a timeout (MGP §14.3, code 3003).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use super::StoreError;
 /// [`Store::answer_timeout`](super::Store::answer_timeout).
 ///
 /// After a timeout, a change might nevertheless be applied, so the caller must read the records again before it reports
-/// a result. An operation that completes immediately needs no timer; any other one needs a runtime with timers
+/// a result. An operation that completes immediately needs no timer; any other operation needs a runtime with timers
 /// (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```

@@ -10,7 +10,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 /// The functions with which a checker controls the threads of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
-    /// Makes the checker choose which thread of the model runs next: another one, or the same one again.
+    /// Makes the checker choose which thread of the model runs next: another thread, or the same thread again.
     pub switch: fn(),
     /// Makes another thread of the model run, because the current thread waits for a lock.
     pub wait: fn(),
@@ -39,9 +39,9 @@ pub fn is_checked() -> bool {
     CHECKER.get().is_some()
 }
 
-/// Takes a lock. Without a checker, blocks the thread until the lock is free. Under a checker, all threads of a model
-/// run on one system thread, so this function never blocks. Instead, it lets other threads of the model run until the
-/// lock is free.
+/// Acquires a lock. Without a checker, blocks the thread until the lock is free. Under a checker, all threads of a
+/// model run on one system thread, so this function never blocks. Instead, it lets other threads of the model run until
+/// the lock is free.
 pub(super) fn lock<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     block: impl FnOnce() -> LockResult<G>,

@@ -149,10 +149,10 @@ impl ErrorCode {
     /// Returns whether the protocol defines the code only for calls that did not run: they were refused, or there was
     /// no capacity, server or tool for them.
     ///
-    /// A code without a definition does not show this, whatever its range, because a peer may use it after the call had
-    /// effects. Neither do 3003, 4004, 5000 to 5002 and the codes of JSON-RPC, which can occur after a call has
-    /// started, e.g. if the params of an inner call are wrong, or a file does not exist. 4100 to 4102 do not answer
-    /// tool calls.
+    /// Returns `false` for a code without a definition, whatever its range, because a peer may use such a code after
+    /// the call had effects. Also returns `false` for 3003 (timeout), 4004 (not found), 5000 to 5002 (failures of
+    /// external services) and the codes of JSON-RPC. They can occur after a call has started, e.g. if the params of an
+    /// inner call are wrong, or a file does not exist. 4100 to 4102 do not answer tool calls.
     #[must_use]
     pub fn is_refusal(self) -> bool {
         matches!(self.0, 1000..=1003 | 1010 | 1011 | 2000..=2002 | 3000..=3002 | 4000..=4003)

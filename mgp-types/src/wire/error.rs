@@ -47,26 +47,26 @@ impl RpcError {
         }))
     }
 
-    /// Creates error −32700 for a text that is not JSON.
+    /// Creates error −32700 (parse error) for a text that is not JSON.
     #[must_use]
     pub fn parse(source: serde_json::Error) -> Self {
         Self::new(ErrorCode::PARSE_ERROR, format!("parse error: {source}")).because(source)
     }
 
-    /// Creates error −32600 for JSON that is not a valid message.
+    /// Creates error −32600 (invalid request) for JSON that is not a valid message.
     #[must_use]
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// Creates error −32602 for JSON in which expected members are absent or invalid.
+    /// Creates error −32602 (invalid params) for JSON in which expected members are absent or invalid.
     #[must_use]
     pub fn invalid_members(source: serde_json::Error) -> Self {
         Self::invalid_params(super::invalid_json::reason(&source)).because(source)
     }
 
-    /// Creates error −32602 for a member that is invalid or in which members are absent; `path` is the path of that
-    /// member.
+    /// Creates error −32602 (invalid params) for a member that is invalid or lacks expected members; `path` is the path
+    /// of that member.
     pub(crate) fn invalid_member(path: &str, source: serde_json::Error) -> Self {
         let (path, reason) = (crate::clip(path, 120), super::invalid_json::reason(&source));
         Self::invalid_params(format_args!("`{path}`: {reason}")).because(source)
@@ -104,7 +104,7 @@ impl RpcError {
         self
     }
 
-    /// Records that the call had begun before it failed, as `started` in the details of the recovery hints. Does so
+    /// Records that the call had begun before it failed: adds `started` to the details of the recovery hints. Does this
     /// only for a code that [otherwise means](ErrorCode::is_refusal) that the call did not run.
     #[must_use]
     pub fn after_start(mut self) -> Self {
@@ -276,8 +276,8 @@ fn read_code(code: &Payload) -> Option<ErrorCode> {
     serde_json::from_str(code.as_str()).ok().or_else(|| number().map(ErrorCode))
 }
 
-/// Adds the received code, which is not a number, to `error.data` as `code`. Returns data that are not an object, or
-/// that have such a member, unchanged.
+/// Adds the received code, which is not a number, to `error.data` as `code`. Data that is not an object, or that
+/// already has a member `code`, is returned unchanged.
 fn with_code(data: Option<Payload>, code: Payload) -> Option<Payload> {
     let mut members = match &data {
         None => Extras::new(),

@@ -1,4 +1,4 @@
-//! Request ids, which are returned exactly as they were received (MGP §1.5).
+//! Request ids (MGP §1.5).
 
 use std::fmt;
 

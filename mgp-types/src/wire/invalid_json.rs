@@ -1,7 +1,7 @@
 //! Describes the reason why JSON cannot be decoded, without terms of Rust.
 
-/// The names of Rust and serde for types, as decoders use them in their messages, each with the usual name of the type
-/// in JSON.
+/// The names that Rust and serde use for types in the messages of decoders, each with the usual name of the type in
+/// JSON.
 const NAMES: [(&str, &str); 14] = [
     ("map", "an object"),
     ("sequence", "an array"),

@@ -25,7 +25,7 @@ impl Payload {
     /// Encodes a value as JSON.
     ///
     /// # Errors
-    /// Returns −32603 if the value cannot be written as JSON (e.g. a map whose keys are not strings).
+    /// Returns −32603 (internal error) if the value cannot be written as JSON (e.g. a map whose keys are not strings).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         serde_json::to_string(value).map(|text| Self(text.into())).map_err(|error| {
             RpcError::internal("a value could not be written as JSON").because(error)
@@ -43,7 +43,7 @@ impl Payload {
     /// Creates a payload from text, after checking that the text is a single JSON value.
     ///
     /// # Errors
-    /// Returns −32700 if the text is not a single JSON value.
+    /// Returns −32700 (parse error) if the text is not a single JSON value.
     pub fn parse(text: impl Into<ByteString>) -> Result<Self, RpcError> {
         let text = text.into();
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(RpcError::parse)?;
@@ -77,7 +77,7 @@ impl Payload {
     /// Decodes the JSON as `T`.
     ///
     /// # Errors
-    /// Returns −32602 with the reason if the value cannot be decoded.
+    /// Returns −32602 (invalid params) with the reason if the value cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         serde_json::from_str(&self.0).map_err(RpcError::invalid_members)
     }
@@ -101,7 +101,8 @@ impl Payload {
     #[must_use]
     pub fn is_deeper_than(&self, max: usize) -> bool {
         let bytes = self.0.as_bytes();
-        // A text with so few brackets cannot be nested that deeply. Few texts have more, so most need no closer look.
+        // A text with at most `max` brackets cannot be nested more deeply than that. Few texts have more brackets, so
+        // most texts need no further check.
         if bytes.iter().filter(|byte| matches!(**byte, b'[' | b'{')).count() <= max {
             return false;
         }

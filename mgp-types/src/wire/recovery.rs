@@ -51,8 +51,8 @@ impl Recovery {
     /// Returns the default hints for a code of MGP; `None` for any other code, e.g. of JSON-RPC or MCP.
     ///
     /// By default, 2001 (the server is stopping), 3003, 5000 and 5001 (timeouts and failures during the call) must not
-    /// be retried. Retrying 2001 helps only if a restart follows. Retrying the others is safe only for read-only or
-    /// idempotent tools. Code that knows more overrides the hints.
+    /// be retried. A retry after 2001 helps only if the server restarts. A retry after the other three codes is safe
+    /// only for read-only or idempotent tools. Code that knows more about the tool overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -79,8 +79,9 @@ impl Recovery {
         Some(recovery)
     }
 
-    /// Returns the hints for a tool that is read-only or idempotent, and can be retried without harm: 3003, 5000 and
-    /// 5001 become retryable; the hints of all other codes are those of [`Recovery::default_for`].
+    /// Returns the hints for a tool that is read-only or idempotent, and can therefore be retried without harm. 3003
+    /// (timeout), 5000 and 5001 (upstream error and timeout) become retryable; the hints of all other codes are those
+    /// of [`Recovery::default_for`].
     #[must_use]
     pub fn for_repeatable(code: ErrorCode) -> Option<Self> {
         let recovery = Self::default_for(code)?;

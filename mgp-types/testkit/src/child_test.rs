@@ -61,7 +61,7 @@ impl ChildTest {
     /// Waits for the next number that the child reports under a word.
     ///
     /// # Panics
-    /// Panics if the process ends before it reports one.
+    /// Panics if the process ends before it reports a number under this word.
     pub fn wait_for(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
@@ -80,7 +80,8 @@ impl ChildTest {
         let _ = self.child.wait();
     }
 
-    /// Kills the process. Returns, for each word, the highest number that was reported under it and not read yet.
+    /// Kills the process. Returns, for each word, the highest number that the process reported under the word and that
+    /// was not read yet.
     ///
     /// # Panics
     /// Panics if the output is not text.

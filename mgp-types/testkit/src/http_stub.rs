@@ -16,7 +16,7 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// Reads a request from a connection; returns `None` if the connection ends before the request does.
+    /// Reads a request from a connection; returns `None` if the connection ends before the request is complete.
     #[must_use]
     pub fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);

@@ -1,7 +1,7 @@
 //! Helpers shared by the tests of the workspace; a dev-dependency that is never published.
 //!
-//! It depends on `mgp-types` only, so that the tests of every other crate can use it. The unit tests of `mgp-types` use
-//! what has no types of that crate.
+//! The package depends on `mgp-types` only, so that the tests of every other crate can use it. The unit tests of
+//! `mgp-types` can use only helpers whose signatures have no types of `mgp-types`.
 
 mod alive;
 mod audit;

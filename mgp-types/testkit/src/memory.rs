@@ -1,6 +1,6 @@
 //! The memory of a process.
 
-/// Returns a figure of a process's memory in bytes, e.g. that of `VmRSS`; `None` on systems without `/proc`.
+/// Returns an entry of a process's memory statistics, e.g. `VmRSS`, in bytes; `None` on systems without `/proc`.
 #[must_use]
 pub fn process_memory(process: u32, figure: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Sends a request over a connection of its own, and returns the whole response. `head` is the request line and more
-/// lines, without the end of the last one; the headers `Host`, `Connection` and `Content-Length` are added.
+/// Sends a request over a connection of its own, and returns the whole response. `head` contains the request line and
+/// further lines, without a line end after the last line; the headers `Host`, `Connection` and `Content-Length` are
+/// added.
 ///
 /// # Panics
 /// Panics if the connection breaks.
@@ -25,7 +26,7 @@ pub async fn http_exchange(to: SocketAddr, head: &str, body: &str) -> String {
 }
 
 /// Starts a proxy that forwards bytes in both directions, and returns its address. The proxy cuts one connection: the
-/// first on which the server has sent more than `after` bytes. `cuts` is greater than zero after that.
+/// first connection on which the server has sent more than `after` bytes. After that, `cuts` is greater than zero.
 ///
 /// # Panics
 /// Panics if no port is free.

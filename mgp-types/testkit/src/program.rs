@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Returns the path of a program of `xtask/programs`, built with the same profile as the running test. If the program
-/// does not exist, all programs are built, because some of them start others.
+/// does not exist, all programs are built, because some of them start other programs.
 ///
 /// An existing program is not built again. After a change of a program, run the tests of the whole workspace or of
 /// `mgp-programs`.

@@ -45,7 +45,7 @@ impl RawPeer {
     }
 
     /// Sets the time limit for waiting for a line. `None` waits without a timer: a paused clock would advance to the
-    /// timer, so the wait would end at once.
+    /// timer, so the wait would end immediately.
     #[must_use]
     pub fn with_line_timeout(mut self, line_timeout: Option<Duration>) -> Self {
         self.line_timeout = line_timeout;
@@ -122,7 +122,7 @@ impl RawPeer {
         self.response(id).await
     }
 
-    /// Sends a request and returns the messages up to its response, which is the last one.
+    /// Sends a request, and returns the messages up to and including its response.
     pub async fn ask_all(&mut self, method: &str, params: Value) -> Vec<Value> {
         let id = self.send(method, params).await;
         self.receive_until(id).await

@@ -15,7 +15,7 @@ pub struct RecordedLog {
 }
 
 impl RecordedLog {
-    /// Creates a log of the events of this level and of those that are more severe.
+    /// Creates a log of the events of this level and of more severe levels.
     #[must_use]
     pub fn of(level: Level) -> Self {
         Self { level, lines: Arc::default() }

@@ -77,7 +77,7 @@ impl FaultyStore {
         self
     }
 
-    /// Makes the store announce only the revisions that this receiver gets, instead of its own.
+    /// Makes the store announce only the revisions that this receiver receives, instead of its own.
     #[must_use]
     pub fn with_revision(mut self, revision: watch::Receiver<u64>) -> Self {
         self.revision = Some(revision);
@@ -97,8 +97,8 @@ impl FaultyStore {
         &self.inner
     }
 
-    /// Sets the flag that [`is_failing`](Self::is_failing) returns. The store itself ignores it; the functions that a
-    /// test passed to this store decide what it means.
+    /// Sets the flag that [`is_failing`](Self::is_failing) returns. The store itself ignores the flag; the functions
+    /// that a test passed to this store decide about its meaning.
     pub fn set_failing(&self, is_failing: bool) {
         self.is_failing.store(is_failing, Ordering::SeqCst);
     }

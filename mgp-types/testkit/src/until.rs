@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Checks a condition repeatedly until it holds.
+/// Checks a condition repeatedly until the condition is true.
 ///
 /// # Panics
-/// Panics with `what` if the condition does not hold within 30 seconds of real time.
+/// Panics with `what` if the condition does not become true within 30 seconds of real time.
 #[track_caller]
 pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
@@ -25,7 +25,7 @@ pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<O
 /// Calls `look` repeatedly until the first value that it returns is `true`, like [`until`].
 ///
 /// # Panics
-/// Panics with the second value if the first one is not `true` within 30 seconds of real time.
+/// Panics with the second value if the first value does not become `true` within 30 seconds of real time.
 #[track_caller]
 pub fn until_shown<T: Debug>(mut look: impl FnMut() -> (bool, T)) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
@@ -38,10 +38,10 @@ pub fn until_shown<T: Debug>(mut look: impl FnMut() -> (bool, T)) -> impl Future
     }
 }
 
-/// Checks a condition repeatedly until it holds, like [`until`]; blocks the thread.
+/// Checks a condition repeatedly until the condition is true, like [`until`]; blocks the thread.
 ///
 /// # Panics
-/// Panics with `what` if the condition does not hold within 30 seconds of real time.
+/// Panics with `what` if the condition does not become true within 30 seconds of real time.
 #[track_caller]
 pub fn until_blocking(what: &str, mut holds: impl FnMut() -> bool) {
     let end = now() + TIMEOUT;

@@ -12,8 +12,8 @@ use mgp_types::{Nullable, RpcError, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words that occur in messages, as names or as values. Random input is built from them, so that decoders accept more
-/// than its first member.
+/// Words that occur in messages, as names or as values. Random input is built from these words, so that decoders accept
+/// more than the first member of an input.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "jsonrpc", "2.0", "id", "method", "params", "result", "error", "code", "message", "data",

@@ -54,8 +54,8 @@ async fn count(db: &Db) {
     }
 }
 
-/// Commits changes until the process is killed, always eight at once. Each change writes two records and an event.
-/// Reports each change that the store confirmed.
+/// Commits changes until the process is killed, always eight at the same time. Each change writes two records and an
+/// event. Reports each change that the store confirmed.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {

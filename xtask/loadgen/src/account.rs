@@ -17,8 +17,8 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
 /// is only meaningful for long runs.
 pub(crate) fn user_ns(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket. User
-    // time is the 12th of them.
+    // The process name in parentheses may itself contain spaces and parentheses, so fields are counted after the last
+    // parenthesis. The 12th of these fields is the user time.
     let ticks: Option<u64> =
         stat.rsplit_once(')').and_then(|x| x.1.split_whitespace().nth(11)?.parse().ok());
     ticks.unwrap_or(0) * 10_000_000
@@ -86,8 +86,8 @@ impl Account {
         }
     }
 
-    /// Returns the CPU time since [`Account::start`] in nanoseconds: of the server processes, and of the load
-    /// generator.
+    /// Returns two CPU times since [`Account::start`], in nanoseconds: that of the server processes, and that of the
+    /// load generator.
     pub(crate) fn end(&self) -> (u64, u64) {
         (
             self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
@@ -100,12 +100,12 @@ impl Account {
         self.pids.iter().map(|&p| user_ns(p)).sum::<u64>().saturating_sub(self.server_user)
     }
 
-    /// Returns the sum of the peak resident memory of the server processes.
+    /// Returns the sum of the peak resident memory of the server processes, in kB.
     pub(crate) fn peak_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmHWM")).sum()
     }
 
-    /// Returns the sum of the current resident memory of the server processes.
+    /// Returns the sum of the current resident memory of the server processes, in kB.
     pub(crate) fn rss_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmRSS")).sum()
     }

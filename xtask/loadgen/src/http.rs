@@ -55,7 +55,7 @@ pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
 
 impl Connection {
     /// Posts one message with the HTTP headers that the protocol revision requires. `modern` means the revision
-    /// 2026-07-28; `inited` is false only for the first request of a session.
+    /// 2026-07-28. `inited` is `false` only for the first request of a session.
     pub(crate) async fn post(
         &mut self,
         body: Bytes,
@@ -173,8 +173,8 @@ pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     Ok(())
 }
 
-/// Starts the server, and waits until it listens. Returns the server, the processes to measure, and the time of the
-/// start.
+/// Starts the server, and waits until it listens. Returns the server, the ids of the processes to measure, and the time
+/// of the start.
 pub(crate) async fn spawn_http(o: &Options) -> Res<(Child, Vec<i32>, Instant)> {
     let t0 = Instant::now();
     let (host, _) = split(&o.text("url", ""));

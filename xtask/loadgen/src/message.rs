@@ -3,13 +3,13 @@ use crate::options::Options;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-/// A template for the requests of a run. Each request gets its own sequence number, as its id and in its payload.
+/// A template for the requests of a run. Each request contains its own sequence number, as its id and in its payload.
 pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// The position of the twelve digits in the template that are replaced by the sequence number of each request.
-    /// `None` if all requests are equal except for their ids.
+    /// The position in the template of twelve digits, which each request replaces by its sequence number. `None` if all
+    /// requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
     pub(crate) method: String,

@@ -8,8 +8,8 @@ pub(crate) struct Figures {
     /// Latencies of the replies, in nanoseconds.
     pub(crate) latencies: Vec<u32>,
     pub(crate) errors: u64,
-    /// The number of wrong replies: results without the sequence number of their request, and the first result if it is
-    /// a tool error. On stdio, lines that are not JSON-RPC count too.
+    /// The number of wrong replies. These are results without the sequence number of their request, and the first
+    /// result if it is a tool error. On stdio, lines that are not JSON-RPC also count.
     pub(crate) bad: u64,
     pub(crate) first_error: Option<String>,
     /// The number of replies that arrived as a server-sent event instead of a JSON body.

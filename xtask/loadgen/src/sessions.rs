@@ -63,7 +63,8 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Opens the event stream (GET) of the session of `c` on a second connection. The returned value keeps the stream open.
+/// Opens the event stream (GET) for the session of connection `c`, on a second connection. The returned value keeps the
+/// stream open.
 async fn open_stream(o: &Options, c: &Connection) -> Res<Box<dyn std::any::Any>> {
     let mut s = connect(o, &c.protocol).await?;
     let mut r = hyper::Request::get(&s.path)

@@ -76,7 +76,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Starts the server that the command line names, with this standard input and output.
+/// Starts the server that the command line names, with the given standard input and output.
 pub(crate) fn spawn(o: &Options, input: Stdio, output: Stdio) -> Res<Child> {
     let program = o.rest.first().ok_or("a server command is missing")?;
     let mut command = tokio::process::Command::new(program);
@@ -84,7 +84,7 @@ pub(crate) fn spawn(o: &Options, input: Stdio, output: Stdio) -> Res<Child> {
     Ok(command.kill_on_drop(true).spawn()?)
 }
 
-/// Waits until the server exits; kills it after `--exit-grace` seconds, or `grace` by default.
+/// Waits until the server exits. Kills it after `--exit-grace` seconds, or after `grace` seconds without this option.
 pub(crate) async fn end(o: &Options, ch: &mut Child, grace: usize) {
     let grace = Duration::from_secs(o.number("exit-grace", grace) as u64);
     if tokio::time::timeout(grace, ch.wait()).await.is_err() {
@@ -128,11 +128,12 @@ struct Counts {
     done: usize,
     /// The number of requests that the writer was allowed to send so far.
     granted: usize,
-    /// The number of further requests that the writer is allowed to send: one for each reply in the bytes just read.
+    /// The number of further requests that the writer is allowed to send: as many as there were replies in the bytes
+    /// just read.
     earned: usize,
 }
 
-/// The reader of a run: counts replies, and allows the writer to send new requests.
+/// The reader of a run. It counts replies, and allows the writer to send new requests.
 struct Run {
     g: Arc<Requests>,
     stamps: Arc<Mutex<Vec<Instant>>>,
@@ -273,13 +274,13 @@ async fn handshake(
 
 /// The channels from the reader to the writer.
 struct Queues {
-    /// Complete lines to write as they are: replies to the server's own requests.
+    /// Lines to write unchanged: replies to the server's own requests.
     raw: UnboundedReceiver<Vec<u8>>,
-    /// Each value allows the writer to send this many more requests.
+    /// Numbers of further requests that the writer is allowed to send.
     credit: UnboundedReceiver<usize>,
 }
 
-/// Writes requests while the reader allows more, many of them in one write.
+/// Writes requests while the reader allows more. Combines many requests into one write.
 async fn write_requests(
     mut tx: ChildStdin,
     mut queues: Queues,

@@ -1,5 +1,5 @@
-//! Tests that the program `decisions` prints a figure for each kind of decision; the program itself fails on a wrong
-//! one.
+//! Tests that the program `decisions` prints a figure for each kind of decision. The program itself fails if a decision
+//! is wrong.
 
 use std::process::Command;
 

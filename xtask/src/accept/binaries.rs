@@ -28,7 +28,7 @@ pub(super) const VALIDATORS: &str = "mgp-validators";
 pub(super) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// Filters by test name. The binary is run once for each, and each run must find at least one test. The empty
+    /// Filters by test name. The binary runs once for each filter, and each run must find at least one test. The empty
     /// filter selects all tests.
     each: &'static [&'static str],
     /// The filters that are used together in every run; a test runs if its name contains one of them.
@@ -69,7 +69,7 @@ impl Tests {
         self.each
     }
 
-    /// Returns the package, and the beginning of the paths in it of the files that contain the tests.
+    /// Returns the package of the tests, and the beginning of the paths of the test files in this package.
     #[cfg(test)]
     pub(super) fn files(&self) -> (&'static str, String) {
         let is_library = self.binary == LIBRARY;
@@ -96,7 +96,7 @@ impl Tests {
         self
     }
 
-    /// Sets the text that the last line of the check shows as its bound.
+    /// Sets the text that the last line of the check's output shows as the bound.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self
@@ -116,7 +116,7 @@ impl Tests {
     }
 }
 
-/// The outcome of one run or of several: how many tests passed and failed, and the required lines.
+/// The outcome of one or more runs: the numbers of passed and failed tests, and the required lines.
 #[derive(Debug, Default)]
 struct Count {
     passed: usize,
@@ -125,7 +125,7 @@ struct Count {
     printed: Vec<String>,
 }
 
-/// Runs test binaries and sums their counts; the check passes if every run found tests and all of them passed.
+/// Runs test binaries and sums their counts. The check passes if every run found tests and all of them passed.
 pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict> {
     build_examples(all)?;
     let mut sum = Count::default();
@@ -201,7 +201,7 @@ fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
     })
 }
 
-/// Returns a separate line for each beginning; `None` if the text lacks one.
+/// Returns a separate line of the text for each of the beginnings; `None` if one of them has no line.
 fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
     let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut take = |beginning: &&str| {

@@ -18,8 +18,8 @@ const UV: &str = "uv==0.13.9";
 /// The configuration file of Claude Code in the home folder.
 const FILE: &str = ".claude.json";
 
-/// A server in a host's file: its id, its command, and a harmless call that stays on the machine, as tool and
-/// arguments. `None` if the server has no such call.
+/// A server in a host's file: its id, its command, and a harmless call that does not leave the machine, as tool and
+/// arguments. The call is `None` if the server has no such tool.
 type Server = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
 
 const SERVERS: [Server; 10] = [
@@ -127,8 +127,8 @@ impl Day {
         Program::new("git").args(&["init", "--quiet"]).args(&[&self.work]).run()
     }
 
-    /// Writes the file of the host, runs `mgp setup`, uses the servers as the host does, and runs `mgp undo`; returns
-    /// the faults found.
+    /// Writes the file of the host, runs `mgp setup`, uses the servers as the host does, and runs `mgp undo`. Returns
+    /// the faults that it found.
     fn play(&self) -> Outcome<Vec<String>> {
         let text = format!("{:#}\n", json!({ "numStartups": 7, "mcpServers": self.entries() }));
         let file = self.folder.join(FILE);

@@ -104,7 +104,7 @@ impl Place {
         }
         let script = format!(". '{}' && complete -p mgp", installed.completion.display());
         Program::new("bash").args(&["--norc", "-c", &script]).output()?;
-        // One page is enough, because the others are generated in the same way.
+        // The check of one man page is enough, because all pages are generated in the same way.
         if has("man") {
             let manual = Program::new("man").args(&["-l"]).args(&[&installed.manual]);
             let text = manual.quietly("PAGER", "cat").quietly("LC_ALL", "C.UTF-8").output()?;

@@ -41,7 +41,8 @@ impl Kernel {
         Ok(Self { place, program, env: Vec::new() })
     }
 
-    /// Creates an empty home folder of a person who uses the kernel; returns it, and the person's folder for work.
+    /// Creates an empty home folder for a person who uses the kernel. Returns this folder, and the folder in which the
+    /// person works.
     pub(crate) fn person(&mut self) -> Outcome<(PathBuf, PathBuf)> {
         let folder = self.place.join("person");
         if folder.exists() {

@@ -53,8 +53,8 @@ struct Options {
 }
 
 impl Options {
-    /// Reports that a check or a part of it cannot run, and returns a verdict that passes; in strict mode, returns a
-    /// failure.
+    /// Reports that a check or a part of it cannot run, and returns a verdict that passes. Returns a failure in strict
+    /// mode.
     fn skip(&self, what: &str, why: &str) -> Outcome<Verdict> {
         self.rigour.skip(what, why)?;
         let (figure, bound) = (format!("{what} SKIPPED"), why.to_owned());
@@ -112,8 +112,8 @@ pub(crate) fn accept(flags: &Flags) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// Reads the examples of the specification, for `ci`; skips them if they are not beside the repository. The other
-/// checks take longer, or are tests, which `ci` runs anyway.
+/// Runs the part of the acceptance checks that `ci` needs: reads the examples of the specification, if they are beside
+/// the repository. The other checks take longer, or are tests, which `ci` runs anyway.
 pub(crate) fn quick() -> Outcome {
     if shared("").is_none() {
         println!("the material of the checks does not lie beside the repository; skipped");

@@ -20,7 +20,7 @@ const IN_FLIGHT: usize = 1000;
 const CONNECTIONS: usize = 500;
 /// The time after which a missing reply fails the check.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The number of threads of the server: a tool blocks one of them, and the other must answer.
+/// The number of threads of the server. A tool blocks one of them, and the other one must answer.
 const WORKERS: &str = "2";
 
 /// Pings busy servers over stdio and over HTTP, and checks the times of all pings.
@@ -68,7 +68,8 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
 /// each time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let server = Server::start(program)?;
-    // The server runs 256 calls at once. Start one fewer, so that the blocking call is not queued.
+    // The server runs 256 calls at the same time. Start one fewer, so that the blocking call does not wait in the
+    // queue.
     for id in 0..255 {
         server.call(1_000 + id, "sleep", 600_000)?;
     }
@@ -125,7 +126,7 @@ impl Server {
         if status == "healthy" { Ok(took) } else { Err(Failure::new(answer.to_string())) }
     }
 
-    /// Returns the reply to a request, and skips other replies.
+    /// Returns the reply to a request. Skips replies to other requests.
     fn answer(&self, id: usize) -> Outcome<Value> {
         while let Some(line) = self.0.line(REPLY_TIMEOUT) {
             let message: Value = serde_json::from_str(&line)?;
@@ -176,7 +177,7 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
             }
             thread::sleep(Duration::from_millis(7));
         }
-        // Waits until the blocking call has ended before the next one starts.
+        // Wait until the blocking call has ended before the next blocking call starts.
         thread::sleep(Duration::from_millis(90));
     }
     drop(held);

@@ -12,7 +12,7 @@ use crate::serving::Served;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Calls, one per line: ordinary ones, and ones that must be blocked.
+/// Ordinary calls, and calls that must be blocked, one per line.
 const CALLS: &str = include_str!("real_calls.txt");
 
 const PYTHON: [&str; 3] =
@@ -75,8 +75,8 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Makes the call of a line; returns whether it had the outcome that the line expects: it reached its server, or was
-/// refused.
+/// Makes the call of a line. Returns whether the call had the outcome that the line expects: it reached its server, or
+/// was refused.
 fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let parts: Vec<&str> = line.splitn(4, ' ').collect();
     let [kind, server, tool, arguments] = parts[..] else {
@@ -121,7 +121,7 @@ fn work_folder(kernel: &Kernel) -> Outcome<std::path::PathBuf> {
     folder.canonicalize().context("the folder")
 }
 
-/// Returns the configuration entry of a server whose input is also written to a file.
+/// Returns the configuration entry of a server. A copy of the server's input is also written to a file.
 fn server(kernel: &Kernel, id: &str, command: &[String]) -> String {
     let log = path_text(&kernel.place.join(format!("{id}.input")));
     let words: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();

@@ -5,7 +5,8 @@ use super::binaries::{
     CLIENT, DISCOVERY, KERNEL, LIBRARY, LIFECYCLE, MGP, SECURITY, SERVER, TOOLINDEX, Tests,
 };
 
-/// The tests of all these requirements; the comments name the sections of the specification.
+/// The tests of these requirements. Each comment names the sections of the specification that the tests below it are
+/// about.
 pub(super) const ROWS: &[Tests] = &[
     // §2.2, §2.3: names and places of the members of an `initialize` reply; §2.4: versions and trust level of the peer.
     Tests::of(LIFECYCLE, LIBRARY).each(&[

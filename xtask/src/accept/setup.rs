@@ -1,5 +1,5 @@
-//! The acceptance check `ten.setup`: one command puts nine servers of npm and `PyPI` behind `mgp` for six hosts, each
-//! host can use them in both protocol eras, and one command restores the files of the hosts.
+//! The acceptance check `ten.setup`: one command puts nine servers of npm and `PyPI` behind `mgp` for six hosts. Each
+//! host can then use the servers in both protocol eras, and another command restores the files of the hosts.
 
 use super::{
     Options, Verdict,
@@ -210,7 +210,7 @@ impl Home {
         Ok(texts)
     }
 
-    /// Runs `mgp setup` in a terminal of this width. The plan is accepted in the narrow terminal only.
+    /// Runs `mgp setup` in a terminal of this width. Accepts the plan in the narrow terminal only.
     fn setup(&self, width: usize) -> Outcome {
         let answer = if width == WIDTHS[1] { "y\n" } else { "n\n" };
         let line = format!("stty cols {width} rows 40; '{}' setup", self.kernel.program.display());

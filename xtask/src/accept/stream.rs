@@ -12,9 +12,11 @@ use std::{fs, path::Path};
 const CALLS: &str = "1024";
 /// The maximum growth of the process's memory during these calls, in MiB.
 const MAX_GROWTH: f64 = 16.0;
-/// The maximum number of instructions for a chunk: from a server directly, and through a kernel with governance.
+/// The maximum numbers of instructions for a chunk: of a chunk directly from a server, and of one through a kernel with
+/// governance.
 const MAX_INSTRUCTIONS: [f64; 2] = [6_000.0, 12_000.0];
-/// The numbers of chunks in two streams. The cost of a chunk follows from the difference between their instructions.
+/// The numbers of chunks in two streams. The difference between the instructions of these streams gives the cost of a
+/// chunk.
 const CHUNKS: [u32; 2] = [1_000, 5_000];
 
 /// Streams many large results through two kernels, and checks the memory.

@@ -21,8 +21,8 @@ pub(super) const fn echo(payload: usize, depth: usize) -> Load {
     Load { method: "tools/call", payload, depth }
 }
 
-/// The counts of calls in a short and a long run. Only the difference of the runs is used, which cancels the cost of
-/// the start.
+/// The numbers of calls in a short and a long run. Only the difference between the runs counts, so the cost of the
+/// start has no effect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths(pub(super) usize, pub(super) usize);
 

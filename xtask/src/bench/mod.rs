@@ -3,8 +3,8 @@
 //! - `bench stdio|http` compares our echo server with rmcp and with a server without a framework.
 //! - `bench toolindex` measures the tool index, `bench kernel` the cost of the kernel.
 //!
-//! For instructions and allocations, the difference between a short and a long run is used, which cancels the cost of
-//! the start. CPU time is measured in rounds in which all servers take turns: `bench stdio` compares the minima of the
+//! Instructions and allocations are the difference between a short and a long run, so the cost of the start has no
+//! effect. CPU time is measured in rounds in which all servers take turns: `bench stdio` compares the minima of the
 //! rounds, `bench http` the means, and `bench kernel` the medians.
 
 mod grid;

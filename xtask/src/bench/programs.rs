@@ -19,8 +19,8 @@ pub(super) struct Generator {
     pub(super) program: PathBuf,
     /// The processor that the load generator and the server share; `None` for any.
     ///
-    /// With one call in flight, waking a process on another processor costs several times more than on the same one.
-    /// The scheduler might place the two processes differently in each run.
+    /// With one call in flight, waking a process on another processor costs several times more than on the same
+    /// processor. The scheduler might place the two processes differently in each run.
     pub(super) processor: Option<String>,
     /// The folder for temporary files of measurements.
     pub(super) scratch: PathBuf,

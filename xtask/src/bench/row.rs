@@ -26,7 +26,7 @@ impl Row {
         Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
-    /// Adds a further figure, which is shown beside the measured one.
+    /// Adds a further figure, which is shown beside the measured figure.
     pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
         self.beside.extend(figure.map(|figure| (what, figure)));
         self

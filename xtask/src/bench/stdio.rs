@@ -66,7 +66,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     Ok(vec![echo_row, blocks, bytes, list_row])
 }
 
-/// Returns the servers whose times and memory are compared.
+/// Returns the servers of which the benchmark compares times and memory.
 fn servers(programs: &Programs) -> [&Server; 5] {
     let Programs { ours, ours_multi, rmcp_stdio, rmcp_pipes, bare, .. } = programs;
     [ours, ours_multi, rmcp_stdio, rmcp_pipes, bare]

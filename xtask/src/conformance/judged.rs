@@ -40,8 +40,8 @@ impl Verdict {
     }
 }
 
-/// The check that the suite adds to every scenario; if it is the only one, nothing about the scenario itself was
-/// checked.
+/// The check that the suite adds to every scenario. If a scenario has no other check, nothing about the scenario itself
+/// was checked.
 const ADDED: &str = "wire-schema-valid";
 
 impl Judged {

@@ -17,7 +17,7 @@ use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
 use std::path::PathBuf;
 use suite::{Suite, Tried};
 
-/// The failure if no set contains the scenario of `--only`.
+/// The error message if no set contains the scenario of `--only`.
 const UNKNOWN: &str = "there is no such scenario in these sets";
 
 /// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it. With
@@ -75,9 +75,9 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
 
 /// The only required scenario that a kernel does not pass.
 ///
-/// In this scenario, the client sends an answer that the server has not asked for. A server is allowed to accept such
-/// an answer. The kernel forwards only answers to a question of the server, because the server could not distinguish an
-/// unrequested answer from one that a user gave.
+/// In this scenario, the client sends an answer that the server has not requested, which a server is allowed to accept.
+/// The kernel forwards only answers to a question of the server: the server could not distinguish an unrequested answer
+/// from one that a user gave.
 const EARLY_ANSWERS: &str = "input-required-result-ignore-extra-params";
 
 /// Runs the server scenarios against a kernel in front of a server; returns the totals, and the required scenarios that
@@ -184,7 +184,8 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// The suite with our server and our client, each of which is prepared when a scenario first needs it.
+/// The suite with our server and our client. The server and the client are each prepared when a scenario first needs
+/// them.
 struct Stage<'a> {
     suite: &'a Suite,
     host: Option<Served>,

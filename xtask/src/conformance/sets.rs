@@ -19,7 +19,7 @@ impl Side {
 /// The selection of scenarios in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenarios {
-    /// The required scenarios of a revision, and the optional ones that the suite runs together with them.
+    /// The required scenarios of a revision, and the optional scenarios that the suite runs together with them.
     Required,
     /// A named part of the suite, of which no scenario is required.
     Suite(&'static str),

@@ -89,8 +89,8 @@ impl Suite {
         Err(Failure::new(format!("{name} requires {found} scenarios, not the {known} known here")))
     }
 
-    /// Runs all scenarios of a set. Failed client scenarios are repeated one by one, because in the first run they run
-    /// in parallel and can time out.
+    /// Runs all scenarios of a set. Repeats failed client scenarios one by one, because in the first run all of them
+    /// run in parallel and can time out.
     pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
         let mut run = self.ask(set, tried, &set.arguments(), "all")?;
         for scenario in self.requirements(set)?.run(set.side) {

@@ -3,7 +3,7 @@
 //!
 //! The client is the program `child_probe` of `xtask/programs`. `child_probe KIND [BYTES]` starts a child, sends it
 //! pings, and prints one line: `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`. Only `ok` is always
-//! present. `replies` are the replies that the client accepted, not all replies that the child wrote.
+//! present. `replies` contains only the replies that the client accepted, not all replies that the child wrote.
 
 use super::{
     Report,

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// The time limit of the handshake with the server under test.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit of the server's reaction, and of the ping.
+/// The time limit of the server's reaction, and that of the reply to the ping.
 const REACTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a server that must not reply is watched.
+/// The time for which the check watches a server that must not reply.
 const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
-/// If the server writes no line for this time, its reaction counts as complete.
+/// The time without a line from the server after which its reaction counts as complete.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit of writing a row's input, and of reading the server's output.
 const ROW_TIMEOUT: Duration = Duration::from_mins(1);
@@ -82,8 +82,8 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         return Err(format!("grew by {growth} bytes, at most {bound} expected"));
     }
     if let Input::Idle { silence, .. } = input {
-        // Judges only the replies before the ping: the ping completed an unfinished line of the row's input, and the
-        // server can have replied to that line.
+        // Judge only the replies before the ping. The ping ended an unfinished line of the row's input, and the server
+        // may have replied to that line.
         reaction.replies.truncate(judged_until);
         if spent.is_some_and(|spent| spent > *silence / 4) {
             return Err("busy while idle".to_owned());
@@ -142,8 +142,8 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
     Err("no reply to initialize".to_owned())
 }
 
-/// Writes the row's input, and returns whether all of it was written. For a row about memory, the server's output is
-/// not read meanwhile. This shows whether the server buffers its output without limit.
+/// Writes the row's input, and returns whether all of it was written. For a row about memory, nothing reads the
+/// server's output meanwhile, which shows whether the server buffers its output without limit.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();

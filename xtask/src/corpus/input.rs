@@ -1,4 +1,5 @@
-//! The input of one test case (row) of the corpus: bytes, or a recipe for very many bytes or for slowly sent ones.
+//! The input of one test case (row) of the corpus: bytes, or a recipe for very many bytes or for bytes that are sent
+//! slowly.
 
 use crate::exchange::Piece;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
@@ -14,7 +15,7 @@ const CHUNK: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Sends these bytes at once.
+    /// Sends these bytes without pauses.
     Bytes(Vec<u8>),
     /// Sends a unit many times, between a prefix and a suffix.
     Repeat { prefix: Vec<u8>, unit: Vec<u8>, times: usize, suffix: Vec<u8> },
@@ -126,7 +127,7 @@ impl Input {
         last == Some(&b'\n')
     }
 
-    /// Returns the first line, from which the request's id is read; stops after 4 MiB, because only small ids matter.
+    /// Returns the first line, which contains the request's id. Stops after 4 MiB, because only small ids matter.
     pub(super) fn first_line(&self) -> Vec<u8> {
         let mut line = Vec::new();
         for (piece, _) in self.pieces() {

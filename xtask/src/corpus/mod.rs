@@ -25,8 +25,8 @@ use std::{fs, path::Path, sync::Mutex, thread};
 /// The number of servers that run in parallel.
 const AT_A_TIME: usize = 2;
 
-/// The result of one row: whether it matched its label, whether the server stayed alive, the replies, and the reason of
-/// a failure.
+/// The result of one row: whether it matched its label, whether the server stayed alive, the replies, and the reason
+/// for a failure.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,
@@ -44,7 +44,8 @@ pub(crate) struct Summary {
 }
 
 impl Report {
-    /// Runs `attempt`, which fills in the report of a row; its error is the reason why the row does not match its label.
+    /// Runs `attempt`, which fills in the report of a row. An error of `attempt` is the reason why the row does not
+    /// match its label.
     fn of(attempt: impl FnOnce(&mut Self) -> Result<(), String>) -> Self {
         let mut report = Self::default();
         match attempt(&mut report) {
@@ -102,7 +103,7 @@ pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
     }))
 }
 
-/// Reads the rows of a file, one a line.
+/// Reads the rows of a file, which has one row per line.
 fn read_rows<R>(file: &Path, read: impl Fn(&str) -> Outcome<R>) -> Outcome<Vec<R>> {
     let text = fs::read_to_string(file).context(file.display())?;
     text.lines().filter(|line| !line.trim().is_empty()).map(read).collect()

@@ -69,7 +69,7 @@ impl Row {
             Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
             Written { bytes_b64: Some(text), .. } => {
                 let bytes = Input::base64(&text).context(&written.id)?;
-                // Adds no newline to a truncated message, because it must end where the input ends.
+                // A truncated message gets no newline, because it must end where the input ends.
                 let cut = written.expect.alive == "exit0";
                 Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
             }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// The time within which a server must exit once its input is closed, and within which one line must be written.
+/// The time limit for a server to exit after its input is closed, and for writing one line to it.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of clock ticks per second in `/proc/PID/stat`.
@@ -126,8 +126,8 @@ impl Server {
 
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket.
-        // User and system time are the 12th and 13th of them.
+        // The process name in parentheses may itself contain spaces and parentheses, so fields are counted after the
+        // last parenthesis. The 12th and 13th of these fields are the user time and the system time.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();
         Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))

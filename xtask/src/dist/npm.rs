@@ -1,4 +1,5 @@
-//! The npm packages: one with the program for each platform, and one that starts the program for the current platform.
+//! The npm packages: one for each platform, which contains the program, and one that starts the program of the current
+//! platform.
 
 use super::Release;
 use super::archive::{Entry, tar_gz};

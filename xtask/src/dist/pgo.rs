@@ -1,5 +1,5 @@
-//! Profile-guided optimisation: a first program counts how often each of its parts runs in the calls of `bench kernel`,
-//! and by these counts the compiler inlines and arranges the code of a second one.
+//! Profile-guided optimisation. A first program counts how often each of its parts runs in the calls of `bench kernel`.
+//! From these counts, the compiler inlines and arranges the code of a second program.
 
 use super::build_with;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// Builds the program twice, with calls through the first one in between; returns the path of the second one.
+/// Builds the program twice, with calls through the first program in between. Returns the path of the second program.
 pub(super) fn build() -> Outcome<PathBuf> {
     let merge = profdata()?;
     let folder = emptied(target()?.join("pgo"))?;
@@ -22,8 +22,8 @@ pub(super) fn build() -> Outcome<PathBuf> {
     build_with(&format!("-Cprofile-use={}", merged.display()))
 }
 
-/// Returns the program that merges counts: that of the toolchain if it is installed, because its format depends on the
-/// version of LLVM, and otherwise the one in `PATH`.
+/// Returns the program that merges counts: the program of the toolchain if it is installed, because the format depends
+/// on the version of LLVM, else the program in `PATH`.
 fn profdata() -> Outcome<PathBuf> {
     let name = "llvm-profdata";
     let folder = Program::new("rustc").args(&["--print", "target-libdir"]).output()?;

@@ -1,7 +1,7 @@
 //! The Python wheel: a zip archive that contains the program, so that `uvx` and `pipx` can run it.
 //!
-//! We write the wheel ourselves instead of with maturin: a wheel with a finished program only needs three more small
-//! files, and no second build.
+//! We write the wheel without maturin: a wheel with a finished program needs only three more small files, and no second
+//! build.
 
 use super::Release;
 use super::archive::{Entry, zip};

@@ -1,4 +1,4 @@
-//! The conversations of `interop` (cells) in which a foreign client, without MGP, uses our server `echo` over stdio, in
+//! The conversations of `interop` (cells) in which a foreign client without MGP uses our server `echo` over stdio, in
 //! every protocol era that the client's SDK supports.
 
 use super::{
@@ -18,7 +18,8 @@ use std::{process::Command, time::Duration};
 /// The time limit of one conversation, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A foreign SDK that is used as a client: its package, and each mode with the protocol revision it negotiates.
+/// A foreign SDK whose client the cells use: its package, and its modes, each with the protocol revision that it
+/// negotiates.
 pub(super) struct Sdk {
     pub(super) name: &'static str,
     pub(super) pin: Pin,
@@ -160,7 +161,7 @@ fn judge(text: &str) -> Outcome {
     step("close").map(|_| ())
 }
 
-/// Checks the recorded traffic: the negotiated revision, and that no line to the plain client mentions MGP.
+/// Checks the recorded traffic for the negotiated revision, and that no line to the client mentions MGP.
 fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
     if let Some(line) = mgp_named(&traffic.down) {
         return Err(Failure::new(format!("a plain peer saw {line}")));

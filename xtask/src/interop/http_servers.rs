@@ -23,7 +23,7 @@ pub(super) const PREFIX: &str = "http/";
 struct Server {
     name: &'static str,
     pin: Pin,
-    /// The revision that mode `auto` must negotiate: the newest one that the server supports.
+    /// The newest revision that the server supports, which mode `auto` must negotiate.
     best: &'static str,
     command: fn(&Places, u16) -> Outcome<Command>,
 }

@@ -111,8 +111,8 @@ impl Places {
         }
     }
 
-    /// Checks that the lock file of the rmcp echo server has the pinned version, and builds this server, which the
-    /// benchmarks use too.
+    /// Checks that the lock file of the rmcp echo server has the pinned version, and builds this server. The benchmarks
+    /// use it, too.
     fn build_rmcp(&self, pin: Pin) -> Outcome {
         let lock = crate::run::root().join("xtask/peers/Cargo.lock");
         let locked = fs::read_to_string(&lock).context(lock.display())?;

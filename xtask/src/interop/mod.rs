@@ -1,8 +1,8 @@
-//! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP. The
-//! conversations cover each combination of a client and a server of which one or both are without MGP, and foreign
-//! clients that use foreign servers through our kernel.
+//! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP. In
+//! each, the client, the server or both work without MGP. In some, foreign clients use foreign servers through our
+//! kernel.
 //!
-//! Each conversation is called a cell, and is a row of the printed table. The same builds of our programs are used with
+//! Each conversation is called a cell. It is a row of the printed table. The same builds of our programs are used with
 //! all peers.
 
 mod clients;
@@ -95,7 +95,7 @@ impl Stage {
         Ok(Self { places: Places::new()?, programs, kernel })
     }
 
-    /// Returns the path of one of our programs, which is built when it is first needed.
+    /// Returns the path of one of our programs. Builds the program when it is first needed.
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
         let build = || match ours {
             Ours::Echo => release_example("mgp-server-sdk", "echo", &[]),
@@ -107,7 +107,7 @@ impl Stage {
         built.clone().map_err(Failure::new)
     }
 
-    /// Returns the kernel that the cells share, which is started when it is first needed.
+    /// Returns the kernel that the cells share. Starts the kernel when it is first needed.
     fn kernel(&self) -> Outcome<&kernel::World> {
         let start = || kernel::World::start(self).map_err(|failure| failure.to_string());
         self.kernel.get_or_init(start).as_ref().map_err(Failure::new)
@@ -153,8 +153,8 @@ pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
-/// Runs the acceptance check `mcp.interop`: foreign servers at URLs, and foreign clients at the URL of a kernel, which
-/// is a server of the SDK.
+/// Runs the acceptance check `mcp.interop`: our client uses foreign servers at URLs, and foreign clients use a kernel
+/// at its URL. The kernel is a server of our SDK.
 pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
     let over_http = [http_servers::PREFIX, "kernel/http/"];
     judged(&|cell| over_http.iter().any(|prefix| cell.name.starts_with(prefix)), rigour)

@@ -23,7 +23,8 @@ pub(super) enum Mgp {
 pub(super) enum Place<'a> {
     /// A command that starts a server over stdio, behind a recording relay.
     Command(&'a [OsString]),
-    /// The URL of a recording proxy in front of the server; the caller adds the recorded traffic afterwards.
+    /// The URL of a recording proxy in front of the server. The caller adds the recorded traffic to the result
+    /// afterwards.
     Url(&'a str),
 }
 

@@ -42,7 +42,7 @@ pub(super) const INSPECTOR: Pin = Pin {
     version: "2.12.0",
     folder: "inspector",
 };
-/// The SDK of the echo server in `xtask/peers`. The lock file of that workspace must contain this version.
+/// The SDK of the rmcp echo server in `xtask/peers`. The lock file of that workspace must contain this version.
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 

@@ -37,7 +37,7 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let (to, from) =
         (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
     let down = Arc::clone(&log);
-    // Does not join this thread: if the server exits first, the client might keep our standard input open forever.
+    // This thread is not joined: if the server exits first, the client might keep our standard input open forever.
     thread::spawn(move || pass(stdin(), to, "> ", &down));
     pass(from, stdout(), "< ", &log);
     let status = server.wait()?;
@@ -89,8 +89,8 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Returns the negotiated revision: that of the last header, else of the last reply to `initialize`, else of the
-    /// last request that names one.
+    /// Returns the negotiated revision: the revision in the last header, else in the last reply to `initialize`, else
+    /// in the last request that names a revision.
     pub(super) fn revision(&self) -> Option<String> {
         if self.announced.is_some() {
             return self.announced.clone();

@@ -218,8 +218,8 @@ pub(super) fn home_folder(places: &Places) -> PathBuf {
     places.home().join("folder")
 }
 
-/// Checks that the expected revision was negotiated, and that nothing but the client's offer mentioned MGP to the
-/// server.
+/// Checks that the expected revision was negotiated. Also checks that only the client's offer of extensions mentioned
+/// MGP to the server.
 pub(super) fn stays_plain(seen: &Seen, cell: &Cell, mgp: Mgp) -> Outcome {
     seen.settled_on(cell.revision)?;
     if seen.negotiated_mgp()? {

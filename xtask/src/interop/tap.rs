@@ -40,7 +40,7 @@ impl Tap {
                     return;
                 }
                 let to = TcpStream::connect((Ipv4Addr::LOCALHOST, server));
-                // If a connection cannot be made, the client sees its own connection close.
+                // If the proxy cannot connect to the server, it closes the client's connection.
                 let Ok((from, to)) = stream.and_then(|from| Ok((from, to?))) else { continue };
                 connect(&from, &to, &log);
             }

@@ -19,8 +19,8 @@ pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
     Ok(CrateFile { name: name.to_owned(), version })
 }
 
-/// Unpacks the packages into an empty folder and checks `mgp` there, with the unpacked packages in place of those of
-/// the registry.
+/// Unpacks the packages into an empty folder and runs `cargo check` for `mgp` there, with the unpacked packages in
+/// place of those of the registry.
 ///
 /// The profiles and the lock file are those of the workspace, so that third-party crates are compiled only once.
 pub(super) fn check(crates: &[CrateFile]) -> Outcome {
@@ -32,8 +32,8 @@ pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     fs::create_dir_all(&folder).context(folder.display())?;
     for CrateFile { name, version } in crates {
         let file = packed.join(format!("{name}-{version}.crate"));
-        // `-m` sets new times: all files in a `.crate` have the same old time, so cargo would assume that changed
-        // sources were already compiled.
+        // `-m` gives the files new times. All files in a `.crate` have the same old time, so cargo would assume that it
+        // had already compiled changed sources.
         Program::new("tar").args(&["-xzmf"]).args(&[&file]).dir(&folder).output()?;
     }
     let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;

@@ -78,7 +78,7 @@ fn manifest_faults(package: &Value) -> Vec<String> {
     faults
 }
 
-/// Returns a message for each file that is missing in a package although the package's sources read it at compile time.
+/// Returns a message for each file that a package lacks although its sources read the file at compile time.
 fn unpacked_reads(tree: &Tree, folder: &str, files: &[&str]) -> Vec<String> {
     let lib = format!("{folder}/src/lib.rs");
     let lib = tree.rust().iter().find(|source| source.path == lib);
@@ -93,7 +93,7 @@ fn unpacked_reads(tree: &Tree, folder: &str, files: &[&str]) -> Vec<String> {
     missing
 }
 
-/// Returns a message for each file that is missing in the package although this source file reads it at compile time.
+/// Returns a message for each file that the package lacks although this source file reads it at compile time.
 fn not_packed<'a>(
     source: &'a Source,
     path: &'a str,

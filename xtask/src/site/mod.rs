@@ -1,8 +1,8 @@
 //! The command `site`: writes the documents as a web site of static files, with navigation and search. With `--check`,
 //! it only checks the links.
 //!
-//! The pages load nothing from other servers, and can be read from a folder without a web server. The generator is
-//! written here, because the licence of the usual one (mdBook) is not allowed in this workspace.
+//! The pages load nothing from other servers, and a browser can open them from a folder without a web server. We wrote
+//! this generator because the licence of the usual generator (mdBook) is not allowed in this workspace.
 
 mod page;
 mod summary;

@@ -131,7 +131,7 @@ fn remove_hidden_lines(events: &mut [Event<'_>]) {
     }
 }
 
-/// Sets the anchors of headings in the same way as GitHub, and returns the sections.
+/// Sets the anchors of headings as GitHub does, and returns the sections.
 fn sections(events: &mut [Event<'_>]) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut taken = BTreeMap::new();

@@ -17,7 +17,8 @@ pub(super) struct Entry {
     pub(super) file: PathBuf,
 }
 
-/// Reads the table of contents; returns an error if it lacks a document of `docs/` or has one that does not exist.
+/// Reads the table of contents. Returns an error if a document of `docs/` is missing in it, or if it names a document
+/// that does not exist.
 pub(super) fn read() -> Outcome<Vec<Part>> {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
     let mut parts = vec![Part { title: String::new(), entries: Vec::new() }];

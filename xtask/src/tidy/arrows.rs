@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const OPTIONAL: [(&str, &str); 2] =
     [("mgp-security", "mgp-validators"), ("mgp-server-sdk", "mgp-macros")];
 
-/// Refuses declarations of these dependencies that are not optional.
+/// Refuses dependencies in [`OPTIONAL`] that are declared without `optional = true`.
 pub(super) fn optional(packages: &Value) -> Vec<Violation> {
     dependencies(packages)
         .filter(|(from, to, optional)| !optional && OPTIONAL.contains(&(*from, *to)))
@@ -46,8 +46,8 @@ pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
 /// Returns the dependencies between workspace packages, each once.
 fn arrows(packages: &Value) -> BTreeSet<(&str, &str)> {
     let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
-    // Leaves out dependencies of a package on itself, which enable a feature in its tests, and those on `mgp-testkit`,
-    // which the tests of every package are allowed to use.
+    // Leave out dependencies of a package on itself, which enable a feature in its tests, and dependencies on
+    // `mgp-testkit`, which the tests of every package are allowed to use.
     dependencies(packages)
         .filter(|(from, to, _)| from != to && *to != "mgp-testkit" && ours.contains(to))
         .map(|(from, to, _)| (from, to))

@@ -78,7 +78,7 @@ impl<'a> Crate<'a> {
                     let path = export.path.iter().chain([&export.item]);
                     module.imports.push(path.cloned().collect());
                 }
-                // Adds private imports too, because child modules can use them.
+                // Add private imports as well, because child modules can use them.
                 module.exports.push(export);
             }
         }

@@ -38,7 +38,7 @@ pub(super) fn twice(libraries: &[(&str, &Source)]) -> Vec<Violation> {
     found
 }
 
-/// Returns the names that a `lib.rs` exports from its own crate, each once.
+/// Returns the names that a `lib.rs` exports from its own crate, without duplicates.
 fn own_names(source: &Source) -> Vec<String> {
     let modules = modules(source);
     let own = |export: &Export| {

@@ -1,4 +1,4 @@
-//! The rule of `tidy` that the benchmark figures in README.md must be equal to those in docs/benchmarks.md.
+//! The rule of `tidy` about benchmark figures: those in README.md must be equal to those in docs/benchmarks.md.
 
 use super::Violation;
 
@@ -75,7 +75,7 @@ fn compare(row: &Row<'_>, benchmarks: &str) -> Result<(), String> {
     check("`ours`", ours, source.get("ours").or(source.get("measured")))?;
     let other = row.get("other").and_then(|other| other.rsplit_once(' '));
     let (name, figure) = other.ok_or("`other` is not a name and a figure")?;
-    // Looks in the column `beside` if docs/benchmarks.md has no column for this figure.
+    // If docs/benchmarks.md has no column for this figure, look in its column `beside`.
     let beside = || source.get("beside")?.split(", ").find_map(|part| part.strip_prefix(name));
     let theirs = source.get(name).or_else(|| beside().map(str::trim));
     check("`other`", Some(figure), theirs)?;

@@ -1,7 +1,7 @@
 //! The command `tidy`: checks the rules of the workspace that a program can check. It is a step of `ci`, and also a
 //! test.
 //!
-//! Each rule is a function that returns violations; its tests contain a sample that it must refuse.
+//! Each rule is a function that returns violations. The tests of a rule contain a sample that it must refuse.
 
 mod arrows;
 mod circles;

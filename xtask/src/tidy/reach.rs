@@ -1,4 +1,5 @@
-//! The rule of `tidy` about configuration types of layer crates: users can set each, and a test shows the effect.
+//! The rule of `tidy` about configuration types of layer crates: users must be able to set each of them, and a test
+//! must show its effect.
 
 use super::{Violation, source::Source};
 
@@ -82,7 +83,8 @@ const REACHED: [(&str, &str, &str); 61] = [
     ("ToolCreationConfig", "[tool_creation]", "no_tool_is_created_and_the_answer_has_the_reason"),
 ];
 
-/// Refuses configuration types that are not in [`REACHED`], and rows whose type or test does not exist.
+/// Refuses configuration types that are not in [`REACHED`], and entries of [`REACHED`] whose type or test does not
+/// exist.
 pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! A Rust file as the rules of `tidy` read it, with code, string literals and comments separated.
+//! A Rust file, prepared for the rules of `tidy`: code, string literals and comments are separated.
 //!
 //! This is a small lexer, not a parser: it recognises comments, strings, raw strings, character literals and lifetimes.
 
@@ -112,7 +112,7 @@ fn blank(text: &str) -> Blanked {
             }
             at + length
         } else if rest[0].is_ascii_alphanumeric() || rest[0] == b'_' {
-            // Skips a whole word, so that the `r` in `for"` does not start a raw string.
+            // Skip a whole word, so that the `r` in `for"` does not start a raw string.
             at + rest.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(1)
         } else {
             at + 1

@@ -18,7 +18,7 @@ const LOOSE_ENDS: &[(&str, &str)] = &[("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
 
 /// Refuses method names in string literals outside mgp-types, which defines each name once.
 ///
-/// `xtask` and `mgp-validate` are exempt, because they act as foreign peers and write raw messages.
+/// The rule exempts `xtask` and `mgp-validate`, because they act as foreign peers and write raw messages.
 pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
     const EXEMPT: &[&str] = &["mgp-types/", "mgp-client-sdk/validate/", "xtask/"];
     if EXEMPT.iter().any(|folder| source.path.starts_with(folder)) {

@@ -10,7 +10,7 @@ const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
 
 const PROGRAM: &str = "mgp";
 
-/// The default features that the program does without, as crate and feature.
+/// The default features that the program `mgp` does not enable, as crate and feature.
 const NOT_IN_PROGRAM: [(&str, &str); 1] = [
     // The tokenizer takes 50 MB while it counts; instead of exact counts, the kernel uses upper bounds.
     ("mgp-toolindex", "tokens"),

@@ -3,7 +3,7 @@
 
 use super::{Violation, source::Source, source::closing};
 
-/// Forbidden words: those that do not name an actor, and verbs that Rust documentation does not use.
+/// Forbidden words: words that leave the actor unnamed, and verbs that Rust documentation does not use.
 const FORBIDDEN: &[&str] = &[
     "anew", "heard", "nobody", "said", "says", "somebody", "stands", "tells", "told", "whoever",
     "whomever",
@@ -178,7 +178,7 @@ fn hits(text: &str) -> Vec<(usize, String)> {
                 found.push((*start, phrase.join(" ")));
             }
         }
-        // Allows "there is no …"; refuses "x is no …", which lacks an article.
+        // Allow "there is no …", but refuse "x is no …", which lacks an article.
         let usual = at > 0
             && adjacent(text, &words, at - 1, 1).is_some()
             && words[at - 1].1.eq_ignore_ascii_case("there");

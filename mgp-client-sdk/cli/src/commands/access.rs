@@ -173,7 +173,7 @@ pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, access, &backend).await;
-    // Closing writes a change to disk, so the report is printed only afterwards.
+    // Print the report only after closing, because closing writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -259,7 +259,7 @@ impl Target {
         Self { agent: self.agent.clone(), server, tool }
     }
 
-    /// Refuses names that seem to be mistyped, because no server, tool or agent has them. Returns a note if the tool
+    /// Refuses a server or tool that does not exist, because its name is probably mistyped. Returns a note if the tool
     /// cannot be checked.
     async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
         known.check_server(&self.server).await?;

@@ -130,8 +130,8 @@ impl Render for ApprovalList {
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
-                // Left out for a decided permission or registration, because its `expires_at` only limited the time to
-                // answer the question.
+                // Show no expiry of a decided permission or registration, because its `expires_at` only limited the
+                // time to answer the question.
                 one.expires_at
                     .as_ref()
                     .filter(|_| one.state == "open" || one.kind == "call")
@@ -163,7 +163,7 @@ impl Render for ApprovalList {
     }
 }
 
-/// One approval, with nothing left out.
+/// One approval with all its details and complete arguments, for `mgp approvals show`.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -242,7 +242,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     }
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, approvals, &backend).await;
-    // Closing writes a change to disk, so the report is printed only afterwards.
+    // Print the report only after closing, because closing writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -348,7 +348,7 @@ fn check_undecided(asked: Option<&KernelApproval>, answer: Answer) -> CliResult 
     }
 }
 
-/// Returns the failure of an answer to an approval that an operator has decided already.
+/// Returns the error for an answer to an approval that an operator has already decided.
 pub(crate) fn already_decided(approval: &KernelApproval) -> Failure {
     let state = match approval.state.as_str() {
         "used" => "approved and used",
@@ -409,7 +409,7 @@ impl Decision {
     }
 }
 
-/// Returns the caller who asks: the agent, and in brackets its user unless that is the local one.
+/// Returns the caller who asks: the agent, and in brackets its user, unless that is the local user.
 pub(crate) fn caller(approval: &KernelApproval) -> String {
     let user = &approval.subject;
     match &approval.agent_id {

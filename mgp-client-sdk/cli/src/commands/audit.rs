@@ -26,13 +26,16 @@ pub(crate) use reader::{all_kinds, number, reason, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The name of a second log, which a state folder can have from commands of earlier versions.
+/// The name of a second log that commands of earlier versions may have written into a state folder.
 const SIDE_LOG: &str = "beside";
 
 /// The type of the events that count lost records.
 pub(crate) const RECORDS_LOST: &str = "dev.cloto.records_lost";
 
-/// The number of records to read for each line, because one call can have as many.
+/// The type of the events that count lost changes of the state.
+pub(crate) const CHANGES_LOST: &str = "dev.cloto.changes_lost";
+
+/// The number of records to read for each line to show: a call has one line, but up to this many records.
 const RECORDS_OF_CALL: usize = 5;
 
 /// The maximum number of columns of an actor or a target in a table. Both can be as long as a caller's token, and one
@@ -120,9 +123,12 @@ pub(crate) struct VerifyResult {
     ok: bool,
     /// The number of records.
     pub(crate) records: u64,
-    /// The number of lost records, as `dev.cloto.records_lost` has it.
+    /// The number of lost records that the events of type `dev.cloto.records_lost` report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost: Option<u64>,
+    /// The number of lost changes of the state that the events of type `dev.cloto.changes_lost` report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes_lost: Option<u64>,
     /// The first fault that was found in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -135,6 +141,12 @@ impl Render for VerifyResult {
         if let Some(lost) = self.lost {
             let lost = plural(lost, "record");
             out.hint(format!("{lost} lost before; see `mgp audit query --type records_lost`"));
+        }
+        if let Some(lost) = self.changes_lost {
+            let lost = plural(lost, "change");
+            out.hint(format!(
+                "the state lost {lost} before; see `mgp audit query --type changes_lost`"
+            ));
         }
     }
 }
@@ -176,7 +188,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
     ]
 }
 
-/// Returns the actor of an event, and in brackets the user for whom it acts, unless that is the local one.
+/// Returns the actor of an event, and in brackets the user for whom it acts, unless that is the local user.
 pub(crate) fn who(event: &AuditEvent) -> String {
     let actor = &event.actor.id;
     match event.details.as_ref().map(|details| details.decode::<String>("user")) {
@@ -185,10 +197,10 @@ pub(crate) fn who(event: &AuditEvent) -> String {
     }
 }
 
-/// Returns the tenant of the actor of an event, unless it is the local one.
+/// Returns the tenant of the actor of an event, unless it is the local tenant.
 pub(crate) fn tenant(event: &AuditEvent) -> Option<String> {
     let details = event.details.as_ref()?;
-    // In an event about a key, `tenant` is that of the key's holder and not that of the actor.
+    // In an event about a key, `tenant` is the tenant of the key's holder, not of the actor.
     if details.get("key_id").is_some() {
         return None;
     }
@@ -294,7 +306,7 @@ fn is_whole(global: &Global, all: bool, filters: &Filters) -> bool {
     global.json || all || filters.has_trace()
 }
 
-/// Returns the number of records to read so that this number of lines can be shown.
+/// Returns the number of records to read in order to show `lines` lines.
 fn records_to_read(lines: usize, is_whole: bool) -> usize {
     if is_whole { lines } else { lines.saturating_mul(RECORDS_OF_CALL) }
 }
@@ -359,8 +371,12 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
     let mut verified = VerifyResult::default();
     match Governance::verify(&folder).await {
         Ok(records) => {
-            let lost = count_lost(&folder, RECORDS_LOST, None).await?;
-            (verified.records, verified.lost) = (records, (lost > 0).then_some(lost));
+            let lost = async |event_type| {
+                let lost = count_lost(&folder, event_type, None).await?;
+                Ok::<_, Failure>((lost > 0).then_some(lost))
+            };
+            (verified.records, verified.lost) = (records, lost(RECORDS_LOST).await?);
+            verified.changes_lost = lost(CHANGES_LOST).await?;
         }
         Err(error) => verified.fail(&explain(&folder, &error)),
     }
@@ -376,14 +392,14 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
     Ok(verified)
 }
 
-/// Returns a text about why the audit log of a state folder cannot be read.
+/// Returns a message that explains why the audit log of a state folder cannot be read.
 fn explain(folder: &Path, error: &FolderError) -> String {
     match error {
         FolderError::Empty(_) => {
             let folder = folder.display();
             format!("there are no records in `{folder}` yet; name another folder with --state DIR")
         }
-        // Leave out "the audit log cannot be used", because it can despite these errors.
+        // Leave out the prefix "the audit log cannot be used", because a log with such a loss is still usable.
         FolderError::Log(error @ (LogError::Lost { .. } | LogError::ChangesLost { .. })) => {
             error.to_string()
         }
@@ -391,8 +407,8 @@ fn explain(folder: &Path, error: &FolderError) -> String {
     }
 }
 
-/// Returns the number of lost audit records, or of lost changes of the state, that events of this type in the log
-/// report, optionally only events since a time.
+/// Sums up the losses that the events of one type report: lost audit records, or lost changes of the state. With
+/// `since`, counts only later events.
 pub(crate) async fn count_lost(
     folder: &Path,
     event_type: &str,
@@ -417,7 +433,7 @@ pub(crate) async fn count_lost(
 
 impl Default for VerifyResult {
     fn default() -> Self {
-        Self { ok: true, records: 0, lost: None, error: None }
+        Self { ok: true, records: 0, lost: None, changes_lost: None, error: None }
     }
 }
 

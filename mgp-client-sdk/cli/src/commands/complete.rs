@@ -53,7 +53,7 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     let Ok(Ok(known)) = known else { return Ok(()) };
     let begin = words.last().copied().unwrap_or_default();
     let names = names(&known, &kind).into_iter();
-    // Servers choose these names, so a name with a character that has a meaning in a shell is left out.
+    // Leave out a name with a character that has a meaning in a shell, because servers choose these names.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
     let names = names.filter(|name| name.starts_with(begin) && name.chars().all(is_plain));
     let lines: String = names.take(MAX_NAMES).map(|name| name + "\n").collect();

@@ -69,8 +69,8 @@ pub(crate) struct Connect {
     no_grant: bool,
     #[command(flatten)]
     config: ConfigArg,
-    /// The text that mgp's configuration file will have, if it is about to change together with the host's file. If
-    /// `None`, the configuration file is read as it is.
+    /// The future text of mgp's configuration file, if it is about to change together with the host's file. If `None`,
+    /// the current file is read.
     #[arg(skip)]
     planned_config: Option<String>,
     /// The options of the existing entry in the host's file; options that this command does not set are kept.
@@ -240,7 +240,7 @@ fn chosen<'a>(
 }
 
 /// Returns whether a person sits at the host. The answer comes from the option, else from the configuration, else from
-/// the user; it is `None` if the user must be asked and there is no terminal.
+/// the user; `None` if the user would have to be asked but has no terminal.
 fn interactive(
     global: &Global,
     connect: &Connect,

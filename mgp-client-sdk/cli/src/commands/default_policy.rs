@@ -28,8 +28,8 @@ pub(super) async fn resolve(
     })
 }
 
-/// Returns what the running kernel decides by the `default_policy` of a server, because the kernel may use other
-/// configuration files than this command; `None` without a kernel, or if an entry for every agent decides.
+/// Returns what the `default_policy` of a server decides in the running kernel, which may use other configuration files
+/// than this command. Returns `None` without a kernel, or if an entry for every agent decides.
 pub(super) async fn of_kernel(server: &str, backend: &Backend) -> CliResult<Option<&'static str>> {
     let Backend::Kernel(_) = backend else { return Ok(None) };
     // No agent and no tool has the name `?`. So, besides the `default_policy`, only an entry for every agent can decide

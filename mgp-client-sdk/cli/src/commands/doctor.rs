@@ -53,8 +53,8 @@ pub(crate) struct Doctor {
     config: ConfigArg,
 }
 
-/// Runs all checks, and prints the report. Later checks need what earlier ones read: the store with the approvals, then
-/// the configuration, then the running kernel.
+/// Runs all checks, and prints the report. Later checks need what earlier checks read: the store with the approvals,
+/// then the configuration, then the running kernel.
 pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let (mut checks, store) = state::check(global).await;
     let loaded = match &store {
@@ -87,7 +87,8 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     conclude(&report)
 }
 
-/// Checks what the running kernel has besides the selected servers.
+/// Checks parts of the running kernel and of its configuration that do not belong to the selected servers, e.g. its
+/// other servers, deliveries and metrics address.
 fn check_kernel(doctor: &Doctor, selected: &Selected, running: &KernelState) -> Vec<Check> {
     let servers = selected.config.servers.iter().map(|server| server.id.as_str());
     let ids: Vec<_> = servers.chain(selected.broken.iter().map(String::as_str)).collect();

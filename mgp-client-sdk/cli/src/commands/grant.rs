@@ -38,10 +38,10 @@ pub(super) struct GrantResult {
     /// The only tools of the server that the agent got, if it did not get all.
     #[serde(skip_serializing_if = "Option::is_none")]
     only_tools: Option<BTreeSet<String>>,
-    /// The tools of the server that the agent did not get, if it got all others.
+    /// The tools of the server that the agent did not get, if it got all other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     withheld_tools: Option<BTreeSet<String>>,
-    /// The reason why the agent can use more tools than it got by these grants, and the command that changes it.
+    /// The reason why the agent can use more tools than these grants give it, and the command that changes this.
     #[serde(skip_serializing_if = "Option::is_none")]
     excess: Option<String>,
     /// The approved permissions.
@@ -69,8 +69,9 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
-    /// Writes a line that names the servers that did not start for the grants, and those in `later`, which were not
-    /// ready afterwards. The line also names the command that will show the permissions that these servers need.
+    /// Writes a line about the servers that are not ready: those that did not start for the grants, and those in
+    /// `later`, which were not ready afterwards. The line names the command that will show the permissions that these
+    /// servers need.
     pub(super) fn render_failed(all: &[Self], later: &BTreeSet<String>, out: &mut Output) {
         let later = later.iter().map(String::as_str);
         let failed: BTreeSet<&str> =
@@ -91,7 +92,7 @@ impl GrantResult {
         &self.agent
     }
 
-    /// Writes the results; agents that got the same at a server share an entry.
+    /// Writes the results; agents that got the same grants for a server share an entry.
     pub(super) fn render_all(all: &[Self], out: &mut Output) {
         let mut groups: Vec<(&Self, Vec<&Self>)> = Vec::new();
         for one in all {
@@ -274,7 +275,8 @@ async fn grant_all(
     Ok(all)
 }
 
-/// Returns the servers that the agent may not use because no access entry applies to it; a denial is a decision.
+/// Returns the servers that the agent may not use although no operator decided this: no access entry applies, and the
+/// `default_policy` does not allow the server.
 pub(super) async fn not_granted(
     global: &Global,
     agent: &str,
@@ -376,7 +378,7 @@ async fn grant_server(
     })
 }
 
-/// Approves permissions for a server. First removes permissions from the list that were decided before, or that the
+/// Approves permissions for a server. First removes from the list the permissions that were decided before, or that the
 /// configuration grants. The inner error is the reason why no permission was approved.
 async fn approve(
     backend: &Backend,
@@ -397,8 +399,8 @@ async fn approve(
     Ok(backend.decide(PermissionDecision::Approve, params).await.map(drop))
 }
 
-/// Returns whether the configuration grants a permission to a server. An approval would take its place, and lift its
-/// limits.
+/// Returns whether the configuration grants a permission to a server. An approval would replace that grant, and so lift
+/// its limits.
 fn is_configured(server: &ServerConfig, permission: &Permission) -> bool {
     let mut listed = server.mgp.iter().flat_map(|mgp| &mgp.permissions).map(Permission::as_str);
     listed.any(|name| {

@@ -24,7 +24,7 @@ pub(crate) async fn run(global: &Global, index: &Index) -> CliResult {
     let Index::Export { vectors } = index;
     let builder = ToolIndex::builder();
     let builder = if *vectors { builder } else { builder.without_embedder() };
-    // Read only, because a kernel may have stored the vectors of another embedder.
+    // Open the index read-only, because a kernel may have stored vectors of another embedder in it.
     let entries = builder.open_read_only(state::db(global).await?).await?.entries();
     if entries.is_empty() {
         return Err(Failure::failed(

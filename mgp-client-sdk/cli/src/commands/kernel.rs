@@ -154,7 +154,7 @@ impl Render for Status {
             let name = client.agent.as_deref().or(client.subject.as_deref());
             [
                 with_tenant(name, client.tenant.as_deref()).into(),
-                // A column of its own, because an agent may have any name.
+                // Show the role in its own column, because an agent may have any name, e.g. `operator`.
                 Cell::from(if client.operator { "operator" } else { "agent" }),
                 client.transport.as_deref().into(),
                 client.since.as_ref().map(ToString::to_string).into(),
@@ -180,7 +180,7 @@ impl Render for Reloaded {
     }
 }
 
-/// Returns the name of a client, with its tenant unless that is the local one.
+/// Returns the name of a client, with its tenant unless that is the local tenant.
 pub(crate) fn with_tenant(name: Option<&str>, tenant: Option<&str>) -> Option<String> {
     let tenant = tenant.map(|tenant| format!(" of {tenant}")).unwrap_or_default();
     name.map(|name| format!("{name}{tenant}"))
@@ -288,7 +288,7 @@ pub(crate) async fn reload(global: &Global) -> CliResult {
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     let client = control::connect_to_change(global).await?;
     // Remove the marker of a service: stopping the kernel ends the service too, and without the marker, hosts start the
-    // next kernel at once.
+    // next kernel immediately.
     let _ = std::fs::remove_file(state::service_marker(&state::folder(global)?));
     stop_over(global, &client, stop.timeout).await?;
     ActionReport::new("kernel", "stopped").print(global)

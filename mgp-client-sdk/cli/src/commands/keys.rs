@@ -224,7 +224,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
     }
 }
 
-/// Waits until the running kernel, if there is one, admits a new key and refuses a revoked one.
+/// Waits until the running kernel, if any, admits a new key and refuses a revoked key.
 async fn noticed(running: Option<Client>) {
     if let Some(client) = running {
         client.close().await;

@@ -230,7 +230,8 @@ impl KnownNames {
     }
 }
 
-/// Returns the end of a message that asks whether a known name was meant, if one resembles the name.
+/// Returns the end of a message that asks whether a known name was meant; `None` if no known name resembles the given
+/// one.
 pub(super) fn did_you_mean<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -353,7 +354,7 @@ async fn keys_by_tenant(
     Ok((own, elsewhere))
 }
 
-/// Returns the remedy for granting access in a tenant other than that of the operator who runs commands.
+/// Returns the remedy for granting access in a tenant in which the commands of this operator do not apply.
 pub(super) fn elsewhere_remedy(tenant: &str) -> String {
     format!(
         "an operator of `{tenant}` (`mgp keys add NAME --tenant {tenant} --admin`) grants access there, with the tool `mgp_access_grant` of a kernel with --http"

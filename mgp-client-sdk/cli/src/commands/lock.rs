@@ -124,7 +124,7 @@ fn read_file(path: &Path) -> CliResult<Option<LockFile>> {
             path.display()
         ))
     };
-    // Opening a pipe would wait for another process.
+    // Refuse a pipe, because opening it would wait for another process.
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(failed(&"it is not a plain file"));
     }

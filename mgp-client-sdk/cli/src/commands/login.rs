@@ -44,7 +44,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of the address that a user pastes to complete a login, in bytes.
 const MAX_PASTED_BYTES: u64 = 16 * 1024;
 
-/// The maximum number of lines to read until one of them is that address.
+/// The maximum number of lines that are read while waiting for the pasted address.
 const MAX_PASTED_LINES: u32 = 10;
 
 /// `mgp servers login`.
@@ -170,8 +170,8 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
 
 /// Revokes the tokens that a new login has replaced; returns a note if they may still be valid.
 ///
-/// Tokens of the same client are left alone: with one token, many issuers revoke all tokens that a user gave a client,
-/// which would also end the new login. A client that registers itself does so for each login.
+/// If both logins used the same client, revokes nothing: many issuers would then revoke all tokens that the user gave
+/// this client, which would also end the new login. A client that registers itself does so again for each login.
 async fn revoke_replaced(oauth: &OAuth, former: &TokenEntry, new: &TokenEntry) -> Option<String> {
     let client = |entry: &TokenEntry| entry.registration.as_ref().map(|own| own.client_id.clone());
     if client(former) == client(new) {
@@ -311,8 +311,8 @@ async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     oauth(server, &proxy, &folder).await
 }
 
-/// Returns the entry of a server, which can be disabled, in a configuration file of the user, and the proxy of its
-/// connections; `None` if the file has no such entry, or it cannot be read.
+/// Returns the entry of a server, even if it is disabled, in a configuration file of the user, and the proxy of its
+/// connections. Returns `None` if the file has no such entry, or cannot be read.
 pub(super) fn configured_in(file: &Path, id: &str) -> Option<(ServerConfig, Proxy)> {
     let config = Config::parse(file, &std::fs::read_to_string(file).ok()?).ok()?.config;
     let mut server = config.server(id)?.clone();
@@ -371,8 +371,7 @@ async fn authorize(
         _ => builder.connect_url(&url).await,
     };
     match client {
-        // A server may accept the connection without a login and require one only for calls, so the login is made
-        // explicitly.
+        // Log in explicitly, because a server may accept the connection without a login and require one only for calls.
         Ok(client) => {
             client.close().await;
             let failed = |error: Arc<AuthError>| probe::login_error(&error, &server.id);

@@ -184,8 +184,8 @@ async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
     }
 }
 
-/// Opens the kernel's log, and returns its end. If the kernel has begun a new file that has fewer lines than wanted,
-/// the end of the previous file precedes them.
+/// Opens the kernel's log, and returns the text at its end. If the kernel has just begun a new file that has fewer than
+/// `lines` lines, puts the end of the previous file before this text.
 fn open_end(path: &Path, lines: usize) -> io::Result<(Tail, String)> {
     let mut tail = Tail::open(path)?;
     let is_whole = tail.read == 0;
@@ -270,7 +270,7 @@ impl Tail {
         Ok(rest + &self.read()?)
     }
 
-    /// Returns whether the kernel has begun a new file at this path, because this one had become too long.
+    /// Returns whether the kernel has begun a new file at this path, because the previous file had become too long.
     fn is_replaced(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|new| new.len() < self.read)
     }
@@ -317,7 +317,7 @@ mod tests {
     fn a_long_log_is_read_from_the_beginning_of_a_line() {
         let folder = mgp_testkit::temp_dir();
         let path = folder.path().join("kernel.log");
-        // The limit of what is read is within a letter of two bytes.
+        // The limit for reading falls inside a letter of two bytes.
         let long = "é".repeat(usize::try_from(MAX_BYTES).unwrap());
         fs::write(&path, format!("{long}\none\n")).unwrap();
         assert_eq!(Tail::open(&path).unwrap().read().unwrap(), "one\n");

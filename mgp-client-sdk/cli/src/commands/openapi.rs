@@ -136,7 +136,7 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
         check_address(source, is_url, address, &credentials)
     };
     if arguments.list {
-        // A list sends no request, so it needs no address: what is wrong with it is only reported.
+        // The list sends no request and needs no address, so an error in the address is only reported.
         let (address, wrong) = match address {
             Ok(address) => {
                 let wrong = check(&address).err();
@@ -202,7 +202,8 @@ fn read(file: &str) -> CliResult<String> {
     std::fs::read_to_string(file).map_err(failed)
 }
 
-/// Fetches a document; also returns `true` if its host can be reached only because the operator named it.
+/// Fetches a document. Also returns `true` if its host is not public, so that it could be reached only because the
+/// operator named it.
 async fn fetched(url: &str) -> CliResult<(String, bool)> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let get = async |named| {

@@ -47,8 +47,8 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         }
         control::admit_change(global).await?;
     } else {
-        // No passphrase is set yet, so ask for none. Still, a process that a host or a server started must not set the
-        // first one.
+        // No passphrase is set yet, so ask for none. Refuse a process that a host or a server started, because it must
+        // not set the first passphrase.
         control::admit_reader(global).await?;
     }
     let done = match change {

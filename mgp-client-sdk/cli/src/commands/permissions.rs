@@ -70,7 +70,7 @@ pub(crate) struct Change {
     force: bool,
 }
 
-/// The arguments that an approval is limited to: it applies only to calls with such arguments.
+/// Limits on the arguments of calls, e.g. on paths: an approval with these limits applies only to calls that fit them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Limits {
     /// Only for paths below this path; may be given several times
@@ -173,7 +173,7 @@ pub(crate) async fn run(global: &Global, permissions: &Permissions) -> CliResult
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, permissions, &backend).await;
-    // Closing writes a change to disk, so the report is printed only afterwards.
+    // Print the report only after closing, because closing writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -216,8 +216,7 @@ async fn decide(
     change: &Change,
 ) -> CliResult<ActionReport> {
     let Change { server, permissions, tool, limits, expires, because, force } = change;
-    // Do not check the ids of approved calls as names of permissions: approvals of single calls are taken back by these
-    // ids.
+    // `revoke` and `reset` also accept the ids of approved calls; do not check these ids as names of permissions.
     let is_call = |id: &str| decision.takes_back() && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;

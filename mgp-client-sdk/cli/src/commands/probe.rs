@@ -44,10 +44,11 @@ use stderr_tail::StderrTail;
 pub(super) use stderr_tail::best_of;
 pub(super) use unreadable::UnreadableTool;
 
-/// The lower bound of the number of servers that start at the same time, which is twice that of the processors.
+/// The lower bound of the number of servers that start at the same time. Within its bounds, this number is twice the
+/// number of processors.
 const MIN_STARTING: usize = 4;
 
-/// The upper bound of this number.
+/// The upper bound of the number of servers that start at the same time.
 const MAX_STARTING: usize = 16;
 
 /// The time after which a server no longer counts as starting, so that servers that hang do not delay the others for
@@ -105,8 +106,8 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// Returns the maximum number of servers that start at the same time. With more of them on few processors, none would
-/// answer in time.
+/// Returns the maximum number of servers that start at the same time. If too many servers started on few processors,
+/// none would answer in time.
 fn max_starting() -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     (2 * processors).clamp(MIN_STARTING, MAX_STARTING)

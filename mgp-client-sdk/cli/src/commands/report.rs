@@ -82,7 +82,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
             // secrets are not known.
             shown = without_paths(&shown);
         } else if words == ["approvals", "ls"] {
-            // Cut the text after the table, because it then shows the arguments of calls, which can be private.
+            // Cut the text after the table, because that text shows the arguments of calls, which can be private.
             shown.truncate(shown.find("\n\n").unwrap_or(shown.len()));
         }
         add(&mut text, &format!("mgp {}", words.join(" ")), &shown);

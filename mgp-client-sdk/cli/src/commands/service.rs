@@ -188,7 +188,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// The command and the search path that are written into the file of a service.
+/// The values that are written into the file of a service.
 struct Description {
     /// The program that the service starts, and its arguments.
     command: Vec<String>,
@@ -196,7 +196,8 @@ struct Description {
     path: String,
     /// The value of `XDG_CONFIG_HOME`, if the user's own configuration is in that folder.
     config_home: Option<String>,
-    /// The file for its standard error, where the service manager does not keep it; `None` if it has a log of its own.
+    /// The file for the standard error of a service that serves over HTTP; `None` for any other service. Only launchd
+    /// uses it, because systemd has a log of its own.
     log: Option<String>,
 }
 
@@ -356,7 +357,7 @@ async fn install(global: &Global, install: &Install, manager: Manager, file: &Pa
     ActionReport::new("service", status).with_notes(notes).print(global)
 }
 
-/// Stops the running kernel, because only one at a time can use the state folder, and starts the service.
+/// Stops the running kernel, because only one kernel at a time can use the state folder, and starts the service.
 async fn start(
     global: &Global,
     running: Option<Client>,
@@ -449,7 +450,8 @@ mod tests {
         let environment = "Environment=\"PATH=/opt/a b:/usr/bin\"\n\
                            Environment=\"XDG_CONFIG_HOME=/home/a/50%%\"\nRestart=on-failure\n";
         assert!(unit.contains(environment), "{unit}");
-        // Only the kernel is sent a signal at first, because it lets running calls finish before it ends its servers.
+        // systemd must send the first signal to the kernel only: the kernel lets running calls finish before it ends
+        // its servers.
         assert!(unit.contains("\nKillMode=mixed\nTimeoutStopSec=60\n"), "{unit}");
     }
 

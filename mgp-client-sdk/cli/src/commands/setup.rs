@@ -1,6 +1,7 @@
 //! The command `mgp setup`: copies the servers of all hosts, makes the hosts start mgp instead, and checks the result.
 //!
-//! It does what `mgp import --apply` and `mgp connect HOST --replace` do, in one step that `mgp undo` takes back.
+//! The command does what `mgp import --apply` and `mgp connect HOST --replace` do, in one step that `mgp undo` takes
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -241,8 +242,8 @@ impl SetupResult {
         }
         GrantResult::render_failed(&self.granted, &self.not_ready, out);
         let changed = || self.hosts.iter().filter(|host| !host.difference.is_empty());
-        // Advise only about hosts that were tried: a host whose file could not be written, or whose mgp does not start,
-        // first needs another remedy.
+        // Advise a restart only of hosts that were tried. A host whose file could not be written, or whose mgp does not
+        // start, needs another remedy first.
         let tried = changed().filter(|host| host.ready.is_some());
         let names = tried.map(|host| host.host.as_str()).collect::<Vec<_>>().join(", ");
         if self.hosts.is_empty() {
@@ -285,8 +286,8 @@ impl Planned {
             match changeable_source(global, setup, *host) {
                 _ if hosts.contains(host) => {}
                 Ok(Some(source)) => {
-                    // Only show a host, with the reasons, if none of its servers can be copied and the user did not
-                    // name it.
+                    // If no server of a host can be copied and the user did not name the host, only show the host with
+                    // the reasons.
                     if is_named || source.has_servers() {
                         hosts.push(*host);
                     }
@@ -423,7 +424,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     Ok(())
 }
 
-/// Asks whether people will confirm dangerous calls in the hosts; `None` if there is no person to ask.
+/// Asks whether people will confirm dangerous calls in the hosts; `None` if this command cannot ask a person.
 fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
     if prompt::is_interactive(global) {
         print_note(

@@ -284,7 +284,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     }
 }
 
-/// Returns a note about the servers that are still being started, whose tools a list does not have yet.
+/// Returns a note about the servers that are still being started, because their tools are missing in a list.
 async fn starting(client: &Client, server: Option<&str>) -> CliResult<Option<String>> {
     let mut params = KernelServersParams::new();
     params.server_id = server.map(str::to_owned);
@@ -326,8 +326,8 @@ fn own_name(tool: &KernelTool) -> &str {
     own.unwrap_or(&tool.name)
 }
 
-/// Returns the ids that tools of several servers have, e.g. `c` of `a.b` and `b.c` of `a`, each with the remedy: no
-/// command can name one of these tools.
+/// Returns the ids that tools of several servers have, e.g. `c` of `a.b` and `b.c` of `a`. Each comes with a remedy,
+/// because a command cannot name just one of these tools.
 fn shared_ids(all: &[KernelTool]) -> BTreeMap<String, String> {
     let mut servers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for tool in all {
@@ -346,8 +346,8 @@ fn shared_ids(all: &[KernelTool]) -> BTreeMap<String, String> {
 
 /// Finds a tool by its id, or by its name if no other tool has that name.
 ///
-/// The name of a tool can contain dots, and so can be the same as the id of another server's tool. Therefore a text
-/// with dots is only accepted as an id.
+/// The name of a tool can contain dots, so it can equal the id of another server's tool. Therefore a text with dots is
+/// only accepted as an id.
 fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelTool> {
     if let Some(tool) = all.iter().find(|tool| tool.tool_id == wanted) {
         return Ok(tool);

@@ -189,7 +189,7 @@ fn choose(
             "several agents chose the id `{id}`: {agents}; name one with --agent"
         )));
     }
-    // Take the first one: the kernel lists the transactions that wait for a person first.
+    // Take the first transaction, because the kernel lists transactions that wait for a person first.
     let first = found.into_iter().next();
     let unknown = || format!("no transaction has the id `{id}`; see `mgp transactions ls`");
     first.ok_or_else(|| Failure::failed(unknown()))

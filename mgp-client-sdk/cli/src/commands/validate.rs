@@ -117,7 +117,7 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
             let (target, options) = (target(&server.judged)?, options(&server)?);
             let mut signals = Signals::new()?;
             print_note(global, "playing the rules; a server that starts slowly takes minutes");
-            // At a signal, the processes that the judge started end with its future.
+            // If a signal arrives, dropping the judge's future ends the processes that the judge started.
             let report = tokio::select! {
                 report = judge_server(&target, &options) => report,
                 number = signals.next() => {

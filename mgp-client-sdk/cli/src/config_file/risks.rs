@@ -47,8 +47,8 @@ impl ConfigFile {
     }
 }
 
-/// Removes the table of risks from a server's entry, and the table `mgp` if it was added only for the risks. Returns
-/// the position of the table of risks and the comments above it that are not about it.
+/// Removes the table of risks from a server's entry, and the table `mgp` if it is then empty and has no header. Returns
+/// the position of the table of risks, and the comments above it that a blank line separates from it.
 fn remove_risks(server: &mut dyn TableLike) -> Option<(isize, String)> {
     let mgp = server.get_mut("mgp")?.as_table_like_mut()?;
     let risks = mgp.remove("risk")?;

@@ -129,7 +129,7 @@ fn matrix_table(console: &Console, viewer: &Viewer, matrix: &AccessMatrix) -> Ma
     }
 }
 
-/// Returns the access of an agent to a server, and each entry that matters; an entry of the agent itself has a button
+/// Returns the access of an agent to a server, and each access entry for it. An entry of the agent itself has a button
 /// that removes the entry.
 fn matrix_cell(
     console: &Console,
@@ -152,8 +152,8 @@ fn matrix_cell(
             div {
                 (mark(entry.permission.as_str())) " "
                 (plain(entry.tool_name.as_deref().unwrap_or(viewer.texts.all_tools)))
-                // Show the button only for the agent's own entry. An entry of a group or of all agents has it in its
-                // own row.
+                // Show the button only for the agent's own entry. An entry of a group or of all agents has a button in
+                // its own row.
                 @if entry.agent_id == agent { (revoke(entry.tool_name.as_deref().unwrap_or_default())) }
                 @else { span.dim { " " (viewer.texts.entry_of) " " (plain(&entry.agent_id)) } }
                 (origin(viewer, entry))

@@ -15,7 +15,7 @@ use crate::commands::approvals::caller;
 /// The maximum length of a tool's description in an item of the inbox.
 const MAX_DESCRIPTION: usize = 400;
 
-/// The maximum length of a call's arguments in the form that answers several approvals at once.
+/// The maximum length of a call's arguments in the form that answers several approvals together.
 const MAX_ARGUMENTS: usize = 80;
 
 /// Returns the item of the inbox for an approval, with the buttons that answer it.
@@ -143,7 +143,7 @@ pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-/// Returns the form for answering several approvals at once.
+/// Returns the form for answering several approvals together.
 pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> Markup {
     let texts = viewer.texts;
     html! {

@@ -66,7 +66,7 @@ impl Form {
 }
 
 /// Returns whether a query parameter applies to one request only: it reports the result of the last action, or asks to
-/// verify the record. Links to the same page leave it out.
+/// verify the record. Links to the same page leave such a parameter out.
 fn is_for_once(name: &str) -> bool {
     ["done", "failed", "sign", "see", "verify"].contains(&name)
 }

@@ -137,7 +137,7 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
         None | Some("same-origin" | "none") => true,
         Some(_) => is_read && is_navigation,
     };
-    // If there is no header, take the host from the address of the request, as HTTP/2 has it there.
+    // Without a header, take the host from the address of the request, where HTTP/2 has it.
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = header(headers, "host").or(in_address).unwrap_or_default();
     let is_own_origin = match header(headers, "origin") {

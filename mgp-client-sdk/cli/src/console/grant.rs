@@ -24,7 +24,7 @@ pub(super) const PERMIT: &str = "/access/permit";
 /// The maximum length of an address that contains the input of a form, to fill in the form again after a login.
 const MAX_REFILL: usize = 4096;
 
-/// A problem of a form that was sent: of one field, or of the whole.
+/// A problem of a form that was sent: of one field, or of the whole form.
 pub(super) struct Problem {
     field: Option<&'static str>,
     reason: String,
@@ -226,7 +226,7 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
         params = params.because(because);
     }
     let backend = Backend::Kernel(viewer.operator.client.clone());
-    // `*` is a known agent, so only the server and the tool are checked if the person marks the agent as new.
+    // If the person marks the agent as new, check only the server and the tool: `*` always counts as a known agent.
     let is_new = form.get("new_agent").is_some();
     let target = Target::new(if is_new { "*" } else { agent }, server, form.get("tool"));
     let checked = check_new_entry(&console.global, &backend, &target).await;

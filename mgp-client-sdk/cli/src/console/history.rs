@@ -90,7 +90,7 @@ async fn of_one(viewer: &Viewer, trace: &str, at: Option<u64>) -> Result<History
     Ok(all)
 }
 
-/// Searches the audit log for a record of type `kind` that names one of the questions.
+/// Searches the audit log for a record of type `kind` that contains one of these ids of questions to an operator.
 async fn other_record(
     viewer: &Viewer,
     known: &[AuditEvent],
@@ -133,8 +133,8 @@ impl Search {
         Self { params, left: MAX_PAGES, is_cut: false }
     }
 
-    /// Returns the searches for the records of a trace: from the record with the number `at` back and then from there
-    /// on, or only from the end of the log back.
+    /// Returns the searches for the records of a trace. With `at`, these are a search back from the record with that
+    /// number and a search forward from it; otherwise one search back from the end of the log.
     fn for_trace(trace: &str, at: Option<u64>) -> Vec<Self> {
         let search = |newest_first, after| {
             let mut params = KernelAuditParams::new();
@@ -155,8 +155,8 @@ impl Search {
         (self.left > 0).then_some(&self.params)
     }
 
-    /// Takes a page, and returns its records. A page can be empty, because one query reads only a limited part of the
-    /// log.
+    /// Moves the search on past a page, and returns the records of the page. A page can be empty, because one query
+    /// reads only a limited part of the log.
     fn read(&mut self, page: KernelAuditResult) -> Vec<AuditEvent> {
         let has_more = page.next.is_some() && page.next != self.params.after;
         self.left = if has_more { self.left - 1 } else { 0 };

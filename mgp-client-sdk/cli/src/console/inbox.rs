@@ -48,7 +48,8 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let all = approvals(&viewer, MAX_DECIDED).await?;
-        // An approval in the state `later` is asked only once its server is ready, so it is neither open nor decided.
+        // The operator is asked about an approval in the state `later` only once its server is ready, so it is neither
+        // open nor decided.
         let known = all.iter().filter(|one| one.state != "later");
         let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
         let client = &viewer.operator.client;
@@ -420,7 +421,7 @@ async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> 
     Ok(format!("{done}: {}", texts.denied_always))
 }
 
-/// Approves or rejects a definition, if it is still the one that the page showed.
+/// Approves or rejects a definition, if it is still the definition that the page showed.
 pub(super) async fn decide_definitions(
     State(console): Shared,
     Posted(form, viewer): Posted,
@@ -432,7 +433,7 @@ pub(super) async fn decide_definitions(
     // Send the fingerprint that the page showed, so that a definition that has changed since is not approved.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
-    // Send the standing that the page showed, so that a definition that was rejected since is not approved.
+    // Send the state that the page showed, so that a definition that was rejected since is not approved.
     params.expected = form.get("seen").map(ToolStanding::from);
     let (name, texts) = (format!("{}.{}", params.server_id, params.tool), viewer.texts);
     let decided = async {

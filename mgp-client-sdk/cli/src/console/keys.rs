@@ -75,7 +75,7 @@ fn others(more: usize, text: &str) -> Markup {
     html! { @if more > 0 { p.dim { (hint(&fill(text, &[("count", &more.to_string())]))) } } }
 }
 
-/// Returns a table of the configured limits of calls: their number in a minute and at once, and the size of their
+/// Returns a table of the configured limits of calls: calls per minute, calls at the same time, and the size of
 /// arguments. Quotas have a table of their own.
 fn limits(viewer: &Viewer, config: &Config) -> Markup {
     let texts = viewer.texts;

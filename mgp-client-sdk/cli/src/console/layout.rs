@@ -14,12 +14,13 @@ use crate::state_option;
 /// The maximum length of a notice, which is part of the address of the page that shows it.
 const MAX_NOTICE: usize = 600;
 
-/// The icon of the pages. Without an icon of its own, a browser requests one outside of the console.
+/// The icon of the pages. Without it, a browser would request an icon from a path outside of the console.
 const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\">\
      <rect width=\"16\" height=\"16\" rx=\"4\" fill=\"#0550ae\"/>\
      <path d=\"M4 12V5l4 5 4-5v7\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\"/></svg>";
 
-/// The value of `answer` that a form sends if a person presses Enter in one of its fields; this value changes nothing.
+/// The value of `answer` in the hidden first button of a form, which Enter in a field presses; this value changes
+/// nothing.
 pub(super) const NO_ANSWER: &str = "none";
 
 /// The result of an action, shown on the page that follows it.

@@ -27,12 +27,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const DEFINITIONS_EVERY: u64 = 20;
 
 /// The minimum time between two reports of events to the pages, because a busy kernel publishes events all the time.
-/// Questions for a person are reported at once.
+/// Questions for a person are reported without this delay.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of pages that load again each second because of reports of events.
 const LOADS_PER_SECOND: u32 = 5;
 
-/// The number of questions that wait for a person, and a counter of their changes.
+/// The number of items that wait for a person, and a counter of their changes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Waiting {
     count: usize,
@@ -89,7 +89,7 @@ impl Live {
         if !live.is_polling.swap(true, Ordering::SeqCst) {
             tokio::spawn(poll(Arc::clone(&live)));
         }
-        // Send the number of waiting items to a new page first, which only shows it.
+        // First send the number of waiting items, which a new page only shows.
         let first = message("waiting", &live.counted.load(Ordering::Relaxed).to_string());
         let state = (live, waiting, events);
         stream::once(ready(Ok(first))).chain(stream::unfold(state, |mut state| async move {
@@ -144,7 +144,7 @@ async fn poll(live: Arc<Live>) {
     }
 }
 
-/// Polls the kernel for changes until the last page is closed.
+/// Polls the kernel for changes until the last page is closed, or the operator's credentials or connection end.
 async fn poll_until_closed(live: &Live) {
     let (mut open, mut others) = (Vec::new(), 0);
     let mut reported_at = None;

@@ -81,15 +81,16 @@ impl WrongLogins {
         true
     }
 
-    /// Takes back the count of a login that turned out not to be wrong.
+    /// Removes from the count a login that was counted in advance, but turned out not to be wrong.
     fn give_back(&mut self) {
         self.count = self.count.saturating_sub(1);
     }
 }
 
-/// A login whose check has begun. It counts as wrong from the start, so that many logins at once do not exceed the
-/// limit. The count is taken back if the login was not wrong, or if the browser disconnects before the end of the
-/// check. If the limit was reached, the login was not counted, and `is_wrong` is `true` from the start.
+/// A login whose check has begun. It is counted as wrong from the start, so that many logins at the same time do not
+/// exceed the limit. Dropping this value takes the count back unless `is_wrong` is set, e.g. if the browser disconnects
+/// before the end of the check. If the limit was already reached, the login is not counted, and `is_wrong` is set from
+/// the start.
 struct Turn<'a> {
     wrong: &'a Mutex<WrongLogins>,
     is_wrong: bool,
@@ -134,7 +135,7 @@ impl Login {
         }
     }
 
-    /// Returns the operator who owns the key of a link or a credential; a link cannot be used again.
+    /// Returns the operator whom `key`, the secret of a link or a credential, identifies. A link cannot be used again.
     async fn admit(&self, console: &Console, key: &str) -> Result<Arc<Operator>, Refused> {
         match self {
             Self::Link { secret, operator } => {
@@ -150,9 +151,9 @@ impl Login {
     }
 }
 
-/// Awaits the check of a login, and counts the login if it was wrong. A wrong login beyond the limit is refused as one
-/// too many. A right login is always admitted, so that wrong ones lock no operator out; this is safe because keys and
-/// tokens cannot be guessed.
+/// Awaits the check of a login, and counts the login if it was wrong. Beyond the limit, a wrong login is refused as
+/// `TooMany`. A right login is always admitted, so that wrong logins lock no operator out; this is safe because keys
+/// and tokens cannot be guessed.
 async fn counted<T>(
     wrong: &Mutex<WrongLogins>,
     check: impl Future<Output = Result<T, Refused>>,
@@ -172,7 +173,7 @@ async fn check(console: &Console, auth: &AuthLayer, key: &str) -> Result<Arc<Ope
         Refused::from(reason)
     })?;
     let principal = caller.principal();
-    // The pages show the whole kernel, including the data of other tenants, so operators of these are refused.
+    // Refuse operators of other tenants, because the pages show the whole kernel, including the data of all tenants.
     let is_operator = principal.authority() == Authority::Operator
         && principal.tenant() == Principal::local().tenant();
     let Kernel::Own(served) = &console.kernel else { return Err(Refused::Failed) };

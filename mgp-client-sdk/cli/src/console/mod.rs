@@ -320,7 +320,7 @@ fn pages() -> Semaphore {
     Semaphore::new(MAX_PAGES)
 }
 
-/// Makes a page and returns it, as soon as fewer than the maximum number of pages are being made. If that fails,
+/// Waits until fewer than `MAX_PAGES` pages are being made, then makes the page and returns it. If making it fails,
 /// returns a page with the reason.
 async fn shown<P: Future<Output = PageResult>>(
     console: &Console,

@@ -58,7 +58,7 @@ pub(super) fn detail<T: DeserializeOwned>(event: &AuditEvent, name: &str) -> Opt
     event.details.as_ref()?.decode(name).ok()?
 }
 
-/// Returns the id of the question to an operator that an audit record names.
+/// Returns the id of the question to an operator (approval) that an audit record contains.
 pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
     detail(event, "approval_id")
 }

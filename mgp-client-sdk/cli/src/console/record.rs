@@ -107,7 +107,7 @@ pub(super) async fn page(
         let before = query.get("before").and_then(|before| before.parse().ok());
         let page = match read(&viewer, &filter, PAGE, before).await {
             Ok(page) => page,
-            // Keep the filters as the person wrote them.
+            // Show the filters as the person wrote them, with the reason of the failure.
             Err(PageError(status, reason)) => {
                 let form = filters(&console, &viewer, &filter);
                 let body = html! { (form) (layout::failure(&viewer, &reason)) };
@@ -217,7 +217,8 @@ pub(super) fn rows(
     table(texts.record, &heads, &rows)
 }
 
-/// Returns the path of the story of a record's call, with the record's number, near which the other records are found.
+/// Returns the path of the story of a record's call. The path contains the record's number, because the other records
+/// of the call are near it in the log.
 fn story_path(event: &AuditEvent) -> Option<String> {
     let path = format!("/story/{}", segment(event.trace_id.as_deref()?));
     Some(match number(event) {
@@ -226,7 +227,7 @@ fn story_path(event: &AuditEvent) -> Option<String> {
     })
 }
 
-/// Returns the other records of a call as lines that a click shows.
+/// Returns the other records of a call as lines that appear after a click.
 fn details(viewer: &Viewer, parts: &[&AuditEvent]) -> Markup {
     html! {
         details {

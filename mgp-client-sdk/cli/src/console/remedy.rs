@@ -1,4 +1,5 @@
-//! Links from the record of a refused call to what would let it run: a form, a limit, or an item of the inbox.
+//! Links from the record of a refused call to pages where a person can make the call possible: a form, a limit, or an
+//! item of the inbox.
 
 use maud::{Markup, html};
 use mgp_types::ErrorCode;
@@ -21,7 +22,8 @@ struct Refused<'a> {
     event: &'a AuditEvent,
 }
 
-/// Returns links from the record of a refused call to what would let it run; nothing for other records.
+/// Returns links from the record of a refused call to pages where a person can make the call possible; nothing for
+/// other records.
 pub(super) fn links(
     console: &Console,
     viewer: &Viewer,
@@ -101,8 +103,8 @@ impl Refused<'_> {
         tenant(self.event).is_some()
     }
 
-    /// Returns whether an access entry for this agent would allow the call. This is so only if access entries were the
-    /// reason of the refusal, and the call was not on behalf of another agent.
+    /// Returns whether an access entry for this agent would allow the call. This is so only if access entries or the
+    /// `default_policy` caused the refusal, and the call was not on behalf of another agent.
     fn can_be_granted(&self) -> bool {
         let rule: String = detail(self.event, "rule").unwrap_or_default();
         let is_of_entries = ["default_policy", "server_grant", "tool_grant"];

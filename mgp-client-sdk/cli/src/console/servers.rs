@@ -29,8 +29,8 @@ use crate::exit::Failure;
 
 const LOG_LINES: u64 = 200;
 
-/// The maximum time that the answer to an action waits for its end; a start or stop that takes longer continues. Even
-/// twice this time is shorter than the time limit of most proxies.
+/// The maximum time that the response to an action waits until the action has ended; a start or stop that takes longer
+/// continues. Even twice this time is shorter than the time limit of most proxies.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(25);
 
 const ACTIONS: [&str; 4] = ["start", "restart", "drain", "stop"];

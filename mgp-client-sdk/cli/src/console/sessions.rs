@@ -14,7 +14,7 @@ use super::operator::Operator;
 /// The time after which an unused session of the console ends.
 const SESSION_TTL: Duration = Duration::from_hours(12);
 
-/// The maximum number of sessions; a further one ends the oldest.
+/// The maximum number of sessions; a further session ends the oldest.
 const MAX_SESSIONS: usize = 64;
 
 #[derive(Default)]

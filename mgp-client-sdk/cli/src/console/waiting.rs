@@ -27,7 +27,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds to a question, which was read with all its arguments, what the list of questions lacks.
+    /// Adds the tool's description and the kernel's current decision to a question that was read with all its
+    /// arguments.
     pub(super) async fn of_whole(viewer: &Viewer, approval: KernelApproval) -> Self {
         if approval.kind != "call" {
             return Self::of_listed(approval);
@@ -65,10 +66,11 @@ impl Waiting {
     pub(super) fn refusal(&self) -> Option<&str> {
         let Some(explained) = &self.explained else { return self.missing };
         let last = explained.steps.last();
-        // If the call used up the limit itself, the limit does not refuse it once it is approved.
+        // Ignore a limit that this call has used up itself, because the limit does not refuse the call once the call is
+        // approved.
         let is_limit = last.is_some_and(|step| step.stage == "limits");
-        // If no rule refuses the call, it is refused only because this question was answered with a denial, which an
-        // approval takes back.
+        // If no rule refuses the call, it is refused only because an operator answered this question with a denial,
+        // which an approval takes back.
         let is_refused = |step: &ExplainedStep| step.result == ExplainedResult::Refused;
         let is_own_denial =
             self.approval.state == "denied" && !explained.steps.iter().any(is_refused);

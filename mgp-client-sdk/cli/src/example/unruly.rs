@@ -39,7 +39,7 @@ fn turn_coat(State(tools): State<Tools>) -> &'static str {
     "the description of `weather` has changed"
 }
 
-/// Ends the process of this server at once.
+/// Ends the process of this server immediately.
 #[tool(inline, security(risk = "safe", side_effects("process")))]
 fn crash() -> &'static str {
     std::process::exit(70)

@@ -73,7 +73,8 @@ mod others {
             match control::greet(&path, Hello::change_of(&file), || passphrase(&path)).await {
                 Ok(Some(greeting)) if HelloReply::is_unrelated(&greeting.line) => {}
                 Ok(Some(greeting)) => match HelloReply::read(&greeting.line, &path) {
-                    // Each version of the kernel has a lock file, so the program at this socket is not a kernel.
+                    // Skip a program that has no lock file beside its socket: a kernel of any version has one, so this
+                    // program is not a kernel.
                     Err(_) if path.parent().and_then(lock::kernel_process).is_none() => {}
                     read => drop(read?),
                 },

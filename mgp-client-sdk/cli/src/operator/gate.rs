@@ -16,7 +16,7 @@ use crate::commands::connect::is_connected;
 use crate::peer::{Hosts, Peer, Place};
 use crate::socket_hello::{Hello, HelloReply, HelloRole};
 
-/// The name of a refused connection of an operator or an agent in the audit log.
+/// The name under which the audit log records a refused connection of an operator or an agent.
 const ATTEMPT: &str = "operator.connect";
 
 /// The number of wrong passphrases in a row that cause no waiting time.

@@ -11,7 +11,8 @@ use crate::exit::{CliResult, Failure};
 use crate::peer::{Place, own_place};
 use crate::{prompt, state};
 
-/// Refuses a change if this command was started by a server, or if a required operator proof is missing.
+/// Refuses a change if a server started this command (or if that cannot be checked), or if a required operator proof is
+/// missing. A command that a host started is admitted only if the required proof is the passphrase.
 pub(crate) async fn admit_offline(
     global: &Global,
     configs: impl IntoIterator<Item = Sources>,

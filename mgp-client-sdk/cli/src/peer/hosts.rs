@@ -27,7 +27,7 @@ const EXTENSIONS: &[&str] = &["cline", "continue", "vscode"];
 /// The programs that adopt orphaned processes.
 const INITS: &[&str] = &["init", "launchd", "systemd"];
 
-/// A known host, with the facts recorded when its shim (`mgp serve --stdio`) connected.
+/// A known host, with its properties at the time when its shim (`mgp serve --stdio`) connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     /// The process that started the shim.
@@ -210,8 +210,9 @@ fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Opt
 
 /// Returns whether a host might have started a process and then detached it from its parents.
 ///
-/// The topmost ancestor in the host's control group is then younger than the host. A process in the foreground of a
-/// terminal whose shell is one of its ancestors belongs to a person, and counts as not detached.
+/// The process counts as detached if its topmost ancestor in the host's control group is younger than the host. A
+/// process in the foreground of a terminal whose shell is one of its ancestors belongs to a person, and never counts as
+/// detached.
 fn is_detached(table: &impl ProcessTable, chain: &[ProcessStat], host: &Host) -> bool {
     if is_at_terminal(chain) {
         return false;

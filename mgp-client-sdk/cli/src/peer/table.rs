@@ -50,8 +50,8 @@ impl ProcessTable for Proc {
 /// Returns a process and its ancestors, starting with the process; `None` if they cannot be read.
 ///
 /// The system may reuse a process id while the chain is read. So each child is read again after its parent: while the
-/// child still names the parent, the parent's id has not been reused. Besides, a parent is never younger than its
-/// child.
+/// child still names the parent, the parent's id has not been reused. A parent that is younger than its child is not
+/// accepted either.
 pub(crate) fn ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<ProcessStat>> {
     (0..ATTEMPTS).find_map(|_| read_ancestry(table, pid))
 }

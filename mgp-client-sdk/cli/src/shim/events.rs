@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Maximum number of remembered subscriptions and unanswered requests, each.
+/// The maximum number of remembered subscriptions, and separately of unanswered requests to subscribe.
 const MAX_REMEMBERED: usize = 1024;
 
 /// The subscriptions of a host, by their ids.

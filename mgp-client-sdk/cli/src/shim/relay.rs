@@ -43,8 +43,8 @@ struct State {
     /// `true` while the thread that reads from the host waits for a kernel and has lines that are not yet recorded in
     /// `session`.
     has_unrecorded: bool,
-    /// `true` if no kernel can be started. The thread that reads from the host then passes its lines to `session` at
-    /// once, so that their requests are answered with an error.
+    /// `true` if no kernel can be started. The thread that reads from the host then passes its lines to `session`
+    /// immediately, so that their requests are answered with an error.
     is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.
@@ -86,7 +86,8 @@ pub(super) fn run(
                     break;
                 }
                 Ok(None) => interval = RECONNECT_INTERVAL,
-                // Wait longer before the next attempt; the next request of the host causes one at once.
+                // Wait longer before the next attempt, unless the host sends a request, which causes an attempt
+                // immediately.
                 Err(failure) => {
                     interval = MAX_RECONNECT_INTERVAL.min(interval * 2);
                     tracing::error!(%failure, "no kernel could be started");
@@ -176,7 +177,7 @@ impl Relay {
     // === From the kernel ===
 
     fn read_kernel(&self, lines: &mut LineReader<Stream>, output: &mut File) -> io::Result<()> {
-        // A broken connection counts as ended, like one that the kernel has closed.
+        // A broken connection counts as ended, like a connection that the kernel has closed.
         while let Ok(Some(received)) = lines.next() {
             let out = rewrite(received, |line| self.note_kernel(line));
             output.write_all(out.as_deref().unwrap_or(received))?;
@@ -212,8 +213,8 @@ impl Relay {
 
     // === Another kernel ===
 
-    /// Waits until a message needs a kernel, at most for `interval`; returns whether one does, or `None` if the host
-    /// left.
+    /// Waits until a message needs a kernel, at most for `interval`; returns whether a message does, or `None` if the
+    /// host has disconnected.
     fn wait(&self, interval: Duration) -> Option<bool> {
         let state = self.state();
         let is_idle = |state: &mut State| !state.is_wanted && !state.has_host_left;
@@ -222,7 +223,7 @@ impl Relay {
         (!state.has_host_left).then_some(state.is_wanted)
     }
 
-    /// Returns the answers to all requests that wait for a kernel, because none can be started.
+    /// Returns an error response to each request that waits for a kernel, because no kernel can be started.
     fn refuse(&self, failure: &Failure) -> Vec<u8> {
         let mut state = self.state();
         if state.has_unrecorded {
@@ -239,7 +240,7 @@ impl Relay {
     }
 
     /// Repeats the host's handshake and settings with the next kernel. Returns `None` if that kernel reports during the
-    /// handshake that it is about to end; no other request was sent to it then.
+    /// handshake that it is about to end; in that case, nothing but the handshake was sent to it.
     fn open(&self, stream: Stream) -> CliResult<Option<LineReader<Stream>>> {
         let mut lines = LineReader::new(stream.try_clone()?);
         let opening = self.state().session.opening();

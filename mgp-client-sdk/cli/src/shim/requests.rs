@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 
 use mgp_types::Id;
+use mgp_types::method::{
+    Initialize, Ping, PromptsList, Request as _, ResourcesList, ResourcesTemplatesList,
+    ServerDiscover, SubscriptionsListen, ToolsList,
+};
 
 use super::session::MAX_REMEMBERED;
 
@@ -30,20 +34,45 @@ struct OpenRequest {
 pub(super) enum Repeat {
     /// The request is never sent again, because the kernel may have executed it.
     Never,
-    /// The request is sent to the next kernel only, because the current one did not start it.
+    /// The request changes nothing, so it is sent to the next kernel if its kernel ends without an answer. It is sent
+    /// to one more kernel only, because it may be the cause of the end.
+    IfUnanswered,
+    /// The request is sent to the next kernel only, because the current kernel did not start it.
     Once,
     /// The request is sent to each further kernel: a `subscriptions/listen` request.
     Always,
+}
+
+impl Repeat {
+    /// Returns the occasions on which a request of the host is sent again.
+    pub(super) fn of(method: &str) -> Self {
+        match method {
+            SubscriptionsListen::METHOD => Self::Always,
+            Initialize::METHOD
+            | Ping::METHOD
+            | ServerDiscover::METHOD
+            | ToolsList::METHOD
+            | PromptsList::METHOD
+            | ResourcesList::METHOD
+            | ResourcesTemplatesList::METHOD => Self::IfUnanswered,
+            _ => Self::Never,
+        }
+    }
+
+    /// Returns whether the next kernel gets the request.
+    fn is_certain(self) -> bool {
+        matches!(self, Self::Once | Self::Always)
+    }
 }
 
 impl OpenRequests {
     pub(super) fn add(&mut self, id: Id, repeat: Repeat, line: &[u8]) {
         self.end(&id);
         let repeat = match repeat {
-            Repeat::Never if self.is_holding => Repeat::Once,
+            Repeat::Never | Repeat::IfUnanswered if self.is_holding => Repeat::Once,
             repeat => repeat,
         };
-        let is_repeated = repeat != Repeat::Never;
+        let is_repeated = repeat.is_certain();
         if is_repeated || self.requests.len() < MAX_REMEMBERED {
             let is_kept = is_repeated || self.kept_bytes + line.len() <= MAX_KEPT_BYTES;
             self.kept_bytes += if is_kept { line.len() } else { 0 };
@@ -75,7 +104,7 @@ impl OpenRequests {
     /// `false`.
     pub(super) fn repeat_later(&mut self, id: &Id) -> bool {
         if let Some(OpenRequest { line: Some(_), repeat }) = self.requests.get_mut(id) {
-            if *repeat == Repeat::Never {
+            if !repeat.is_certain() {
                 *repeat = Repeat::Once;
             }
             return true;
@@ -84,10 +113,15 @@ impl OpenRequests {
         false
     }
 
-    /// Removes the requests that ended with their kernel, and returns their ids.
+    /// Removes the requests that ended with their kernel, and returns their ids. Keeps those that the next kernel gets.
     pub(super) fn end_kernel(&mut self) -> Vec<Id> {
         self.is_holding = false;
-        self.end_all(|repeat| repeat == Repeat::Never)
+        for request in self.requests.values_mut() {
+            if request.repeat == Repeat::IfUnanswered && request.line.is_some() {
+                request.repeat = Repeat::Once;
+            }
+        }
+        self.end_all(|repeat| !repeat.is_certain())
     }
 
     /// Removes the requests that wait for the next kernel, and returns their ids. Requests for notification streams are
@@ -110,7 +144,7 @@ impl OpenRequests {
         let mut lines = Vec::new();
         for request in self.requests.values_mut() {
             match request.repeat {
-                Repeat::Never => continue,
+                Repeat::Never | Repeat::IfUnanswered => continue,
                 // Do not send the request again after this, because the next kernel may execute it.
                 Repeat::Once => request.repeat = Repeat::Never,
                 Repeat::Always => {}
@@ -129,5 +163,24 @@ impl OpenRequests {
     pub(super) fn listening(&self) -> impl Iterator<Item = (&Id, &[u8])> {
         let listening = self.requests.iter().filter(|(_, one)| one.repeat == Repeat::Always);
         listening.filter_map(|(id, request)| Some((id, request.line.as_deref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::ToolsCall;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_changes_nothing_is_sent_to_one_more_kernel() {
+        let mut requests = OpenRequests::default();
+        let (list, call) = (Id::from(1), Id::from(2));
+        requests.add(list.clone(), Repeat::of(ToolsList::METHOD), b"list\n");
+        requests.add(call.clone(), Repeat::of(ToolsCall::METHOD), b"call\n");
+        assert_eq!(requests.end_kernel(), [call], "only the call may have had an effect");
+        assert!(requests.has_held());
+        assert_eq!(requests.repeated(), b"list\n");
+        assert_eq!(requests.end_kernel(), [list], "it may be what ends each kernel");
     }
 }

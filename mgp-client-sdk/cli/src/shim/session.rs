@@ -11,7 +11,7 @@ use mgp_types::mcp::{CancelledParams, ListenParams, SubscriptionFilter};
 use mgp_types::method::{
     Cancelled, EventNotification, Initialize, Initialized, LoggingSetLevel, Notification as _,
     PromptsListChanged, Request as _, ResourcesListChanged, ResourcesSubscribe,
-    ResourcesUnsubscribe, SubscriptionsListen, ToolsListChanged,
+    ResourcesUnsubscribe, ToolsListChanged,
 };
 use mgp_types::service::CutMessage;
 use mgp_types::{ErrorCode, Id};
@@ -51,7 +51,7 @@ pub(super) struct Session {
     generation: u32,
     /// The host's latest `initialize` request with its id.
     initialize: Option<(Id, Vec<u8>)>,
-    /// `true` once a kernel has answered that request.
+    /// `true` once a kernel has answered the `initialize` request.
     is_accepted: bool,
     initialized: Option<Vec<u8>>,
     /// The latest log level request and the open resource subscriptions of the host, by method and URI.
@@ -167,9 +167,7 @@ impl Session {
     }
 
     fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
-        let is_listening = method == SubscriptionsListen::METHOD;
-        let repeat = if is_listening { Repeat::Always } else { Repeat::Never };
-        self.requests.add(id.clone(), repeat, line);
+        self.requests.add(id.clone(), Repeat::of(method), line);
         if method == Initialize::METHOD {
             (self.initialize, self.is_accepted) = (Some((id, line.to_vec())), false);
         } else if method == LoggingSetLevel::METHOD {
@@ -324,8 +322,8 @@ impl Session {
 
     /// Returns the requests to send first to the next kernel; the host does not receive their responses again.
     ///
-    /// In the legacy era, the only such request is `initialize`. The modern era has no handshake; there, the requests
-    /// open the event subscriptions that the repeated requests for streams name.
+    /// In the legacy era, the only such request is `initialize`. The modern era has no handshake; there, these requests
+    /// open the event subscriptions again that the host's repeated `subscriptions/listen` requests name.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let Some((_, line)) = self.initialize.clone() else {
             let lines = self.repeat_events();
@@ -501,6 +499,8 @@ mod tests {
         assert_eq!(opening(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#), (true, Vec::new()));
         let refused = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"x"}}"#;
         assert_eq!(opening(refused), (false, Vec::new()), "the host may try another version");
+        let (is_open, again) = opening(r#"{"jsonrpc":"2.0","method":"x"}"#);
+        assert_eq!((is_open, texts(&again)), (false, vec![initialize.to_owned()]), "unanswered");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Connections whose client has not sent its first line yet.
 //!
 //! They do not count in the limit of connections, so that programs that send nothing cannot keep others out. They have
-//! a limit of their own, at which the oldest is closed: other clients send their first line at once.
+//! a limit of their own, at which a new connection displaces the oldest. Ordinary clients are not affected, because
+//! they send their first line immediately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use std::sync::Arc;
 use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 
-/// The maximum number of these connections.
+/// The maximum number of connections whose client has not sent its first line yet.
 const MAX_SILENT: usize = 64;
 
 /// The connections whose client has not sent its first line yet, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SilentConnections(Arc<Mutex<VecDeque<Arc<Notify>>>>);
 
-/// The place of one connection among [`SilentConnections`]; dropping this value frees it.
+/// The entry of one connection in [`SilentConnections`]; dropping this value removes the entry.
 #[derive(Debug)]
 pub(super) struct SilentPlace {
     all: SilentConnections,

@@ -33,8 +33,8 @@ pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream
 }
 
 async fn connect_to_user(path: &Path, user: u32) -> io::Result<Option<AsyncStream>> {
-    // A socket of another user is not connected at all, because a full queue would delay or fail the connection. Nor is
-    // another user's link, which can lead to any socket of this user.
+    // Do not connect to a socket of another user at all, because a full queue would delay or fail the connection. Do
+    // not follow another user's link either, which can lead to any socket of this user.
     if fs::symlink_metadata(path).is_ok_and(|file| file.uid() != user) {
         return Ok(None);
     }

@@ -52,7 +52,7 @@ fn the_matrix_shows_all_agents_and_servers() {
     );
     home.succeed(&["access", "grant", "ada", "a"]);
     home.succeed(&["access", "grant", "ada", "b", "t"]);
-    // Agents that only have access entries, and no configuration, are shown too.
+    // The matrix also shows agents that have access entries but no entry in the configuration.
     home.succeed(&["access", "grant", "eve", "a"]);
     let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
     let rows = table["agents"].as_array().unwrap();
@@ -64,6 +64,8 @@ fn the_matrix_shows_all_agents_and_servers() {
     ]);
     assert_eq!(rows[1]["access"], expected);
     assert_eq!(rows[4]["access"][0]["whole"], "allow");
+    let other = home.json("access-matrix", &["access", "matrix", "--tenant", "acme"]);
+    assert_eq!(other["agents"], json!([]), "these are entries of `local`: {other}");
     let printed = home.succeed(&["access", "matrix"]);
     let words = |at: usize| printed.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!(words(0), ["SERVER", "*", "ada", "default", "eve"], "{printed}");
@@ -88,7 +90,7 @@ fn the_configuration_decides_about_access_without_a_kernel_too() {
     let table = home.succeed(&["access", "matrix"]);
     let row: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["a", "-", "yes", "-", "yes"], "{table}");
-    // `mgp connect` names the servers without access for the agent; `b` is open to every agent.
+    // `mgp connect` names the servers that the agent may not use; it does not name `b`, which is open to every agent.
     home.write(".cursor/mcp.json", "{}");
     home.silent(&["access", "revoke", "group:dev", "a"]);
     let connected = home.json("connect", &["connect", "cursor", "--interactive", "no"]);
@@ -159,7 +161,8 @@ fn a_name_that_nothing_has_is_refused() {
     let before = home.json("access-query", &["access", "query", "ada", "files"]);
     assert_eq!(before["entries"].as_array().unwrap().len(), 1, "nothing was granted: {before}");
 
-    // With `--force`, names that do not exist yet are accepted; an unknown agent only gets a note.
+    // With `--force`, `mgp access grant` accepts names that do not exist yet. It only prints a note about an unknown
+    // agent.
     home.silent(&["access", "grant", "ada", "later", "--force"]);
     let asked = home.run(&["access", "query", "ada", "fiels"]);
     assert_eq!(asked.code, Some(2));
@@ -175,7 +178,7 @@ fn a_name_that_nothing_has_is_refused() {
     let disabled = home.run(&["servers", "disable", "file", "--config", "mgp.toml"]);
     assert_eq!(disabled.out, "file: disabled\n", "{disabled:?}");
     assert!(disabled.err.contains("is the file of a project, run `mgp trust`"), "{disabled:?}");
-    // A path with a blank is one word of the command to paste.
+    // In the command to paste, a path with a blank is quoted, so that the shell reads it as one word.
     let named = home.write("my work/other.toml", "[[servers]]\nid = 'other'\ncommand = 'x'\n");
     let environment = [("MGP_CONFIG_PATH", named.to_str().unwrap())];
     let own = home.own();
@@ -225,7 +228,8 @@ fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
     );
     home.silent(&["access", "grant", "claude-cod", "files", "--new-agent"]);
     home.silent(&["tools", "pin", "files.echo", "--agent", "claude-cod"]);
-    // The command also accepts a name that differs from a known one only in its number: it is likely a further agent.
+    // The command also accepts a name that differs from a known agent's name only in its number, because it is likely
+    // another agent.
     let granted = home.run(&["access", "grant", "reviewer-8", "files"]);
     assert!(granted.code == Some(0) && granted.err.contains("did you mean `reviewer-7`?"));
 }
@@ -256,7 +260,7 @@ fn a_relative_path_of_a_permission_is_refused_with_the_absolute_one() {
     let absolute = home.work().join("notes");
     let remedy = format!("`notes` is relative; write `{}`", absolute.display());
     home.fail(2, &with_path("notes"), &remedy);
-    // A denial has no limits, so an absolute path would be refused as well.
+    // The command refuses any path here, even an absolute one, because a denial has no limits.
     let deny = ["permissions", "deny", "files", "filesystem.read", "--path", "notes"];
     home.fail(1, &deny, "only an approval has limits");
     assert!(home.succeed(&["permissions", "ls"]).contains("no decisions yet"));

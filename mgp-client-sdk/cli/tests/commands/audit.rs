@@ -1,4 +1,4 @@
-//! Tests of `mgp audit` with a log so long that one query does not read it to its end, and with one that was changed.
+//! Tests of `mgp audit` with a log too long for one query to read to its end, and with a log that another program changed.
 
 use std::fs;
 use std::io::Read as _;
@@ -15,10 +15,11 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
 
 use crate::world::Home;
 
-/// The number of audit records in the test's log; one query reads fewer.
+/// The number of audit records in the test's log, which is more than one query reads.
 const MANY: usize = 17_000;
 
-/// Creates a home whose audit log has `MANY` records of one kind, and an access grant before and after them.
+/// Creates a home whose audit log has `MANY` records of one kind. One record of an access grant precedes them, another
+/// follows.
 fn long() -> Home {
     let home = Home::new();
     let grant = |agent: &str| home.succeed(&["access", "grant", agent, "bench", "--force"]);
@@ -63,7 +64,7 @@ fn queries_read_a_long_log_to_its_end() {
 #[test]
 fn reading_the_log_does_not_prevent_a_kernel_from_starting() {
     let home = long();
-    // The test does not read the output, so the export blocks while most of the log is unread.
+    // The test reads only one byte of the output, so the export blocks while most of the log is unread.
     let mut reader = home.command(&["audit", "export"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0];
     reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
@@ -104,7 +105,8 @@ fn a_tail_without_lines_shows_only_what_is_new() {
     assert!(!shown.iter().any(|line| line.contains("\"first\"")), "{shown:?}");
 }
 
-/// Opens the state folder with its log in another directory, as a kernel does after `kernel.audit.dir` was changed.
+/// Opens the state folder with another directory for its audit log, as a kernel does after an operator changed
+/// `kernel.audit.dir`.
 fn move_log(home: &Home, dir: &'static str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -127,7 +129,7 @@ fn a_log_that_was_changed_is_shown_with_a_warning() {
     }
     let file = home.path(".local/state/mgp/audit/audit.0000000000000001.jsonl");
     let log = fs::read_to_string(&file).unwrap();
-    // The record of the second grant is unreadable.
+    // Make the record of the second grant unreadable.
     fs::write(&file, log.replacen("\"second\"", "\"second_", 1)).unwrap();
     home.fail(1, &["audit", "verify"], "the log was changed");
     let shows_the_first = |arguments: &[&str]| {
@@ -165,7 +167,7 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     home.fail(2, &unknown, "did you mean `key_added`?");
     home.succeed(&["audit", "query", "--type", "event_unreadable"]);
     home.succeed(&["audit", "query", "--type", "com.example.tick"]);
-    // Without the state, nothing proves that the log is whole.
+    // Without `state.db`, nothing proves that the log is complete.
     home.succeed(&["access", "grant", "ada", "bench", "--force"]);
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(home.path(".local/state/mgp").join(name));
@@ -185,7 +187,7 @@ fn an_older_state_is_noticed_before_and_after_a_kernel_starts() {
     let names = ["state.db", "state.db-wal", "state.db-shm"];
     let files = names.map(|name| home.path(".local/state/mgp").join(name));
     let copies = names.map(|name| home.path(name));
-    // A copy has the rights of its file.
+    // `fs::copy` also copies the permissions of a file, which the state files need.
     files.iter().zip(&copies).for_each(|(file, copy)| drop(fs::copy(file, copy)));
     grant("second");
     grant("third");
@@ -201,10 +203,10 @@ fn an_older_state_is_noticed_before_and_after_a_kernel_starts() {
         let report = home.json("doctor", &["doctor", "--no-start"]);
         assert!(report.to_string().contains("the state lost 2 of the changes"), "{report}");
     }
-    // This command opens the log, which records the loss.
+    // When this command opens the log, it records the loss.
     let shown = home.succeed(&["audit", "query", "--type", "changes_lost"]);
     assert!(shown.contains("2 changes"), "{shown}");
-    home.succeed(&["audit", "verify"]);
+    assert_eq!(home.json("audit-verify", &["audit", "verify"])["changes_lost"], 2);
 }
 
 #[cfg(unix)]

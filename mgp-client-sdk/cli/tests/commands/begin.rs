@@ -1,4 +1,4 @@
-//! Tests of what a new user runs first: help, a first configuration, completions, and invalid usage.
+//! Tests of the commands that a new user runs first: help, a first configuration, completions, and invalid usage.
 
 use std::fs;
 
@@ -152,7 +152,8 @@ fn the_users_configuration_is_in_xdg_config_home_unless_the_usual_folder_exists(
     assert!(report.contains(&format!("1 server in {}", file.display())), "{report}");
     assert!(!report.contains("is not used"), "{report}");
 
-    // A host may start mgp without the variable, so the entry of mgp in its file has it.
+    // A host may start mgp without `XDG_CONFIG_HOME`, so `mgp connect` writes this variable into the host's entry of
+    // mgp.
     for kept in [serde_json::json!({ "A": "1" }), serde_json::Value::Null] {
         let entry = serde_json::json!({ "command": "mgp", "args": ["serve"], "env": kept });
         let servers = serde_json::json!({ "mcpServers": { "mgp": entry } });
@@ -166,7 +167,7 @@ fn the_users_configuration_is_in_xdg_config_home_unless_the_usual_folder_exists(
         run(&["disconnect", "cursor"]);
     }
 
-    // A relative path is ignored, as the specification of the variables requires.
+    // mgp ignores a relative path in these variables, as the XDG specification requires.
     let relative = [("XDG_CONFIG_HOME", "../settings"), ("XDG_STATE_HOME", "../state")];
     let report = home.run_with(&["doctor", "--no-start"], &relative).out;
     assert!(report.contains("no servers are configured"), "{report}");
@@ -287,7 +288,7 @@ fn names_are_completed() {
     assert_eq!(names(&["servers", "rm", "f"]), "fetch\nfiles\n");
     assert_eq!(names(&["why", "rev"]), "reviewer\n");
     assert_eq!(names(&["servers", "add", ""]), "");
-    // In a real shell, the script completes names and also the words of commands.
+    // In bash, the completion script completes the names of servers, and also the words of commands.
     let script = home.write("mgp.bash", &home.succeed(&["completions", "bash"]));
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_mgp")).parent().unwrap();
     let complete = |words: &str| {

@@ -1,4 +1,4 @@
-//! Tests of `mgp callbacks`: an operator answers a server for a caller that cannot be asked.
+//! Tests of `mgp callbacks`, with which an operator answers a server's question when its caller cannot be asked.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Waits until the first open question has this message, and returns the question.
+/// Waits until the first open question has the text `message`, and returns the question.
 fn opened(home: &Home, message: &str) -> serde_json::Value {
     let mut open = serde_json::Value::Null;
     until_blocking("the question is open", || {
@@ -19,7 +19,7 @@ fn opened(home: &Home, message: &str) -> serde_json::Value {
     open
 }
 
-/// Starts a kernel with the example server `confirm`, whose tool `files.clean` asks the caller.
+/// Starts a kernel with the example server `confirm`, whose tool `files.clean` asks the caller a question.
 pub(crate) fn asking() -> Kernel {
     let program = program("confirm");
     let kernel = Kernel::new(&format!(
@@ -61,7 +61,8 @@ fn an_operator_answers_confirms_and_dismisses() {
     home.fail(1, &["callbacks", "dismiss", "gone"], "no question `gone` is open");
 }
 
-/// Regression test: the command failed because the server “is not running”, although it restarts when its calls end.
+/// Regression test: `mgp servers restart` failed with “is not running”, although the server restarts when its calls
+/// end.
 #[test]
 fn a_restart_whose_time_ends_while_a_call_runs_goes_on_by_itself() {
     let kernel = asking();

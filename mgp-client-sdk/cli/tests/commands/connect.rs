@@ -110,7 +110,7 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
     // `mgp connect` without a terminal records no answer, so a later run may still ask the person.
     assert!(!fs::read_to_string(home.own()).unwrap_or_default().contains("interactive"));
 
-    // An added server is granted to the agents of the connected hosts.
+    // `mgp servers add` grants the agents of the connected hosts access to the added server.
     let added = home.succeed(&["servers", "add", "echo", "--", &program("echo")]);
     for expected in ["echo: access for claude-code, default; ", "`mgp access revoke"] {
         assert!(added.contains(expected), "{expected}: {added}");
@@ -176,7 +176,7 @@ fn a_host_gets_no_server_that_it_did_not_have() {
             granted.map(|one| one["server"].as_str().unwrap().to_owned()).collect();
         (granted, done["not_granted"].clone())
     };
-    // `mgp connect` recognizes the host's server under another id, and lists the servers that the agent may not use.
+    // `mgp connect` recognizes the host's server under any id, and lists the servers that the agent may not use.
     assert_eq!(connect(&["--no-grant"]), (vec![], json!(["bench", "closed", "own"])));
     let own = fs::read_to_string(home.own()).unwrap();
     fs::write(home.own(), own.replace("id = \"own\"", "id = \"mine\"")).unwrap();
@@ -216,7 +216,7 @@ fn a_replaced_host_starts_its_own_servers_again_after_disconnect() {
     assert_eq!(text(), before, "byte for byte");
     home.fail(1, &["disconnect", "claude-code"], "does not start mgp");
 
-    // The host has changed its file after mgp was connected.
+    // The host changes its file after mgp was connected, so `mgp disconnect` keeps this change.
     home.succeed(&connect);
     fs::write(&file, text().replace("\"starts\": 1", "\"starts\": 2")).unwrap();
     let done = home.json("disconnect", &["disconnect", "claude-code"]);
@@ -255,7 +255,7 @@ fn a_file_that_mgp_created_below_a_linked_home_is_removed_by_disconnect() {
         ended.out
     };
     run(&["connect", "cursor", "--interactive", "no"]);
-    // The second run finds the file that the first one has created.
+    // The second `mgp connect` finds the file that the first one created.
     run(&["connect", "cursor", "--interactive", "no", "--agent", "other"]);
     let printed = run(&["disconnect", "cursor"]);
     assert!(printed.contains("is as it was before mgp was connected"), "{printed}");
@@ -504,7 +504,7 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     let ours = fs::read_to_string(&cursor).unwrap();
     fs::write(&cursor, ours.replace("--stdio", "--other")).unwrap();
     home.fail(1, &["undo"], "the entry of mgp in");
-    // `mgp undo` keeps what others have changed in the file.
+    // `mgp undo` keeps the changes of other programs in the file.
     fs::write(&cursor, ours.replace("own", "theirs")).unwrap();
     let undone = home.succeed(&["undo"]);
     assert!(undone.contains("and kept: `mcpServers.own`, `mcpServers.theirs`"), "{undone}");
@@ -547,7 +547,7 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
     ];
     let unchanged = || files.iter().all(|(file, text)| fs::read_to_string(file).unwrap() == *text);
 
-    // Without a terminal to answer at, `mgp setup` shows the planned change and makes none.
+    // Without a terminal in which a person could answer, `mgp setup` shows the planned change but does not make it.
     let shown = home.run(&["setup"]);
     assert_eq!(shown.code, Some(2), "{shown:?}");
     assert!(shown.err.contains("mgp setup --yes") && unchanged(), "{shown:?}");

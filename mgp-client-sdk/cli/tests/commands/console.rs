@@ -1,4 +1,4 @@
-//! Tests of `mgp console`: a browser's requests to the pages of a running kernel, and those of an attacker.
+//! Tests of `mgp console`: requests of a browser, and of an attacker, to the pages of a running kernel.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,9 +17,9 @@ use crate::world::Home;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running console with a browser that has logged in; dropping this value ends both.
+/// A running console and a browser that has logged in; dropping this value ends the console's process.
 pub(crate) struct Browser {
-    /// The process of `mgp console`; `None` if another `Browser` of the same console holds it.
+    /// The process of `mgp console`; `None` if another `Browser` of the same console has it.
     pub(crate) console: Option<KilledChild>,
     pub(crate) address: String,
     pub(crate) base: String,
@@ -41,7 +41,7 @@ impl Answer {
         })
     }
 
-    /// Returns the text of the page as a person reads it.
+    /// Returns the body with its HTML entities decoded.
     pub(crate) fn text(&self) -> String {
         self.body
             .replace("&lt;", "<")
@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-/// Sends a request as it is, and returns the whole answer.
+/// Sends the text of an HTTP request unchanged, and returns the whole answer.
 pub(crate) fn send(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -84,7 +84,7 @@ fn encoded(pairs: &[(&str, &str)]) -> String {
     form.split_off(form.len().min(1))
 }
 
-/// Starts the console of a home, and returns the process and its link.
+/// Starts `mgp console` in a home folder, and returns its process and the link that it prints.
 fn started(home: &Home, more: &[&str]) -> (Child, String) {
     let mut command = home.command(&["console", "--print"]);
     command.args(more);
@@ -112,7 +112,7 @@ impl Browser {
         browser
     }
 
-    /// Logs in, and returns the page to which the login leads.
+    /// Logs in with these form fields, and returns the page to which the login leads.
     pub(crate) fn log_in(&mut self, pairs: &[(&str, &str)]) -> String {
         let login = self.post("/login", pairs);
         assert_eq!(login.status, 303, "{}", login.body);
@@ -125,7 +125,7 @@ impl Browser {
         login.header("location").unwrap().to_owned()
     }
 
-    /// Returns another browser of the same console, with another cookie.
+    /// Returns another browser for the same console, with this cookie.
     pub(crate) fn with_cookie(&self, cookie: &str) -> Self {
         Self {
             console: None,
@@ -152,7 +152,7 @@ impl Browser {
         )
     }
 
-    /// Posts a form with the token of this session.
+    /// Posts a form with these fields and the token of this session.
     pub(crate) fn post(&self, path: &str, pairs: &[(&str, &str)]) -> Answer {
         let mut all = vec![("token", self.token.as_str())];
         all.extend(pairs);
@@ -172,7 +172,7 @@ impl Browser {
         )
     }
 
-    /// Posts a form, and returns the page that follows as text.
+    /// Posts a form, follows the redirect, and returns the text of that page.
     #[track_caller]
     pub(crate) fn done(&self, path: &str, pairs: &[(&str, &str)]) -> String {
         let answer = self.post(path, pairs);
@@ -208,7 +208,7 @@ pub(crate) fn call_of(home: &Home, tool: &str, arguments: &Value) -> Child {
     child
 }
 
-/// Waits until a call waits for an approval, and returns the id of the approval.
+/// Waits until a call of a tool waits for an approval, and returns the id of this approval.
 pub(crate) fn waiting(home: &Home) -> String {
     let mut id = String::new();
     until_blocking("a call waits", || {
@@ -220,7 +220,7 @@ pub(crate) fn waiting(home: &Home) -> String {
     id
 }
 
-/// Returns what a call printed, and whether it succeeded.
+/// Waits until the process of a call has ended; returns `true` if it succeeded, and its output.
 pub(crate) fn ended(child: Child) -> (bool, String) {
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -462,15 +462,15 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
         asked("tools/call", &search("echo a text"), 4),
         asked("tools/call", "{\"name\":\"desk.echo\",\"arguments\":{\"message\":\"x\"}}", 5),
     ];
-    // The console starts first: with `mgp serve --stdio` this test becomes a host, and programs of a host are not
-    // operators.
+    // Start the console before `mgp serve --stdio`, which makes this test process a host: the kernel does not accept
+    // programs of a host as operators.
     let browser = Browser::new(home);
     let mut command = home.command(&["serve", "--stdio"]);
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut host = pipes.spawn().unwrap();
     let (mut input, output) = (host.stdin.take().unwrap(), host.stdout.take().unwrap());
     let mut output = BufReader::new(output).lines();
-    // Send the lines one after the other, because the call must follow its search.
+    // Send each line after the answer to the previous one, because the call must follow its search.
     for line in lines {
         input.write_all(line.as_bytes()).unwrap();
         let id = serde_json::from_str::<Value>(&line).unwrap()["id"].clone();
@@ -538,7 +538,8 @@ fn a_page_shows_that_its_connection_is_lost_and_leads_to_the_login_once_its_sess
     for part in parts.iter().chain(&["own.readyState === EventSource.CLOSED) late = true"]) {
         assert!(script.contains(part), "{part}");
     }
-    // While a person writes, the page keeps its content, but connects again.
+    // While a person types into a form, the page does not load again, but still reconnects to the event stream of
+    // changes.
     let (_, kept) = script.split_once("if (isInUse() || document.hidden) {").unwrap();
     assert!(kept.split('}').next().unwrap().contains("reconnect();"), "{kept}");
 }

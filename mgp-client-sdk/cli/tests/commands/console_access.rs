@@ -1,5 +1,5 @@
-//! Tests of the console's page about access: the entries and limits that it shows, the forms that make entries, and the
-//! buttons that revoke them.
+//! Tests of the console's page about access: the entries and limits that it shows, the forms that add entries, and the
+//! buttons that revoke entries.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -55,7 +55,8 @@ fn access_can_be_revoked_while_the_configuration_is_broken() {
     assert!(limits.contains("id=\"keys\""), "{text}");
     let (_, matrix) = text.split_once("Who may use what").unwrap();
     assert!(matrix.contains("name=\"server\" value=\"bench\""), "{text}");
-    // The kernel decides by the configuration that it has, so the page does not show `?` for its `default_policy`.
+    // The kernel uses the configuration that it has loaded, so the page shows no `?` for the `default_policy` although
+    // the file is now broken.
     assert!(!matrix.contains("<span class=\"mark warn\">?</span>"), "{text}");
     let page = browser.done("/access/revoke", &[("agent", "default"), ("server", "bench")]);
     assert!(page.contains("default bench: revoked"), "{page}");
@@ -91,7 +92,7 @@ fn a_tool_whose_name_begins_with_its_server_is_denied_by_its_whole_name() {
         let entry = entries.iter().find(|entry| entry["tool_name"] == kept);
         assert!(entry.is_some_and(|entry| entry["permission"] == "deny"), "{kept}: {found}");
     }
-    // A name that no tool of the kernel has would deny nothing.
+    // The page refuses to deny a tool that the kernel does not have, because that would deny nothing.
     let refused = deny("mgp", "discovery.register");
     let text = refused.text();
     assert!(refused.status == 422 && text.contains("there is no `mgp` tool"), "{text}");

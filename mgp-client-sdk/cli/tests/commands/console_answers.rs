@@ -1,5 +1,5 @@
 //! Tests of the console's answers: Enter in a field allows nothing, a link cannot pretend a result, and a notice shows
-//! what happened. The inbox shows what waits, and the record is verified as a whole.
+//! the result of a decision. The inbox shows all pending approvals, and the audit log is verified as a whole.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,8 +24,8 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }
 
-/// Sends each form of a page that posts to a path with its first submit button, which Enter in a field presses. A
-/// browser does not send the form, because the button is disabled. Returns the answers.
+/// Sends each form of a page whose action is `path`, as if a person pressed its first submit button, and returns the
+/// answers. Enter in a field would press that button; as it is disabled, a browser sends nothing.
 fn enter(browser: &Browser, page: &str, path: &str, more: &[(&str, &str)]) -> Vec<Answer> {
     let body = browser.get(page).body;
     let action = format!("action=\"{}{path}\"", browser.base);
@@ -511,8 +511,8 @@ fn a_start_that_fails_is_reported_with_its_reason() {
     }
 }
 
-/// Writes a second log into a state folder, as commands of earlier versions did while a kernel was running; returns the
-/// file with its records.
+/// Writes a second audit log into a state folder, as commands of earlier versions did while a kernel was running.
+/// Returns the path of the file with its records.
 fn second_log(folder: &Path) -> PathBuf {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

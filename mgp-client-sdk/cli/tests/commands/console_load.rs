@@ -1,6 +1,8 @@
-//! Test of what open pages of the console cost: the CPU of calls, the time until a page shows a change, memory.
+//! Test of the cost of open console pages: the CPU time of calls, the time until a page shows a change, and the
+//! kernel's memory.
 //!
-//! `MGP_CONSOLE_PAGES` and `MGP_CONSOLE_SECONDS` set its size; the bounds of the acceptance check hold from 50 pages on.
+//! The environment variables `MGP_CONSOLE_PAGES` and `MGP_CONSOLE_SECONDS` set the size of the test. From 50 pages on,
+//! the test is the acceptance check and enforces its bounds.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,7 +25,7 @@ const CALLS_PER_SECOND: u32 = 1000;
 /// The number of connections over which the tool calls are made.
 const CALLERS: u32 = 4;
 
-/// The number of open pages from which on the test compares its figures with their bounds.
+/// From this number of open pages on, the test compares its figures with their bounds.
 const FULL: u64 = 50;
 
 /// The maximum CPU time of a call while pages are open, as a multiple of its CPU time without pages.
@@ -45,7 +47,8 @@ fn size(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Calls a tool over one connection, at a bounded rate, for some time; returns the number of calls.
+/// Calls a tool over one connection for the time `lasts`, with at most its share of `CALLS_PER_SECOND`; returns the
+/// number of calls.
 fn call(address: &str, key: &str, lasts: Duration) -> u64 {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -80,7 +83,7 @@ fn call(address: &str, key: &str, lasts: Duration) -> u64 {
     calls
 }
 
-/// Runs calls for some time; returns the CPU time of the kernel for each call, in microseconds.
+/// Runs calls for the time `lasts`; returns the CPU time of the kernel for each call, in microseconds.
 fn cpu_of_calls(pid: u32, address: &str, key: &str, lasts: Duration) -> f64 {
     let before = ticks(pid);
     let calls: u64 = thread::scope(|scope| {
@@ -102,8 +105,8 @@ fn ticks(pid: u32) -> u64 {
     next() + next()
 }
 
-/// Returns the lowest resident memory of a process during a second, in KiB. All pages load again after a change, and that
-/// memory is returned a moment later.
+/// Returns the lowest resident memory of a process during a second, in KiB. The lowest value counts, because each
+/// change makes all pages load again, and the kernel frees the memory for that a moment later.
 fn memory(pid: u32) -> f64 {
     let samples = (0..10).map(|_| {
         thread::sleep(Duration::from_millis(100));
@@ -112,11 +115,11 @@ fn memory(pid: u32) -> f64 {
     f64::from(u32::try_from(samples.min().unwrap()).unwrap())
 }
 
-/// The pages that are kept open, in turn.
+/// The paths of the pages that the test keeps open. If it opens more pages, it begins again with the first path.
 const PATHS: [&str; 5] = ["", "/servers", "/record", "/access", "/search"];
 
-/// Keeps a page open as a browser does: loads the page again after each event, and sends to `seen` the time of each load
-/// after a change of what waits for a person.
+/// Keeps a page open as a browser does, and loads it again after each event. After each load that follows a change of
+/// the pending approvals, sends the time of this load to `seen`.
 fn open_page(browser: &Browser, path: &str, seen: &Sender<Instant>, is_over: &AtomicBool) {
     let page = browser.get(path).body;
     let (_, content) = page.split_once("id=\"content\"").unwrap();
@@ -146,15 +149,15 @@ fn open_page(browser: &Browser, path: &str, seen: &Sender<Instant>, is_over: &At
     }
 }
 
-/// The times and the memory while calls that wait for an approval are denied.
+/// The measured times and memory while an operator denies calls that wait for an approval.
 struct Changes {
-    /// The time until each page showed each denial.
+    /// The times from a denial until a page showed it, for each denial and page.
     delays: Vec<Duration>,
-    /// The memory after the first denials, and after the last one, in KiB.
+    /// The memory of the kernel after the first denials, and after the last one, in KiB.
     memory: [f64; 2],
 }
 
-/// Denies calls that wait for an approval, for some time.
+/// For the time `lasts`, makes calls that wait for an approval, and denies each of them on a page.
 fn change(
     home: &Home,
     browser: &Browser,
@@ -175,7 +178,7 @@ fn change(
         }
         thread::sleep(gap);
         while seen.try_recv().is_ok() {}
-        // Each call has other arguments, because a decision is reused for a while for an identical call.
+        // Each call has different arguments, because for a while a decision also applies to identical calls.
         let arguments = serde_json::json!({ "message": change.to_string() });
         let mut waiting = crate::console::calling(home, &arguments);
         let id = crate::console::waiting(home);
@@ -193,7 +196,7 @@ fn change(
     Changes { delays, memory: [first, memory(pid)] }
 }
 
-/// Ends all pages and callers when it is dropped, also by a panic.
+/// Signals all pages and callers to end when it is dropped, also by a panic.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

@@ -1,5 +1,5 @@
-//! Tests of the console's links from a record to related pages: the remedy of a refused call, the story of a call with
-//! the answer of a person, and the arguments of a call.
+//! Tests of the console's links from a record to related pages: the remedy of a refused call, a call's page with all of
+//! its records and a person's answer, and the arguments of a call.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Returns the path of the first link with a text on a page, once the page has one.
+/// Waits until a page has a link with this text, and returns the path of the first such link.
 #[track_caller]
 fn link(browser: &Browser, page: &str, text: &str) -> String {
     let (end, mut path) = (format!(">{text}</a>"), String::new());
@@ -29,7 +29,7 @@ fn link(browser: &Browser, page: &str, text: &str) -> String {
     path
 }
 
-/// Follows the first link with a text on a page, and returns the text of the page behind it.
+/// Follows the first link with this text on a page, and returns the text of the linked page.
 #[track_caller]
 fn follow(browser: &Browser, page: &str, text: &str) -> String {
     let answer = browser.get(&link(browser, page, text));
@@ -37,12 +37,12 @@ fn follow(browser: &Browser, page: &str, text: &str) -> String {
     answer.text()
 }
 
-/// Returns the story of the newest record of a type.
+/// Returns the page of the newest record of this type, which also shows the related records.
 fn story(browser: &Browser, kind: &str) -> String {
     follow(browser, &format!("/record?type={kind}"), kind)
 }
 
-/// Asserts that texts follow each other on a page.
+/// Asserts that a page contains these texts in this order.
 #[track_caller]
 fn in_order(page: &str, texts: &[&str]) {
     let mut rest = page;
@@ -231,7 +231,7 @@ fn a_person_sees_a_refused_call_as_one_line_and_its_other_records_on_request() {
             assert!(whole.contains(kind), "{kind}: {whole}");
         }
     }
-    // The newest record is a detail of the newest call.
+    // The newest call has several records, and the newest of these is only a detail of the call.
     let follow = ["audit", "tail", "--follow", "-n", "1", "--tool", "echo"];
     let mut follower = home.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -349,7 +349,7 @@ fn a_form_that_fails_comes_back_filled_in_with_the_reason_at_its_field() {
     assert!(answer.text().contains("did you mean `filesystem.write`?"), "{}", answer.body);
     assert!(!answer.body.contains("--force"), "an option of the command: {}", answer.body);
 
-    // The token is of an earlier session: nothing is changed, and the form comes back with a new one.
+    // With the token of an earlier session, the console changes nothing, and returns the form with a new token.
     let origin = format!("Origin: http://{}\r\n", browser.address);
     let stale = [&[("token", "0")], &entered(&("", ""))[..]].concat();
     let answer = browser.post_with("/access/grant", &stale, &origin);

@@ -1,4 +1,4 @@
-//! Tests of what a person does every day: reading logs, and the kernel as a service.
+//! Tests of a person's everyday tasks: reading logs, and running the kernel as a service.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::world::Home;
 /// The log of a kernel that a host started.
 const LOG: &str = ".local/state/mgp/kernel.log";
 
-/// A service manager that writes its arguments to a file, and fails if there is a file `fails`.
+/// A script in place of `systemctl`: it writes its arguments to a file, and fails if a file `fails` exists.
 const SYSTEMCTL: &str = "#!/bin/sh\necho \"$@\" >> \"$HOME/calls\"\n[ ! -e \"$HOME/fails\" ] || { echo 'no bus' >&2; exit 1; }\n";
 
 #[test]
@@ -36,7 +36,7 @@ fn the_log_of_the_kernel_is_shown_and_followed() {
         let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     };
-    // The command may not have opened the file yet, so lines are added until one is shown.
+    // `mgp logs` may not have opened the file yet, so the test appends lines until the command shows one.
     let adding = std::thread::spawn({
         let path = path.clone();
         move || {
@@ -49,7 +49,7 @@ fn the_log_of_the_kernel_is_shown_and_followed() {
     assert_eq!(shown.next().unwrap().unwrap(), "new");
     adding.join().unwrap();
     append(&path, "half");
-    // A kernel renames a log that has become too long.
+    // Rename the log, as a kernel does when its log has become too long.
     fs::rename(&path, path.with_extension("log.old")).unwrap();
     fs::write(&path, "renamed\n").unwrap();
     assert!(shown.any(|line| line.unwrap() == "renamed"));
@@ -93,7 +93,7 @@ fn a_report_has_no_secrets() {
     home.write(LOG, &format!("WARN the server wrote t0psecret and envsecret1\n{failed}{sink}"));
     let state = home.path(".local/state/mgp");
     let env = [("GITHUB_TOKEN", "envsecret1"), ("SINK", "v4r-secret")];
-    // The configuration cannot be read, so the secrets in the log are not known.
+    // mgp cannot read the configuration, so it does not know which secrets the log may contain.
     let written = home.run_with(&["report", "--out", "less.md"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
     let text = fs::read_to_string(home.work().join("less.md")).unwrap();
@@ -178,13 +178,13 @@ fn the_kernel_runs_as_a_service() {
         ["service", "install", "--http", "127.0.0.1:8900", "--config", file.to_str().unwrap()];
     let installed = run(&install);
     assert_eq!(installed.code, Some(0), "{installed:?}");
-    // The service manager of this test starts nothing.
+    // The replaced `systemctl` of this test starts no kernel.
     assert!(installed.out.contains("service: started"), "{installed:?}");
     let log = "see `journalctl --user -u mgp.service`";
     assert!(installed.err.contains(&format!("it does not serve yet; {log}")), "{installed:?}");
     let marker = home.path(".local/state/mgp/service");
     assert_eq!(fs::read_to_string(&marker).unwrap(), unit.to_str().unwrap());
-    // The kernel that hosts shared has left the state folder to the service.
+    // The kernel that several hosts shared has ended, so that the service's kernel can use the state folder.
     assert_eq!(kernel.wait().unwrap().code(), Some(0), "{report}");
     let text = fs::read_to_string(&unit).unwrap();
     let program = env!("CARGO_BIN_EXE_mgp");

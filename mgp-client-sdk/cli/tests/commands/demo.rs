@@ -1,4 +1,4 @@
-//! Tests of `mgp demo`, whose steps check their real outcome themselves.
+//! Tests of `mgp demo`; each of its steps checks its own outcome.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn the_readme_shows_what_the_demo_prints() {
     let readme = include_str!("../../../../README.md");
     let (_, after) = readme.split_once("`cargo mgp demo`").unwrap();
     let block = after.split("```").nth(1).unwrap().trim_start_matches("text\n");
-    // The id of the approval differs in each run.
+    // The id of the approval differs in each run, so it is replaced before the comparison.
     let is_id = |word: &str| word.len() == 10 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let without_ids = |text: &str| -> Vec<String> {
         let words = text.split(' ').map(|word| {

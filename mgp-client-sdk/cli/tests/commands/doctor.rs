@@ -293,7 +293,8 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
     let (pins, code) = looked();
     assert_eq!((&pins[0]["level"], code), (&"fail".into(), Some(1)), "{pins:?}");
 
-    // Pins get no warning while the tools of a server that does not start are unknown.
+    // `mgp doctor` does not warn about pins while a server does not start, because the tools of this server are
+    // unknown.
     write("['gone.read']", "");
     let file = home.path(".config/mgp/servers.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -314,7 +315,8 @@ fn a_long_list_of_tools_is_not_a_warning() {
     assert_eq!(level(&report, "many"), "ok", "{report}");
 }
 
-/// Regression test: only the pinned tools were compared with their reserve, although the maximum left them no room.
+/// Regression test: `mgp doctor` compared the pinned tools only with the part of the budget reserved for them, although
+/// `max_tokens` of the whole budget was lower than the sum of the parts.
 #[test]
 fn a_maximum_of_tokens_below_the_sum_of_its_parts_is_reported() {
     let home = Home::new();
@@ -373,9 +375,13 @@ fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
     folder("used", 0o755);
     home.write("work/used/letter.txt", "");
     home.write("work/file", "");
-    for (name, why) in
-        [("shared", "(mode 1777)"), ("used", "(mode 755)"), ("file", "is not a folder")]
-    {
+    std::os::unix::fs::symlink("unmounted", home.work().join("link")).unwrap();
+    for (name, why) in [
+        ("shared", "(mode 1777)"),
+        ("used", "(mode 755)"),
+        ("file", "is not a folder"),
+        ("link", "is a link to a folder that does not exist"),
+    ] {
         let found = of_state(name);
         assert!(found.contains("fail") && found.contains(why), "{found}");
         assert!(found.contains("name a folder of your own with --state DIR"), "{found}");

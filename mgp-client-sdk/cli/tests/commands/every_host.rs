@@ -11,7 +11,7 @@ fn executable(file: &std::path::Path) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Returns the names of all hosts, as the program lists them.
+/// Returns the names of all hosts that `mgp` lists as supported.
 fn hosts(home: &Home) -> Vec<String> {
     let unknown = home.run(&["import", "no-such-host"]).err;
     let names = unknown.trim().rsplit_once("known: ").unwrap().1;
@@ -24,7 +24,8 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
     plant(&home);
     let desk = mgp_testkit::program("desk");
     let desk = desk.to_str().unwrap();
-    // The user's servers: the program of `greeter` is found by its name, and `shell` loads a script from its folder.
+    // The user has two servers: the program of `greeter` is found on the search path, and `shell` loads a script from
+    // its working folder.
     executable(&home.write("bin/greeter", &format!("#!/bin/sh\nexec {desk} data\n")));
     for name in ["greeter", "bin/greeter", "node_modules/.bin/greeter"] {
         executable(&home.write(&format!("work/{name}"), &format!("#!/bin/sh\n{HOOK}")));

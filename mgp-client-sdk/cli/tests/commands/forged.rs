@@ -1,5 +1,5 @@
-//! Tests of records that an attacker adds to the audit log with the right hash chain, of records that a power cut lost,
-//! and of a state that is damaged.
+//! Tests of records that an attacker adds to the audit log without knowing its secret, of records that a power cut
+//! lost, and of a state that is damaged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use mgp_testkit::until_blocking;
 use mgp_types::Payload;
-use mgp_types::store::{Change, Db, Store as _, StoreError, sql};
+use mgp_types::store::{Change, Db, Store as _};
 use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
@@ -20,7 +20,8 @@ fn log_file(home: &Home) -> PathBuf {
     files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).max().unwrap()
 }
 
-/// Appends a record with the right hash chain, which anybody can compute from the file alone.
+/// Appends a record and links it to the last record of the file, as far as an attacker can who has only the file: the
+/// hash lacks the secret in the store.
 fn forge(home: &Home, event: &Value) {
     let file = log_file(home);
     let text = fs::read_to_string(&file).unwrap();
@@ -32,7 +33,7 @@ fn forge(home: &Home, event: &Value) {
     fs::write(file, format!("{text}{line},\"hash\":\"{hash}\"}}\n")).unwrap();
 }
 
-/// Checks that the commands name the first forged record.
+/// Checks that `mgp audit verify` and `mgp doctor` report the forgery.
 #[track_caller]
 fn is_found(home: &Home) {
     let (verified, code) = home.any_json("audit-verify", &["audit", "verify"]);
@@ -51,7 +52,7 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     let home = kernel.into_home();
     home.json("audit-verify", &["audit", "verify"]);
 
-    // A grant to the agent `eve`, as an operator would have made it.
+    // Change the record of a grant so that it looks as if an operator granted access to the agent `eve`.
     let mut event = granted[0].clone();
     event["target"]["agent_id"] = json!("eve");
     forge(&home, &event);
@@ -59,7 +60,7 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     forge(&home, &event);
     is_found(&home);
 
-    // The next kernel adopts none of the forged records, and records that it found them.
+    // The next kernel does not accept the forged records, and records that it rejected them.
     let _ = fs::remove_file(home.path("ready.json"));
     let config = home.path("c.toml");
     let kernel = Kernel::on(home, Some(&config));
@@ -71,14 +72,16 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     assert_eq!(left, granted, "the forged grant is gone");
     home.json("audit-verify", &["audit", "verify"]);
 
-    // A record that is forged while the kernel runs is found too, even after the kernel has added further records.
+    // The commands also find a record that is forged while the kernel runs, even after the kernel has added further
+    // records.
     forge(home, &event);
     is_found(home);
     home.succeed(&["access", "grant", "bob", "bench"]);
     is_found(home);
 }
 
-/// Returns the head of the audit log in the store.
+/// Returns the head of the audit log that the database of the state has, i.e. the number and the hash of the last
+/// record.
 fn head(home: &Home) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -164,8 +167,8 @@ fn a_state_with_which_no_kernel_starts_is_found() {
         commit(&home, Change::new().put(space, "bad", damaged()));
         fails("state", &format!("`bad` in `{space}` is damaged"));
     }
-    drop_table(&home, "toolindex_words");
-    fails("state", "the tool index is damaged");
+    without_tables(&home, "events");
+    fails("state", "the stored events are damaged");
     commit(&home, Change::new().put("access", "ada", damaged()));
     fails("state", "`ada` in `access` is damaged");
     home.fail(1, &["audit", "query"], "`ada` in `access` is damaged");
@@ -177,6 +180,23 @@ fn a_state_with_which_no_kernel_starts_is_found() {
         fails("state", "restore it from a back-up");
     }
     home.fail(1, &["audit", "query"], "restore it from a back-up");
+}
+
+#[test]
+fn a_damaged_tool_index_and_damaged_searches_are_warnings() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    for (namespace, expected) in [
+        ("toolindex", "the tool index is damaged"),
+        ("toolindex_history", "the stored searches are damaged"),
+    ] {
+        without_tables(&home, namespace);
+        let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let checks = report["checks"].as_array().unwrap();
+        let warns = |it: &&Value| it["about"] == "state" && it["level"] == "warn";
+        let found: String = checks.iter().filter(warns).map(ToString::to_string).collect();
+        assert!(found.contains(expected), "{expected}: {report}");
+    }
 }
 
 #[test]
@@ -205,7 +225,7 @@ fn files_that_are_no_plain_files_and_a_damaged_head_have_a_remedy() {
     );
 }
 
-/// Regression test: these commands waited for a process that writes into the pipe.
+/// Regression test: these commands waited for another process to write into the pipe.
 #[test]
 fn a_pipe_in_place_of_a_file_is_refused() {
     let home = Home::new();
@@ -237,11 +257,9 @@ fn commit(home: &Home, change: Change) {
     });
 }
 
-fn drop_table(home: &Home, table: &'static str) {
-    let drop_it = move |conn: &sql::Connection| -> Result<(), StoreError> {
-        Ok(conn.execute_batch(&format!("DROP TABLE {table}"))?)
-    };
-    with_db(home, async move |db: &Db| db.write(drop_it).await.unwrap());
+/// Makes the database look as if all tables of a namespace were dropped after its two migrations.
+fn without_tables(home: &Home, namespace: &'static str) {
+    with_db(home, async move |db: &Db| db.migrate(namespace, &["", ""]).await.unwrap());
 }
 
 fn with_db(home: &Home, change: impl AsyncFnOnce(&Db)) {

@@ -45,7 +45,7 @@ fn servers_that_connect_took_out_come_back_though_the_host_removed_the_entry_of_
     home.succeed(&["disconnect", "cursor"]);
     assert_eq!(written(), before);
 
-    // Servers that the user has put back meanwhile stay.
+    // Servers that the user puts back into the host's file meanwhile stay there.
     home.succeed(&connect);
     fs::write(&file, before.to_string()).unwrap();
     home.succeed(&connect[..5]);
@@ -110,7 +110,7 @@ fn a_host_whose_folder_a_variable_names_is_changed_there() {
         let text = || fs::read_to_string(&file).unwrap();
         run(&["connect", host, "--interactive", "no", "--no-grant"]);
         assert!(text().contains(env!("CARGO_BIN_EXE_mgp")), "{}", text());
-        // `mgp undo` recognizes the host's file, also with changes of the host.
+        // `mgp undo` also recognizes the host's file after the host has changed it.
         fs::write(&file, format!("{added}{}", text())).unwrap();
         run(&["undo"]);
         assert!(text().starts_with(added) && !text().contains("mgp"), "{}", text());
@@ -191,7 +191,7 @@ fn undo_restores_the_hosts_that_it_can_and_names_the_others() {
     assert_eq!(fs::read_to_string(&cursor).unwrap(), before.to_string());
     home.fail(1, &["undo"], "no host's file to restore");
 
-    // Only the file whose entry of mgp was edited loses later changes.
+    // With `--force`, only the file whose entry of mgp was edited loses later changes.
     setup();
     edit(&claude, |now| now["history"] = 2.into());
     edit(&cursor, |now| now["mcpServers"]["mgp"]["args"] = json!(["serve", "--stdio"]));
@@ -223,7 +223,8 @@ fn a_hosts_file_is_written_only_after_the_records_that_restore_it() {
     home.fail(1, &["disconnect", "cursor"], "is damaged");
     assert_eq!(text(), connected);
     fs::write(&changes, kept).unwrap();
-    // A command that is killed after it wrote the records leaves the file as it was.
+    // If a command is killed after it wrote its records, but before it wrote the host's file, this file stays as it
+    // was.
     fs::write(&file, &before).unwrap();
     home.succeed(&["undo"]);
     assert_eq!(text(), before);

@@ -1,5 +1,5 @@
-//! Tests of answers about tools of an idle server, about calls without an agent, and about calls that a validator
-//! blocks.
+//! Tests of an idle server, about whose tools commands get answers; of calls without an agent; of calls that a
+//! validator blocks; and of the state file after a stop.
 
 use std::fs;
 
@@ -9,6 +9,19 @@ use serde_json::json;
 use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
+
+#[test]
+fn after_a_stop_and_after_a_command_the_database_file_alone_has_the_whole_state() {
+    let kernel = Kernel::bench();
+    kernel.home.succeed(&["access", "grant", "ada", "bench"]);
+    let log = kernel.home.path(".local/state/mgp/state.db-wal");
+    assert!(log.exists());
+    kernel.home.silent(&["stop"]);
+    assert!(!log.exists());
+    let home = kernel.into_home();
+    home.succeed(&["access", "grant", "eve", "bench", "--force"]);
+    assert!(!log.exists());
+}
 
 #[test]
 fn a_call_without_an_agent_is_made_as_the_one_that_may() {
@@ -55,7 +68,7 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     assert_eq!(states(&kernel.home), before);
     assert_eq!(before.2, "pinned");
     assert_eq!(kernel.server("echo")["status"], "registered", "it was not started for the answer");
-    // A server that the configuration disables is shown as disabled.
+    // mgp shows a server that the configuration disables as disabled.
     assert_eq!(kernel.server("off")["status"], "disabled");
     let home = &kernel.home;
     assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));

@@ -300,7 +300,7 @@ fn unreadable_sources_are_named() {
     home.fail(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
     let broken = home.write("work/broken.json", "{");
     home.fail(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
-    // No file below another file can be read, as with one below a folder of another user.
+    // `.cursor` is a file here, so reading a path below it fails, as it does in another user's folder.
     home.write(".cursor", "");
     home.fail(1, &["import"], "no host's servers can be read: `");
     let long = format!("{{\"mcpServers\": {{}}}}{}", " ".repeat(17 << 20));

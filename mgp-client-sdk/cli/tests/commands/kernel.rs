@@ -28,7 +28,7 @@ impl Kernel {
         Self::on(home, Some(&config))
     }
 
-    /// Starts a kernel in an existing home, with the given configuration or the home's own one.
+    /// Starts a kernel in an existing home, with the file `config` or, for `None`, with the home's own configuration.
     pub(crate) fn on(home: Home, config: Option<&Path>) -> Self {
         Self::on_with(home, config, &[])
     }
@@ -101,7 +101,7 @@ fn status_shows_errors_of_the_configuration_until_they_are_fixed() {
     home.write("c.toml", "[[servers\n");
     until_blocking("the finding is updated", || severity() == "error");
     assert!(home.succeed(&["status"]).contains("/c.toml:1: "), "the place of the error");
-    // While its entry is broken, the server keeps running.
+    // The entry of the server is broken now, but the server keeps running.
     home.write("c.toml", &good.replace("command = ", "comand = "));
     until_blocking("the state is updated", || {
         home.succeed(&["status"]).contains("did you mean `command`?")
@@ -137,7 +137,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
         first.split(' ').nth(1).unwrap().to_owned()
     };
     let page = "https://app.example";
-    // Requests that pass the host and origin checks then fail with 415, because they have no content type.
+    // The kernel answers 415 to requests that pass its checks of host and origin, because they have no content type.
     assert_eq!(status("kernel.example:8900", page), "415");
     assert_eq!(status(address, "http://localhost:3000"), "415");
     assert_eq!(status("evil.example", page), "403");
@@ -154,7 +154,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
 #[test]
 fn an_unread_log_does_not_block_the_kernel() {
     let home = Home::new();
-    // More log text than a pipe holds: each line contains the long path of the file.
+    // The kernel logs more text than a pipe holds, because each line contains the long path of the file.
     let many = |number| format!("[agents.a{number}]\nbudgte = 1\n");
     let file = format!("{}/c.toml", "long".repeat(60));
     let config = home.write(&file, &(0..250).map(many).collect::<String>());
@@ -177,7 +177,7 @@ fn an_unread_log_does_not_block_the_kernel() {
 
 #[test]
 fn stop_returns_when_the_folder_is_free() {
-    // The server exits only some time after its standard input is closed.
+    // The server ignores SIGTERM, and exits 1.5 seconds after its standard input is closed.
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'slow'\ncommand = 'sh'\nargs = ['-c', 'trap \"\" TERM; \"$0\"; sleep 1.5', '{echo}']\n"
@@ -245,7 +245,7 @@ fn a_terminated_host_removes_its_ready_file() {
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
     let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Keep the input open, because `mgp serve --stdio` exits at its end.
+    // Keep the input open, because `mgp serve --stdio` exits at the end of its input.
     let input = host.stdin.take();
     until_blocking("the kernel is ready", || ready.exists());
     let reply = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
@@ -412,7 +412,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());
 
-    // The kernel takes the records of changes of keys from the store.
+    // `mgp keys` records its changes in the store, from where the running kernel moves them to the audit log.
     let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     let made = home.json("keys-add", &["keys", "add", "nightly"]);
     home.silent(&["keys", "revoke", made["id"].as_str().unwrap()]);
@@ -471,7 +471,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     let quoted = ["servers", "add", "quoted", "--", "npx -y a/b"];
     home.fail(2, &quoted, "without quotes around its arguments: `-- npx -y a/b`");
 
-    // The kernel must reload at once, before its own regular check for changes.
+    // After each of these commands, the kernel must reload immediately, before its own regular check for changes.
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);
     assert_eq!(ids(), ["bench", "brief"]);
     home.silent(&["servers", "disable", "brief"]);
@@ -484,7 +484,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
-    // The server of a project runs from the project's approval until its revocation.
+    // The kernel has the server of a project from the project's approval until its revocation.
     home.write(
         "work/mgp.toml",
         &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo")),

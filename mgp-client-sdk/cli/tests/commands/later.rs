@@ -1,5 +1,5 @@
-//! Tests of servers that are not ready when `mgp setup` grants access to them: an operator is asked once they are
-//! ready.
+//! Tests of servers that are not ready when `mgp setup` grants access to them: mgp asks an operator about their
+//! permissions once they are ready.
 
 use std::fs;
 use std::time::Duration;
@@ -29,7 +29,8 @@ fn declaring(_: &Home) -> String {
     format!("{} terminal", mgp_testkit::program("desk").display())
 }
 
-/// Returns the command line of a plain server, whose tools are named after what they do.
+/// Returns the command line of a plain MCP server. It declares no permissions, but the names of its tools show what
+/// they do.
 fn plain(home: &Home) -> String {
     let tool = |name: &str| {
         let path = json!({"type": "object", "properties": {"path": {"type": "string"}}});
@@ -41,14 +42,14 @@ fn plain(home: &Home) -> String {
     format!("sh {}", files.join(" "))
 }
 
-/// Returns the approvals about the server `late` that have a state.
+/// Returns the approvals about the server `late` in this state.
 fn reviews(home: &Home, state: &str) -> Vec<Value> {
     let all = home.json("approvals-ls", &["approvals", "ls"]);
     let all = all.as_array().unwrap().iter();
     all.filter(|one| one["server_id"] == "late" && one["state"] == state).cloned().collect()
 }
 
-/// Lets the server start, and returns the open approval request for its permissions.
+/// Lets the server start, and returns the open approval for its permissions.
 fn first_start(home: &Home) -> Value {
     fs::write(home.path("ready"), "").unwrap();
     // Restart the server, because the kernel may already have given up.
@@ -104,7 +105,7 @@ fn a_review_of_a_server_that_is_denied_denies_its_permissions() {
     let home = home_with_late_server(plain);
     let done = home.succeed(&["import", "claude-code", "--apply"]);
     assert!(done.contains("not ready: late"), "{done}");
-    // Without a kernel, the review waits in the state folder.
+    // Without a kernel, the state folder keeps the review in the state `later`.
     assert_eq!(reviews(&home, "later").len(), 1);
     let kernel = crate::kernel::Kernel::on(home, None);
     let asked = first_start(&kernel.home);
@@ -183,7 +184,8 @@ fn setup_leaves_servers_in_the_host_that_work_only_there() {
     let there = || fs::read_to_string(home.path(file)).unwrap();
     assert!(there().contains("${input:api-key}") && !there().contains("\"data\":"), "{}", there());
 
-    // With the secret stored, mgp takes the server over, and uses the secret in place of the host's input.
+    // Once the secret is stored, `mgp setup` moves the server into mgp's configuration, with the secret in place of the
+    // host's input.
     assert_eq!(home.run_fed(&["secrets", "set", "API_KEY"], "hunter2").code, Some(0));
     home.succeed(&setup);
     assert!(!there().contains("${input:api-key}"), "{}", there());

@@ -81,8 +81,8 @@ impl World {
         assert!((ended.out.clone() + &ended.err).contains(remedy), "{remedy}: {ended:?}");
     }
 
-    /// Starts a login; returns its process, the rest of its output, and the first line of the output that `fits`
-    /// accepts.
+    /// Starts `mgp servers login`; returns its process, the first line of its output that `fits` accepts, and a reader
+    /// for the output after this line.
     fn begin(
         &self,
         more: &[&str],
@@ -100,7 +100,7 @@ impl World {
         (login, output, line.trim().to_owned())
     }
 
-    /// Logs in as a user by following the redirects like a browser.
+    /// Runs `mgp servers login` to its end, and logs in as a user by following the redirects like a browser.
     #[track_caller]
     fn log_in(&self, user: &str, more: &[&str]) {
         let (login, output, page) = self.begin(more, |line| line.contains("/authorize?"));
@@ -112,14 +112,14 @@ impl World {
         self.kernel.server("tracker")
     }
 
-    /// Returns the revocations since the log was last read.
+    /// Returns the token revocations that the authorization server has logged since its log was last read.
     fn revoked(&self) -> Vec<String> {
         let log = self.issuer.control("log");
         log.lines().filter(|line| line.starts_with("revoke ")).map(str::to_owned).collect()
     }
 }
 
-/// Logs in as a user on the page of a login, and follows the redirect back.
+/// Opens the page of a login as a user, and follows the redirect back to the command.
 #[track_caller]
 fn enter(page: &str, user: &str) {
     let (head, _) = get(&format!("{page}&user={user}"));
@@ -403,7 +403,8 @@ fn each_refusal_for_lack_of_scopes_names_all_scopes_of_the_next_login() {
 #[test]
 fn a_client_that_was_registered_by_hand_logs_in_with_one_redirect_uri() {
     let world = World::new("auth = { client_id = 'x' }");
-    // No other test listens on this port, but another program can.
+    // Occupy the port for the first attempt. No other test uses this port; if another program does, the test ends after
+    // this attempt.
     let taken = TcpListener::bind("127.0.0.1:8976");
     world.home().fail(1, &["servers", "login", "tracker"], "cannot listen on port 8976");
     if taken.is_err() {

@@ -14,7 +14,7 @@ use crate::login::TestServer;
 use crate::program::program;
 use crate::world::Home;
 
-/// A proxy that leads every tunnel to one fixed target on this machine, and records the requests.
+/// A proxy that connects every tunnel to one fixed target on this machine, and records the requests for tunnels.
 struct TunnelProxy {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -104,7 +104,7 @@ fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
 
 #[test]
 fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
-    // The target never answers, so the events wait and are sent again.
+    // The target never answers, so the kernel repeats the delivery of the events.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = silent.local_addr().unwrap().to_string();
     let (first, second) = (TunnelProxy::to(&target), TunnelProxy::to(&target));
@@ -138,7 +138,7 @@ fn a_secret_is_in_no_file_that_others_read() {
     assert!(home.run(&["doctor", "s"]).out.contains("mgp secrets set token"));
     assert_eq!(home.run_fed(&["secrets", "set", "token"], "hunter2-hunter2\n").code, Some(0));
     assert_eq!(home.json("secrets-ls", &["secrets", "ls"]), serde_json::json!(["token"]));
-    // The server received the secret, and no output shows it.
+    // The server has received the secret, but no output shows it.
     let report = home.run(&["doctor", "s"]);
     assert!(report.out.contains("got") && !report.out.contains("hunter2"), "{report:?}");
     let file = home.path(".local/state/mgp/secrets.json");

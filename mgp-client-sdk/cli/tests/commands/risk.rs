@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::Home;
 
-/// A shell server with three tools without annotations; each call returns a text.
+/// A shell script of a server with three tools without annotations, each of which returns a text.
 const SHELL: &str = r#"
 tool() { printf '{"name":"%s","description":"Does it","inputSchema":{"type":"object"}}' "$1"; }
 while read -r line; do
@@ -20,7 +20,7 @@ while read -r line; do
 done
 "#;
 
-/// Creates a home with the server as `notes`, whose calls wait for a person only briefly.
+/// Creates a home with the server `notes`. A call of its tools waits only briefly for a person's approval.
 fn home(entry: &str) -> Home {
     let home = Home::new();
     let script = home.write("notes.sh", SHELL);
@@ -36,7 +36,8 @@ fn home(entry: &str) -> Home {
 
 const TABLE: &str = "# my servers\n[[servers]]\nid = 'notes'\ncommand = '/bin/sh'\nargs = ['SCRIPT']\n[servers.mgp]\ndefault_policy = 'opt-out' # all agents";
 
-/// Returns the tools of `mgp tools risk` with their proposed risks.
+/// Returns each tool in the output of `mgp tools risk` with its current and its proposed risk; also returns `true` if
+/// the command has set the proposed risks.
 fn proposals(home: &Home, arguments: &[&str]) -> (Vec<Value>, bool) {
     let listed = home.json("tools-risk", &[&["tools", "risk"], arguments].concat());
     let tools = listed["tools"].as_array().unwrap().iter();

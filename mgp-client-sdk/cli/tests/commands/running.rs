@@ -1,5 +1,5 @@
-//! Tests of warnings and notices while a kernel runs: about servers without tools, servers that write no MCP, projects
-//! and the configuration of a host.
+//! Tests of warnings and notices while a kernel runs: about servers without tools, servers whose output is not MCP,
+//! projects, and the configuration of a host.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -25,7 +25,7 @@ fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
         let file = home.write(name, text);
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     };
-    // As `npx`, the program needs an interpreter, which is in another folder.
+    // Like `npx`, the program needs an interpreter, which is in another folder.
     script(".nvm/versions/node/v20.11.1/bin/mgp-test-runner", "#!/usr/bin/env mgp-test-node\n");
     let echo = format!("#!/bin/sh\nexec '{}'\n", program("echo"));
     script(".local/bin/mgp-test-node", &echo);
@@ -70,7 +70,7 @@ fn a_server_without_tools_has_a_reason() {
     let lacks = |id: &str| kernel.server(id)["lacks"].as_str().unwrap_or_default().to_owned();
     until_blocking("the warning is updated", || lacks("gone") == "it does not start");
     until_blocking("the warning is updated", || lacks("kernel").starts_with("its id is reserved"));
-    // The kernel accepts only one of two look-alike ids, namely the first, and either one may come first.
+    // The kernel accepts only the first of two ids that look alike; the order of the two servers may vary.
     let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
     until_blocking("the command shows it", || {
         (has("report") || has("reprot")) && (lacks("report") + &lacks("reprot")).contains("looks")
@@ -147,7 +147,7 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     let events = home.json("audit-query", &query);
     assert_eq!(events[0]["details"]["sha256"], approved["details"]["sha256"], "{events}");
     assert!(home.succeed(&query).contains("work/mgp.toml"), "the file is shown");
-    // Revoking an approval that does not exist is not recorded.
+    // The kernel does not record the revocation of an approval that does not exist.
     home.fail(1, &["trust", "--revoke"], "is not approved");
     assert_eq!(home.json("audit-query", &query).as_array().unwrap().len(), 1);
 
@@ -259,19 +259,19 @@ fn commands_that_follow_the_kernel_end_with_it_and_name_the_reason() {
         let mut command = home.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     });
-    // `mgp status`, which lists the clients, is one of them itself.
+    // `mgp status` also lists itself as a client.
     let are_connected = || {
         let clients = home.json("status", &["status"])["clients"].as_array().unwrap().len();
         clients == followers.len() + 1
     };
-    // A command can have a second connection for a moment, so the state must last.
+    // A command can have a second connection for a moment, so the test checks the number twice.
     until_blocking("the commands are connected", || are_connected() && are_connected());
     home.silent(&["stop"]);
     for (arguments, follower) in commands.iter().zip(followers) {
         let ended = follower.wait_with_output().unwrap();
         let printed = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(3), "{arguments:?}: {printed}");
-        // A request that arrives while the kernel stops is refused.
+        // While the kernel stops, it refuses new requests.
         let reasons = ["mgp: the kernel has stopped\n", "mgp: the kernel is stopping\n"];
         let is_named = reasons.iter().any(|reason| printed.ends_with(reason));
         assert!(is_named, "{arguments:?}: {printed}");

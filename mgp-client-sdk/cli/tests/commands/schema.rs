@@ -1,4 +1,4 @@
-//! Checks JSON output against the schemas in `docs/schema/cli`; supports only the schema keywords that these use.
+//! Checks JSON output against the schemas in `docs/schema/cli`; supports only the keywords that these schemas use.
 
 use std::fs;
 use std::path::Path;

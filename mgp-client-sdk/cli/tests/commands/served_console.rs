@@ -1,4 +1,5 @@
-//! Tests of `mgp serve --http … --console`: an operator elsewhere gets a message and answers; attackers are refused.
+//! Tests of `mgp serve --http … --console`: an operator at another machine receives a message and answers approvals;
+//! the console refuses attackers.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -15,8 +16,8 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Starts a kernel that serves the console and sends messages to a URL; returns a browser that is not logged in, and a
-/// function that waits for the first message.
+/// Starts a kernel that serves the console and sends messages to a webhook. Returns a browser that is not logged in,
+/// and a function that waits for the first message.
 pub(crate) fn served(home: &Home, more: &str) -> (Browser, impl FnOnce() -> Value) {
     let messages = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = home.write(
@@ -158,7 +159,8 @@ fn a_logout_ends_the_open_pages_of_its_session_and_no_others() {
     };
     let (mut closed, mut kept) = (open(&browser), open(&other));
     assert_eq!(browser.post("/logout", &[]).status, 200);
-    // Less than the interval of the comments that keep an open stream alive, so that such a stream fails the test.
+    // Wait for less than the interval of the comments that keep an open stream alive, so that a stream that stays open
+    // fails the test.
     closed.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     closed.read_to_string(&mut String::new()).unwrap();
     kept.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -222,7 +224,7 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     );
 }
 
-/// Regression test: the first page after that was an error, 502.
+/// Regression test: the first page after the revocation of a key was an error with status 502.
 #[test]
 fn a_page_asks_for_a_login_as_soon_as_its_key_was_revoked() {
     let home = &Home::new();
@@ -248,7 +250,7 @@ fn the_address_of_the_console_may_end_with_a_slash() {
     assert_eq!((moved.status, moved.header("location")), (308, Some("/console")));
 }
 
-/// Returns a request over HTTP that calls a tool with a key.
+/// Returns an HTTP request that calls a tool with this key.
 fn call_request(address: &str, key: &str, tool: &str) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

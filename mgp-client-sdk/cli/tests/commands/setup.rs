@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::world::Home;
 
-/// Returns the access entries of an agent for the server `bench`: each tool, or an empty text for all, and the
-/// permission.
+/// Returns the access entries of an agent for the server `bench` as pairs of tool and permission; the tool is empty if
+/// the entry is for all tools.
 fn entries(home: &Home, agent: &str) -> Vec<(String, String)> {
     let found = home.json("access-query", &["access", "query", agent, "bench"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -51,11 +51,11 @@ fn an_agent_gets_no_tool_that_its_host_withholds() {
     assert_eq!(home.json("access-query", &query)["permission"], "deny");
     let query = ["access", "query", "copilot", "bench", "shell"];
     assert_eq!(home.json("access-query", &query)["permission"], "deny");
-    // Permissions are asked for only if the agent can use a tool that needs them.
+    // The command asks for permissions of a server only if the agent can use a tool that needs them.
     assert_eq!(of("copilot")["asked"], json!([]), "{done}");
     assert_ne!(of("gemini")["asked"], json!([]), "{done}");
 
-    // The limits also hold if `mgp connect` makes the grants.
+    // The tool lists of the hosts also limit the access that `mgp connect` grants.
     let home = with_hosts();
     home.succeed(&["import", "--apply", "--no-grant"]);
     let printed = home.succeed(&["connect", "copilot", "--interactive", "no"]);
@@ -65,7 +65,7 @@ fn an_agent_gets_no_tool_that_its_host_withholds() {
     assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow")]));
 }
 
-/// Writes the file of Copilot CLI or Gemini CLI with the server `bench` and a list of its tools.
+/// Writes the file of Copilot CLI or Gemini CLI with the server `bench`; the keys in `list` limit its tools.
 fn write_host(home: &Home, file: &str, list: &Value) {
     let mut server = json!({ "command": program("workbench") });
     server.as_object_mut().unwrap().extend(list.as_object().unwrap().clone());
@@ -87,7 +87,7 @@ fn a_new_list_of_a_host_replaces_the_access_that_an_earlier_command_gave() {
     assert!(done["granted"][0].get("excess").is_none(), "{done}");
     assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow")]));
 
-    // A list that becomes shorter takes tools away, and one that becomes longer adds tools.
+    // If the host's list becomes longer, `mgp connect` grants further tools; if it becomes shorter, it revokes tools.
     let connect = ["connect", "copilot", "--interactive", "no"];
     write_host(&home, COPILOT, &json!({ "tools": ["echo", "fail"] }));
     home.succeed(&connect);
@@ -109,7 +109,7 @@ fn a_new_list_of_a_host_replaces_the_access_that_an_earlier_command_gave() {
     home.succeed(&["connect", "gemini", "--interactive", "no", "--grant", "bench"]);
     assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow")]));
 
-    // An import replaces the denials of an earlier one.
+    // An import replaces the denials that an earlier import made.
     for (list, expected) in [
         (json!({ "excludeTools": ["echo"] }), pairs(&[("", "allow"), ("echo", "deny")])),
         (json!({ "includeTools": ["echo"] }), pairs(&[("echo", "allow")])),
@@ -162,7 +162,7 @@ fn what_allows_more_than_the_list_of_a_host_is_named() {
     home.write(".config/mgp/servers.toml", &format!("{text}\n{policy}"));
     check(&home, "its `default_policy`");
 
-    // An operator's own entry for the agent stays as it is.
+    // `mgp connect` keeps an entry for the agent that an operator made.
     let home = ready();
     home.succeed(&["access", "grant", "copilot", "bench"]);
     let done = home.run(&connect);
@@ -208,7 +208,7 @@ fn setup_names_the_reasons_of_a_host_none_of_whose_servers_can_be_copied() {
     let done = home.succeed(&["setup", "--yes"]);
     assert!(done.contains(reason) && done.contains("nothing to change: no server"), "{done}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
-    // A host that is named gets mgp besides its own servers.
+    // If the user names the host, `mgp setup` adds mgp to the host's own servers.
     let done = home.succeed(&["setup", "cursor", "--yes"]);
     home.succeed(&["stop"]);
     assert!(done.contains(reason), "{done}");
@@ -350,7 +350,7 @@ fn the_file_of_opencode_with_comments_is_changed_and_restored() {
     assert!(!home.path(".config/opencode/opencode.json").exists());
     home.succeed(&["disconnect", "opencode"]);
     assert_eq!(text(), before);
-    // `mgp undo` finds its entry even if the host has changed the file since.
+    // `mgp undo` finds the entry of mgp even if the host has changed the file since.
     home.succeed(&["undo"]);
     home.succeed(&["undo"]);
     home.succeed(&connect);
@@ -436,7 +436,7 @@ fn setup_keeps_the_agent_and_the_own_settings_of_a_connected_host() {
     assert!(own.contains("[agents.team]\ninteractive = false"), "{own}");
     assert!(!own.contains("[agents.cursor]"), "{own}");
 
-    // A server that the host has got since is granted to its agent.
+    // `mgp setup` also grants the agent access to a server that was added to the host's file since the last setup.
     edit(&|servers| servers["two"] = json!({ "command": echo, "args": ["--tools", "2"] }));
     let done = setup();
     assert_eq!(done["access"], json!({ "team": ["two"] }), "{done}");
@@ -515,7 +515,7 @@ fn servers_of_a_hosts_file_in_the_project_are_named() {
     assert!(has_fix());
 }
 
-/// Regression test: such files were skipped, and `mgp doctor` reported nothing about them.
+/// Regression test: mgp skipped unreadable files, and `mgp doctor` reported nothing about them.
 #[test]
 fn files_of_a_project_and_of_a_profile_that_cannot_be_read_are_named() {
     let home = Home::new();
@@ -536,7 +536,7 @@ fn files_of_a_project_and_of_a_profile_that_cannot_be_read_are_named() {
 
 #[test]
 fn the_new_agent_of_a_host_that_does_not_rewrite_names_gets_portable_ones() {
-    // An entry that exists is not changed, and a setting for all agents is enough.
+    // mgp does not change an agent's entry that exists, and writes no entry if a setting applies to all agents.
     for (before, host, is_written) in [
         ("", "cursor", true),
         ("", "claude-code", false),
@@ -559,7 +559,7 @@ fn the_new_agent_of_a_host_that_does_not_rewrite_names_gets_portable_ones() {
     assert!(done.contains("other gets names of tools that all model providers accept"), "{done}");
 }
 
-/// Returns a home with two hosts that have two servers with a tool of the same name.
+/// Returns a home with two hosts. Each has the same two servers, which have a tool of the same name.
 fn with_shared_names() -> Home {
     let home = Home::new();
     let server = |number: &str| json!({ "command": program("echo"), "env": { "N": number } });
@@ -589,7 +589,7 @@ fn a_host_that_may_refuse_the_names_of_its_tools_gets_portable_ones() {
 #[test]
 fn a_host_that_may_refuse_the_names_of_its_tools_is_named_with_the_line_to_write() {
     let home = with_shared_names();
-    // Entries that exist are not changed.
+    // `mgp setup` does not change an agent's entry that exists.
     home.write(".config/mgp/servers.toml", "[agents.cursor]\n");
     let done = home.run(&["setup", "--yes", "--interactive", "no"]);
     let line = "write `portable_names = true` under `[agents.cursor]`";

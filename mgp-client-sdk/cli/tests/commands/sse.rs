@@ -69,14 +69,15 @@ fn a_server_that_accepts_only_the_old_transport_is_found_by_callers_of_both_eras
     assert!(answer.contains("modern") && !answer.contains("isError\":true"), "{answer}");
 }
 
-/// MCP names the statuses 400, 404 and 405 for a server that accepts only the old transport.
+/// According to MCP, a server that accepts only the old transport answers a request of the new one with the status 400,
+/// 404 or 405.
 #[test]
 fn a_server_that_answers_the_new_transport_with_400_is_found() {
     let server = TestServer::with("sse_server", &["400"]);
     echoes(&kernel(&server, ""));
 }
 
-/// Regression test: the list of tools was requested while the notification before it was still being sent.
+/// Regression test: the kernel requested the list of tools while it was still sending `notifications/initialized`.
 #[test]
 fn the_tools_are_requested_after_the_server_knows_that_the_client_is_initialized() {
     let server = TestServer::with("sse_server", &["strict"]);

@@ -1,4 +1,4 @@
-//! `mgp tools call --stream`: results that are printed while they arrive, and their limits in the kernel.
+//! Tests of `mgp tools call --stream`: it prints results while they arrive; the kernel limits their size.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -35,7 +35,7 @@ fn call<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&CALL[..], more].concat()
 }
 
-/// Returns the texts of the chunks, and of the result.
+/// Returns the text of each chunk, and the text of the result.
 fn texts(lines: &str) -> (Vec<String>, String) {
     let lines: Vec<Value> = lines.lines().map(|line| line.parse().unwrap()).collect();
     let text = |block: &Value| block["text"].as_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records; and of tools
-//! that no search finds.
+//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records. Also tests
+//! of tools that no search finds.
 
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Starts a kernel with the example server `workbench`, whose tools every agent may use, and with these settings.
+/// Starts a kernel with these settings and the example server `workbench`, whose tools every agent may use.
 fn open_bench(settings: &str) -> Kernel {
     let bench = program("workbench");
     let kernel = Kernel::new(&format!(
@@ -21,7 +21,7 @@ fn open_bench(settings: &str) -> Kernel {
 
 const SEARCH: [&str; 6] = ["tools", "search", "echo a message", "--agent", "ada", "--most"];
 
-/// Regression test: tools that exceeded the reserve were left out without a remark.
+/// Regression test: a search did not report the tools that it left out because they exceeded `discovery_reserve`.
 #[test]
 fn a_search_reports_the_tools_that_it_leaves_out() {
     let kernel = open_bench("[kernel.tool_context_budget]\ndiscovery_reserve = 200");
@@ -40,7 +40,7 @@ fn a_search_reports_the_tools_that_it_leaves_out() {
     }
 }
 
-/// Regression test: the remedy was to grant access, which the agent had.
+/// Regression test: the proposed remedy was to grant access, although the agent had it.
 #[test]
 fn a_budget_that_fits_no_tool_is_not_reported_as_missing_access() {
     let kernel = open_bench("[agents.ada]\nbudget = 200");
@@ -53,7 +53,7 @@ fn a_budget_that_fits_no_tool_is_not_reported_as_missing_access() {
     assert!(!ended.out.contains("access grant"), "{ended:?}");
 }
 
-/// Regression test: only `--why` marked a search as a trial.
+/// Regression test: the command marked a search as a trial only with `--why`.
 #[test]
 fn a_trial_search_is_not_recorded_for_the_agent() {
     let kernel = open_bench("[kernel.search]\nlearning = true");
@@ -65,7 +65,7 @@ fn a_trial_search_is_not_recorded_for_the_agent() {
     assert_eq!(tokens["unmet"], Value::Null, "{tokens}");
 }
 
-/// Regression test: no command named the tools that cannot be used.
+/// Regression test: no command showed which tools cannot be used.
 #[test]
 fn a_server_shows_the_command_that_explains_why_its_tools_cannot_be_used() {
     let files = Home::new();

@@ -45,7 +45,7 @@ fn a_project_is_in_effect_only_with_the_approved_content() {
     home.silent(&["trust", "--revoke"]);
     assert!(counts());
     home.fail(1, &["trust", "--revoke"], "is not approved");
-    // The approval of a file that was removed since can be revoked too.
+    // A user can also revoke the approval of a file that has been removed.
     home.json("trust", &["trust", "--yes"]);
     fs::remove_file(&file).unwrap();
     home.silent(&["trust", "--revoke"]);
@@ -99,7 +99,7 @@ fn a_project_file_that_the_running_kernel_does_not_read_gets_a_warning_with_the_
         assert!(printed.contains(warning), "{printed}");
         assert!(printed.contains("`mgp serve --stdio --state DIR`"), "{printed}");
     }
-    // A kernel that starts in the folder also reads a file that is created later.
+    // A kernel that starts in the folder of a project also reads a file of the project that is created later.
     let kernel = Kernel::on(Home::new(), None);
     for printed in trusted(&kernel.home) {
         assert!(!printed.contains(warning), "{printed}");

@@ -1,4 +1,4 @@
-//! Tests of `mgp validate`: servers and clients are judged by what they send.
+//! Tests of `mgp validate`, which judges servers and clients by the messages that they send.
 
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ fn a_client_is_judged_by_its_messages() {
     }
 }
 
-/// A client's messages to the example server `notes`, one of which calls a tool.
+/// The messages of a client to the example server `notes`; one of them calls a tool.
 const PAIR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}
@@ -87,7 +87,8 @@ const PAIR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"p
 {"jsonrpc":"2.0","id":3,"method":"ping"}
 "#;
 
-/// Runs `mgp validate pair` in front of a server; returns whether it passed, what the client received, and the report.
+/// Runs `mgp validate pair` between these messages of a client and a server. Returns `true` if the check passed, the
+/// messages that the client received, and the report.
 fn pair(world: &Home, messages: &str, server: &[&str]) -> (bool, String, Value) {
     let report = world.path("pair.json");
     let mut words = vec!["validate", "pair", "--report", report.to_str().unwrap(), "--"];
@@ -127,7 +128,7 @@ fn a_client_and_a_server_that_talk_through_the_judge_are_both_judged() {
         assert!(kept.iter().any(|kept| kept == rule), "{rule}: {report}");
     }
     assert!(kept.len() > 15, "{kept:?}");
-    // Rules about requests that the client did not send are skipped.
+    // The report lists rules about requests that the client did not send as skipped.
     assert!(results_of(&report, "skipped").contains(&"mcp.tools.call.unknown".to_owned()));
 }
 

@@ -1,4 +1,4 @@
-//! Tests of `mgp why`: the use of limits, and the reasons of a risk.
+//! Tests of `mgp why`: it shows how much of each limit is used, and the reasons for a tool's risk.
 
 use mgp_testkit::until_blocking;
 use serde_json::json;
@@ -7,7 +7,8 @@ use crate::hostile::stub;
 use crate::kernel::Kernel;
 use crate::world::Home;
 
-/// Starts a kernel with the server `tiny`, whose tools declare different things, and further lines of configuration.
+/// Starts a kernel with the server `tiny`, whose tools have different annotations, and with further lines of
+/// configuration.
 fn tiny(more: &str) -> Kernel {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let tool = |name: &str, hints: serde_json::Value| json!({"name": name, "inputSchema": schema, "annotations": hints});
@@ -44,7 +45,7 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
     for _ in 0..3 {
         kernel.home.succeed(&["tools", "call", "tiny.look", "--agent", "ada"]);
     }
-    // One call is free again every six seconds.
+    // The limit is 10 calls a minute, so one of them is free again every six seconds.
     let used = rules("ada");
     let (begin, end) = used[0].split_once(" a minute, all free again in ").unwrap();
     let seconds: u64 = end.split_once(" s: agents.ada.limits").unwrap().0.parse().unwrap();
@@ -68,7 +69,7 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
     let seconds = wait.trim_end_matches("ms").trim_end_matches('s').parse::<f64>().unwrap();
     assert!(wait.ends_with("ms") || seconds <= 6.0, "the time of the refusal: {reason}");
     assert_eq!(key, "agents.ada.limits.calls_per_minute");
-    // Another agent has limits of its own, and shares those of the server.
+    // Another agent has its own limits, but shares the limits of the server.
     let other = rules("eve");
     assert!(other.len() == 3, "{other:?}");
     assert!(other[2].contains(" of 20 a minute, all free again in "), "{other:?}");

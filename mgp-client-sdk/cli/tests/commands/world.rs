@@ -127,11 +127,11 @@ impl Home {
         value
     }
 
-    /// Runs a command that may fail, and returns its JSON, checked against the schema `name`, and its exit code.
+    /// Runs a command that may fail; returns its JSON after checking it against the schema `name`, and its exit code.
     #[track_caller]
     pub(crate) fn any_json(&self, name: &str, arguments: &[&str]) -> (Value, Option<i32>) {
         let mut all = arguments.to_vec();
-        // `--json` is inserted at the front, because arguments after `--` belong to another program.
+        // Insert `--json` at the front, because arguments after `--` belong to another program.
         all.insert(0, "--json");
         let ended = self.run(&all);
         let value = serde_json::from_str(&ended.out);

@@ -51,14 +51,15 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// Returns the path of the interpreter itself, without wrappers that need a home folder.
+/// Returns the path of the Python interpreter itself, because a wrapper around it may need a home folder.
 fn python() -> String {
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let found = found.expect("the tests of created tools need `python3`");
     String::from_utf8(found.stdout).unwrap().trim().to_owned()
 }
 
-/// A configuration that creates tools; permissions are approved automatically, which must not approve a tool.
+/// Returns a configuration with which agents can create tools. The kernel approves permissions automatically, but must
+/// not approve a created tool.
 fn config() -> String {
     format!(
         "{DESK}[kernel]\npermission_policy = 'auto_approve'\nauto_approve_except = []\n\
@@ -184,28 +185,29 @@ async fn each_guardrail_of_created_tools_holds() {
     let watcher = host(&world, "watcher").await;
     let ada = host(&world, "ada").await;
     world.knows(5).await;
-    // The agent has no access grant yet.
+    // The agent has no grant to register servers yet.
     let answer = request(&ada).await;
     assert_eq!(answer["status"], "unavailable", "{answer}");
     assert_eq!(register(&ada, "made", SCRIPT).await["code"], 1000);
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
     assert_eq!(request(&ada).await["status"], "creating");
-    // The validation level `strict` refuses this code, so no operator is asked.
+    // With the validation level `strict`, the kernel refuses this code without asking an operator.
     for line in ["import os", "import subprocess", "import requests", "eval('1')", "x = ("] {
         let refused = register(&ada, "made", &format!("{line}\n{SCRIPT}")).await;
         assert_eq!(refused["code"], 1011, "{line}: {refused}");
     }
     assert_eq!(world.json(&["approvals", "ls"]), json!([]));
-    // Automatic approval of permissions approves no tool, and the trust that the agent names does not count.
+    // The automatic approval of permissions does not apply to created tools, and the kernel ignores the trust level
+    // that the agent names.
     let reply = register(&ada, "made", SCRIPT).await;
     assert_eq!(reply["status"], "pending_approval", "{reply}");
     assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 1);
     assert!(world.json(&["approvals", "ls"]).to_string().contains("sandboxed"));
     assert!(brew(&ada, "x", "r").await.contains("refused"), "it does not run yet");
-    // An operator who has denied a registration is not asked for the same one again.
+    // After an operator has denied a registration, the kernel rejects the same registration without asking again.
     world.quietly(&["approvals", "deny", reply["approval_id"].as_str().unwrap()]);
     assert_eq!(register(&ada, "made", SCRIPT).await["status"], "rejected");
-    // A registration that still waits for an approval ends with the session of its agent.
+    // When the session of an agent ends, so does its registration that still waits for an approval.
     assert_eq!(request(&ada).await["status"], "creating");
     let reply = register(&ada, "other", SCRIPT).await;
     assert_eq!(reply["status"], "pending_approval", "{reply}");
@@ -220,7 +222,7 @@ async fn each_guardrail_of_created_tools_holds() {
     watcher.close().await;
 }
 
-/// Corrects a script, using nothing but what the body of its rejection names.
+/// Corrects a script with nothing but the names in the body of the answer that rejected the script.
 fn corrected(script: &str, body: &Value) -> String {
     let violations = body["violations"].as_array().unwrap();
     let names: Vec<&str> = violations

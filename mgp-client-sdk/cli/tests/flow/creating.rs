@@ -33,7 +33,7 @@ async fn no_tool_is_created_and_the_answer_has_the_reason() {
             !on["notes"][0].as_str().unwrap().contains("not enabled")
         })
         .await;
-        // Besides the setting in the configuration, the agent needs a grant to register servers.
+        // Even with this setting in the configuration, the agent also needs a grant to register servers.
         assert_eq!(on["status"], "unavailable");
         let why = on["notes"][0].as_str().unwrap();
         assert!(why.contains("callers an operator granted it to"), "{why}");

@@ -1,5 +1,5 @@
-//! Tests every extension beyond MGP once through `mgp serve`, over stdio and HTTP in both eras; where that is possible,
-//! in front of a server that knows nothing of the extension.
+//! Tests each extension beyond MGP once through `mgp serve`, over stdio and HTTP in both eras. Where possible, the
+//! server behind the kernel does not support the extension.
 
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{
@@ -195,7 +195,8 @@ async fn limits(client: &Client) {
     assert_eq!(code(long), ErrorCode::RESOURCE_EXHAUSTED);
 }
 
-/// Checks data references: a result that was cut becomes the argument of a call of another server.
+/// Checks data references: the kernel shortens a result, and a call of another server gets the whole result through the
+/// reference.
 async fn passes_data(client: &Client, world: &World) {
     let read = client.call("read_file").arg("path", world.path("table.csv")).await.unwrap();
     let reference = read.member::<DataReference>().unwrap().unwrap();

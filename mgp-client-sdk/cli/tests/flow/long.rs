@@ -1,6 +1,7 @@
-//! Tools that take long, through `mgp serve`, over stdio and HTTP in both eras.
+//! Tests of tools that take long, through `mgp serve`, over stdio and HTTP in both eras.
 //!
-//! A second of these tests takes only 20 ms, unless `SECOND_MS` sets another length, e.g. 1000.
+//! A second in these tests takes only 20 ms of real time, unless the environment variable `SECOND_MS` sets another
+//! length, e.g. 1000.
 
 use std::time::Duration;
 
@@ -14,13 +15,14 @@ use tokio::time::Instant;
 use crate::serving::Serving;
 use crate::world::{ERAS, World};
 
-/// Converts a number of the tests' seconds to real milliseconds.
+/// Converts seconds of these tests to real milliseconds.
 fn millis(seconds: u64) -> u64 {
     let second = std::env::var("SECOND_MS").ok().and_then(|set| set.parse().ok());
     seconds * second.unwrap_or(20_u64)
 }
 
-/// Calls a tool that reports progress every ten seconds; the client asks for the progress only if `is_observed` is set.
+/// Calls a tool that runs for `seconds` and reports progress every ten seconds; the client requests the progress only
+/// if `is_observed` is set.
 async fn reports(client: &Client, seconds: u64, is_observed: bool) -> Result<(), RpcError> {
     let call = client.call("progress").arg("steps", seconds / 10).arg("delay_ms", millis(10));
     let call = if is_observed { call.progress(|_| ()) } else { call };
@@ -43,7 +45,7 @@ fn ended(result: Result<(), RpcError>, after: Duration, seconds: u64, key: &str)
     assert!(after >= Duration::from_millis(millis(seconds)), "{after:?} of {seconds} s");
 }
 
-/// Checks that a call ends after a minute without progress, or after six minutes with progress.
+/// Checks that the kernel ends a call after a minute without progress, or after six minutes despite progress.
 async fn check(client: &Client) {
     let begun = Instant::now();
     let cut = |key, seconds| move |result| ended(result, begun.elapsed(), seconds, key);

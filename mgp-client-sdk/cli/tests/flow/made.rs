@@ -1,5 +1,5 @@
-//! Test of a server that an agent registers at run time: an operator approves it, the server is sandboxed, and its tool
-//! is only in the session of that agent.
+//! Test of a server that an agent registers at run time: an operator approves the server, the kernel sandboxes it, and
+//! only the session of this agent has its tool.
 
 use std::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let none = request(&mut ada).await;
     assert_eq!(none["status"], "unavailable", "{none}");
 
-    // Registration requires an access grant; automatic approval of permissions does not replace it.
+    // A registration requires an access grant; the automatic approval of permissions does not replace this grant.
     let asks = json!({
         "id": "made", "command": mgp_testkit::program("desk"), "args": ["data"], "justification": "statistics",
         "mgp": {"trust_level": "trusted"},
@@ -67,7 +67,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let servers = world.json(&["servers", "ls", "made"]);
     assert_eq!(servers[0]["trust_level"], "sandboxed", "{servers}");
 
-    // After its approval, the server still needs an access grant for the agent.
+    // Even after the approval of the server, the agent still needs an access grant for it.
     assert_eq!(request(&mut ada).await["status"], "creating");
     let before = ada.changes.load(Ordering::Relaxed);
     world.quietly(&["access", "grant", "ada", "made", "analyze_csv", "--no-confirm"]);
@@ -113,7 +113,7 @@ async fn a_registration_is_listed_without_a_kernel_but_not_decided() {
     let reply: Value = reply.structured_content.unwrap().get().unwrap();
     let id = reply["approval_id"].as_str().unwrap();
     ada.close().await;
-    // The kernel may have ended already, because no host is left.
+    // The kernel may have ended already, because its last host has left, so this command may fail.
     world.command(&["stop"]).output().unwrap();
 
     let listed = world.json(&["approvals", "ls"]);

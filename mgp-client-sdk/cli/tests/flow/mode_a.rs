@@ -41,7 +41,7 @@ async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
                 assert_eq!(text, "古池や 蛙飛び込む 水の音\n", "{case}");
 
                 if era == Era::Legacy {
-                    // A host that handles list changes can list the found tool from now on.
+                    // A host that reads the list again after a change finds the tool in it.
                     let changes = model.changes.clone();
                     let reply = async || changes.load(Ordering::Relaxed) > 0;
                     until("the list has changed", reply).await;

@@ -33,13 +33,13 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 }
                 assert!(!listed.iter().any(|name| name.contains("analy")), "{listed:?}");
 
-                // Steps 1 and 2 use tools of the list.
+                // Steps 1 and 2 use tools that the kernel lists.
                 let csv = model.calls("read_file", json!({"path": file})).await;
                 let rows: Value =
                     model.calls("parse_csv", json!({"text": csv})).await.parse().unwrap();
                 assert_eq!(rows["columns"], json!(["city", "rain"]));
 
-                // Step 3 needs a tool that is not in the list.
+                // Step 3 needs a tool that the kernel does not list.
                 let request = json!({
                     "reason": "capability_gap",
                     "context": "need statistical analysis",
@@ -62,7 +62,7 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 let figures: Value = figures.parse().unwrap();
                 assert_eq!((&figures["count"], &figures["mean"]), (&json!(3), &json!(11.0)));
 
-                // Step 4 uses tools of the list again.
+                // Step 4 uses listed tools again.
                 let report = world.path("work/report.md");
                 let text = format!("It rained {} mm on average.\n", figures["mean"]);
                 model.look().await;
@@ -76,7 +76,8 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
     first.close().await;
 }
 
-/// Checks that a loaded tool is listed; only in the legacy era, which has sessions.
+/// Checks that the kernel lists the loaded tool. It does so only in the legacy era, because the modern era has no
+/// sessions.
 async fn lists(model: &mut Model, era: Era, before: usize) {
     if era == Era::Legacy {
         let changes = model.changes.clone();
@@ -85,7 +86,7 @@ async fn lists(model: &mut Model, era: Era, before: usize) {
     }
 }
 
-/// Checks that the session contains the requested tool.
+/// Checks that the agent's session contains the requested tool.
 async fn session(model: &Model, speaks: Speaks, given: &Value) {
     let handle = &given["session_handle"];
     let arguments = if handle.is_null() { json!({}) } else { json!({"session_handle": handle}) };

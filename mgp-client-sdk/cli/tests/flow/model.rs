@@ -83,8 +83,8 @@ impl Model {
         result.to_text()
     }
 
-    /// Calls a tool whose answer contains tools under the key `reply`; from then on the model can call these tools,
-    /// too.
+    /// Calls a tool whose answer contains definitions of tools under the key `reply`. From then on, the model can also
+    /// call these tools.
     pub(crate) async fn learns(&mut self, tool: &str, arguments: Value, reply: &str) -> Value {
         let answer: Value = serde_json::from_str(&self.calls(tool, arguments).await).unwrap();
         for tool in answer[reply].as_array().unwrap() {

@@ -1,5 +1,5 @@
-//! Tests of when `mgp_tools_request` is listed: with `[kernel] tools_request`, or if the host negotiated
-//! `tool_discovery`.
+//! Tests of the conditions under which the kernel lists `mgp_tools_request`: with `tools_request` in `[kernel]`, or if
+//! the host negotiated `tool_discovery`.
 
 use mgp_client_sdk::Client;
 use mgp_toolindex::TokenCounter;

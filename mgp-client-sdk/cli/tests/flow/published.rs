@@ -1,4 +1,5 @@
-//! Test of an agent that asks for a server of a registry by its name: a person sees what would run and approves it.
+//! Test of an agent that requests a server of a registry by its name: a person sees the program that would run, and
+//! approves it.
 
 use std::fs;
 use std::io::Write as _;
@@ -39,7 +40,7 @@ fn desk() -> Value {
     entry("io.github.acme/desk", &package)
 }
 
-/// Returns the registry entries of servers that an agent cannot get by asking.
+/// Returns registry entries of servers that an agent cannot register by their names.
 fn others() -> Vec<Value> {
     let npm = |name: &str, version: &str, more: Value| {
         let mut package =
@@ -61,7 +62,7 @@ fn others() -> Vec<Value> {
     ]
 }
 
-/// Calls the tool that requests a server; returns its answer, or the text of its refusal.
+/// Calls `mgp_discovery_register`; returns its answer, or the text of its refusal.
 async fn ask(host: &Client, arguments: Value) -> Value {
     match host.call("mgp_discovery_register").args(arguments).await {
         Ok(answer) => match answer.structured_content {
@@ -141,7 +142,7 @@ async fn an_agent_asks_for_a_server_by_name_and_a_person_approves_exactly_that()
     ada.close().await;
 }
 
-/// Approves the server, whose secret is missing at first, and calls its tool.
+/// Approves the server, which fails at first because a secret is missing, and calls the server's tool.
 async fn approve_and_call(world: &World, ada: &Client, id: &str) {
     let approve = || {
         let output = world.command(&["approvals", "approve", id]).output().unwrap();
@@ -186,7 +187,7 @@ async fn the_card_shows_what_the_review_of_the_texts_found() {
     let card = world.json(&["approvals", "ls"])[0]["question"].as_str().unwrap().to_owned();
     assert!(card.contains("  warning    "), "{reply} {card}");
     assert!(card.contains(&format!("of {}", list.display())), "{card}");
-    // After the approval, the command shows the operator what the review of the tools found.
+    // After the approval, `mgp approvals approve` shows the operator the result of the review of the server's tools.
     let id = reply["approval_id"].as_str().unwrap();
     let approved = world.command(&["approvals", "approve", id]).output().unwrap();
     let noted = String::from_utf8(approved.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of commands that edit configurations and files of hosts: none writes a byte before the kernel consents.
+//! Tests of commands that edit configurations and files of hosts: no command writes a byte before the kernel consents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::world::{World, kill, text, within};
 
 const WITH_TERMINAL: &str = "[kernel]\noperator.proof = \"terminal\"\n\n";
 
-/// Writes the files that the commands need, and returns one command of each kind.
+/// Writes the files that the commands need, and returns one command of each kind that edits a file.
 fn edits(world: &World) -> Vec<Vec<String>> {
     let path = |name: &str| world.folder.join(name).to_str().unwrap().to_owned();
     let entry = |id: &str| json!({"mcpServers": {id: {"command": "/bin/false"}}}).to_string();
@@ -78,8 +78,8 @@ fn without_terminal(command: &Command) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stderr))
 }
 
-/// Listens at a socket like a kernel that asks for the passphrase before the setting's file is edited; returns the
-/// lines that it receives about this file.
+/// Listens at a socket, and acts like a kernel that requires the passphrase before a command edits the configuration of
+/// `setting`. Returns the lines that it receives about this file.
 fn false_kernel(setting: &Setting) -> Receiver<String> {
     fs::create_dir(setting.path("false")).unwrap();
     let listener = UnixListener::bind(setting.path("false/mgp.sock")).unwrap();
@@ -89,10 +89,10 @@ fn false_kernel(setting: &Setting) -> Receiver<String> {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut line = String::new();
-            // A command of another test may end meanwhile.
+            // A command of another test may connect too, and may end before it sends a line.
             let _ = BufReader::new(&stream).read_line(&mut line);
             let is_own = line.contains(&file);
-            // The line is passed on before the reply, with which the command ends.
+            // Pass the line to the test before the reply, because the command ends after the reply.
             if is_own && sender.send(line).is_err() {
                 return;
             }
@@ -129,7 +129,7 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     };
     let (add, connect) = (quoted(&edits[0]), quoted(&edits[7]));
     let each = edits.iter().map(quoted).collect::<Vec<_>>().join("\n");
-    // With another state folder, the edits of the kernel's files are refused as well.
+    // The kernel also refuses edits of its files by commands that name another state folder.
     let script = format!(
         "mgp_in() {{ MGP \"$@\" >>state/out 2>&1; echo \"rc $?\" >>state/out; }}\n\
          {each}\nMGP doctor --no-start >state/doctor 2>&1\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
@@ -175,7 +175,8 @@ fn with_a_terminal_as_proof_files_are_edited_in_one_only() {
     let (code, shown) = without_terminal(elsewhere.env("MGP_STATE", &other));
     assert!(code == Some(1) && shown.contains("terminal"), "the kernel of the file: {shown}");
     assert_eq!(files(&setting.world), before);
-    // An edit of a file that no kernel follows needs only the consent of the state folder that the command names.
+    // An edit of a file that no running kernel uses needs only the consent of the kernel of the state folder that the
+    // command names.
     let own = setting.path("own.toml").display().to_string();
     let mut unrelated = setting.mgp(&["init", "--config", &own]);
     unrelated.env("MGP_STATE", &other).env("MGP_CONFIG_PATH", &own);
@@ -215,7 +216,8 @@ fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
 fn the_passphrase_is_sent_only_to_kernels_whose_folder_has_its_hash() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // The kernel of the edited file is not that of the state folder, but its folder has the same passphrase.
+    // The command names another state folder than the one of the kernel that uses the edited file, but both folders
+    // have the same passphrase.
     let other = setting.path("state/other").display().to_string();
     let elsewhere = |args: &[&str]| {
         let mut command = setting.mgp(args);
@@ -248,7 +250,8 @@ fn what_a_host_writes_while_the_passphrase_is_typed_is_kept() {
     let file = setting.path("host.json");
     let host = file.to_str().unwrap();
     let connect = ["connect", "generic", host, "--interactive", "no", "--no-grant"];
-    // Runs a command during whose question the host adds a setting; returns its exit code and output.
+    // Runs a command, and lets the host add a setting to its file while the command asks for the passphrase. Returns
+    // the exit code and the output of the command.
     let run_while_edited = |args: &[&str]| {
         let mut terminal = Terminal::run(&setting.mgp(args));
         terminal.wait_for(QUESTION);
@@ -269,7 +272,7 @@ fn what_a_host_writes_while_the_passphrase_is_typed_is_kept() {
     assert_eq!(code, Some(0), "{shown}");
     let left: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(left, json!({"theme": "dark", "mcpServers": entries}));
-    // A file that mgp created is removed only as mgp wrote it.
+    // `mgp disconnect` removes a file that mgp created only if no other program has changed it.
     fs::remove_file(&file).unwrap();
     connected();
     let (code, shown) = run_while_edited(&["disconnect", "generic", host]);
@@ -288,7 +291,7 @@ fn without_a_kernel_the_configured_proof_holds_for_files_too() {
         let (code, shown) = without_terminal(&mgp(&world, &words(args)));
         assert_eq!(code, Some(1), "{args:?}: {shown}");
         assert!(shown.contains("changes need a terminal"), "{args:?}: {shown}");
-        // The edited file decides which proof is needed, not the file that the environment names.
+        // The edited file sets the required proof, even if `MGP_CONFIG_PATH` names another file.
         let config = world.config_file().display().to_string();
         if args[0] == "servers" && args[1] != "add" {
             let mut named = mgp(&world, &[&words(args)[..], &["--config", &config]].concat());
@@ -330,7 +333,8 @@ fn the_edits_of_commands_that_gave_the_proof_are_applied_at_once() {
     for edit in edits {
         let (code, shown) = Terminal::run(&setting.mgp(edit)).end();
         assert_eq!(code, Some(0), "{edit:?}: {shown}");
-        // Each second, the kernel looks for changes; it does not apply those of other programs.
+        // The kernel looks for changes each second. It does not apply a change of another program, but reports it in
+        // `mgp status`.
         thread::sleep(Duration::from_secs(2));
         let status = setting.succeed(&["status"]);
         assert!(!status.contains("run `mgp reload` to apply it"), "{edit:?}: {status}");
@@ -343,7 +347,8 @@ fn a_file_that_another_program_changes_is_applied_only_with_the_proof() {
     let file = fs::read_to_string(setting.world.config_file()).unwrap();
     let ran = setting.world.folder.join("ran");
     let evil = setting.world.server("evil", &format!("touch {}", ran.display()));
-    // The changed file also removes the proof, but this takes effect only when the file is applied.
+    // The changed file also requires no proof any more, but this setting takes effect only when the kernel applies the
+    // file.
     setting.world.config(&(file.replace("\"terminal\"", "\"none\"") + &evil));
     let held = within(|| {
         let status = setting.succeed(&["status"]);

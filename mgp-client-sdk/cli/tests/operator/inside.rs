@@ -11,15 +11,16 @@ use crate::setting::{GRANT, Setting};
 use crate::wire::OPERATOR;
 use crate::world::{World, within};
 
-/// The environment variable with the socket to which this test program connects when it runs itself as a server.
+/// The environment variable that names the socket to which this test program connects when a kernel runs it as a
+/// server.
 const SOCKET: &str = "MGP_TEST_HELLO_SOCKET";
-/// The environment variable with the lines that the server of the test sends over the socket.
+/// The environment variable that contains the lines that this server sends over the socket.
 const HELLOS: &str = "MGP_TEST_HELLO_LINES";
-/// The environment variable with the file to which the server of the test writes the replies.
+/// The environment variable that names the file to which this server writes the replies.
 const REPLIES: &str = "MGP_TEST_HELLO_REPLIES";
 
-/// Starts a kernel whose server `evil` runs a script; in the script, `MGP` is the `mgp` program with the kernel's
-/// state.
+/// Starts a kernel whose server `evil` runs a script. In the script, `MGP` is replaced with the `mgp` program and the
+/// kernel's state folder.
 fn with_evil(script: &str) -> Setting {
     let world = World::empty();
     let mgp = format!("{} --state {}", env!("CARGO_BIN_EXE_mgp"), world.state().display());
@@ -47,7 +48,7 @@ fn a_server_cannot_grant_itself_access() {
 
 #[test]
 fn a_grandchild_of_a_server_that_left_its_session_is_refused() {
-    // The script's subshell is orphaned at once, and `setsid` makes it the leader of a new session.
+    // The script's subshell is orphaned immediately, and `setsid` makes it the leader of a new session.
     let grant =
         "MGP access grant eve files >DIR/part 2>&1; echo $? >>DIR/part; mv DIR/part DIR/out";
     let setting = with_evil(&format!("(setsid sh -c 'sleep 0.3; {grant}' &) "));
@@ -68,7 +69,7 @@ fn a_server_does_not_read_a_folder_that_no_kernel_uses() {
 #[test]
 fn the_first_line_of_a_server_opens_no_connection() {
     let Ok(socket) = env::var(SOCKET) else { return the_first_lines_are_refused() };
-    // In this process, the test program is the server.
+    // With the variable set, this process is the server that the kernel has started.
     let reply = |hello: &str| {
         let mut stream = within(|| UnixStream::connect(&socket).ok());
         stream.write_all(format!("{hello}\n").as_bytes()).unwrap();
@@ -134,7 +135,8 @@ fn a_shell_of_the_host_approves_nothing_and_an_operators_shell_does() {
     assert!(!setting.is_granted());
     let causes: Vec<_> = setting.refusals().into_iter().map(|(cause, _)| cause).collect();
     assert!(causes.iter().filter(|cause| *cause == "inside host").count() >= 3, "{causes:?}");
-    // The test process has started both the kernel and the host; neither is its ancestor, so it may act as an operator.
+    // The test process has started both the kernel and the host, so it is below neither of them and may act as an
+    // operator.
     setting.succeed(&GRANT);
     assert!(setting.is_granted());
     let granted = &setting.events("ACCESS_GRANTED")[0];

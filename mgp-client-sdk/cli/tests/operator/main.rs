@@ -1,4 +1,5 @@
-//! Tests of operators at the local socket: which processes may act as one, and the proof that changes require.
+//! Tests of operators at the local socket: the processes that may act as an operator, and the proof that changes
+//! require.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

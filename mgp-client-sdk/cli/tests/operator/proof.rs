@@ -94,7 +94,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
     let refused: Vec<_> = (0..4).map(|guess| hello(&format!("guess {guess}")).unwrap()).collect();
     assert_eq!(refused[..3], ["wrong passphrase"; 3]);
     assert!(refused[3].contains("try again in"), "{}", refused[3]);
-    // After too many wrong passphrases, the kernel refuses the correct passphrase too for a while.
+    // After too many wrong passphrases, the kernel refuses even the correct passphrase for a while.
     assert!(hello(PASSPHRASE).unwrap().contains("too many wrong passphrases"));
     crate::world::within(|| hello(PASSPHRASE).is_none().then_some(()));
 }
@@ -103,7 +103,8 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
 fn a_person_in_the_terminal_of_a_host_shows_the_passphrase() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // A process that a host started needs the passphrase for reading too, and here there is no terminal to ask for it.
+    // A process that a host started needs the passphrase even for reading, and this process has no terminal in which it
+    // could ask for the passphrase.
     let mut host = setting.host(
         "setsid MGP status 2>read </dev/null; echo $? >>read
          mkfifo type; (sleep 1; echo 'correct horse'; sleep 5) >type &
@@ -191,7 +192,7 @@ fn a_watch_in_a_terminal_answers_in_place() {
     watch.answer("message = \"hello\"", "");
     call.is_finished().then(|| panic!("it must wait"));
     drop(watch);
-    // A skipped approval stays pending, and the next watch asks about it again.
+    // A skipped approval stays pending, and the next `mgp approvals watch` asks about it again.
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
     watch.answer("[s]kip:", "y  as Ann asked");
     let ran = call.join().unwrap().unwrap();
@@ -246,7 +247,7 @@ fn a_secret_that_is_typed_at_a_terminal_is_stored_whole_or_refused() {
     let world = World::empty();
     world.config("");
     for (length, is_stored) in [(1500, true), (5000, false)] {
-        // A Ctrl-Z is not a part of the value.
+        // The person types Ctrl-Z before the value, which is not a part of it.
         let value = "\u{1a}".to_owned() + &"x".repeat(length);
         let mut terminal = Terminal::run(&mgp(&world, &["secrets", "set", "token"]));
         terminal.answer("Value of `token`:", &value);

@@ -1,4 +1,4 @@
-//! Runs a command in a new terminal, with the test as the person who types there.
+//! Runs a command in a new terminal, in which the test types in place of a person.
 
 use std::io::{Read as _, Write as _};
 use std::process::{ChildStdin, Command, Stdio};
@@ -19,7 +19,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command of `mgp` in a new terminal, through `script`.
+    /// Runs a command of `mgp` in a new terminal, which the program `script` creates.
     pub(crate) fn run(command: &Command) -> Self {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -54,7 +54,8 @@ impl Terminal {
         });
     }
 
-    /// Waits until the terminal shows a text, then types a line; the next call waits for output after this one.
+    /// Waits until the terminal shows a question, then types a line. After this call, `wait_for` looks only at newer
+    /// output.
     #[track_caller]
     pub(crate) fn answer(&mut self, question: &str, line: &str) {
         self.wait_for(question);

@@ -13,15 +13,16 @@ use crate::setting::{GRANT, Setting};
 use crate::wire::OPERATOR;
 use crate::world::{kill, within};
 
-/// The environment variables that make this test program connect to a kernel and end at once: the socket, and the file
-/// for the kernel's reply.
+/// The environment variables with which this test program connects to a kernel and then ends immediately. They name the
+/// socket, and the file for the kernel's reply.
 const SOCKET: &str = "MGP_TEST_LEFT_SOCKET";
 const REPLY: &str = "MGP_TEST_LEFT_REPLY";
 
 /// The file in which the system keeps the last process id that it gave; the next process gets the id after it.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Starts processes until one has the id `pid`; returns `None` if the system does not let the test choose process ids.
+/// Starts the command again and again until its process has the id `pid`; returns `None` if the system does not let the
+/// test choose process ids.
 fn start_as(pid: u32, mut command: Command) -> Option<Child> {
     for _ in 0..500 {
         fs::write(LAST_PID, (pid - 1).to_string()).ok()?;
@@ -38,7 +39,7 @@ fn start_as(pid: u32, mut command: Command) -> Option<Child> {
 #[test]
 fn a_connection_whose_process_has_ended_is_refused_also_if_its_id_is_used_again() {
     let Ok(socket) = env::var(SOCKET) else { return the_connection_is_refused() };
-    // In this process, the test program connects, leaves the connection to a child, and ends.
+    // With the variable set, this process connects, leaves the connection to a child, and ends.
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(OPERATOR.as_bytes()).unwrap();
     let reply = File::create(env::var(REPLY).unwrap()).unwrap();
@@ -53,14 +54,14 @@ fn the_connection_is_refused() {
         "reused::a_connection_whose_process_has_ended_is_refused_also_if_its_id_is_used_again";
     for reuses in [false, true] {
         let reply = setting.path(&format!("reply-{reuses}"));
-        // The kernel is stopped, so that it accepts the connection only after the process that opened it has ended.
+        // Suspend the kernel, so that it accepts the connection only after the process that opened it has ended.
         kill("-STOP", kernel);
         let mut opener = Command::new(env::current_exe().unwrap());
         opener.args(["--exact", test]).env(SOCKET, setting.world.socket()).env(REPLY, &reply);
         let mut opener = opener.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let pid = opener.id();
         assert!(opener.wait().unwrap().success());
-        // A process of the operator, which the kernel would admit, gets the id of the ended process.
+        // A process that may act as an operator gets the id of the ended process.
         let mut sleeper = Command::new("sleep");
         sleeper.arg("60");
         let other = reuses.then(|| start_as(pid, sleeper)).flatten();
@@ -75,7 +76,7 @@ fn the_connection_is_refused() {
     }
     let causes: Vec<_> = setting.refusals().into_iter().map(|(cause, _)| cause).collect();
     assert_eq!(causes, ["inside server"; 2], "both are recorded");
-    // The test process, which is still running, is admitted.
+    // The kernel accepts the test process, which is still running.
     setting.world.connect(OPERATOR).unwrap();
     setting.succeed(&GRANT);
 }
@@ -89,7 +90,7 @@ fn a_process_with_the_id_of_a_host_that_has_ended_is_not_that_host() {
     drop(host.stdin.take());
     host.wait().unwrap();
     assert!(!setting.is_granted());
-    // An operator's command happens to get the id of the host.
+    // An operator's command gets the process id that the ended host had.
     let mgp = setting.mgp(&GRANT);
     let mut shell = Command::new("sh");
     shell.args(["-c", "read go; exec \"$@\"", "sh"]).arg(mgp.get_program()).args(mgp.get_args());

@@ -45,7 +45,7 @@ impl Setting {
         text(&output.stdout)
     }
 
-    /// Runs a command that must be refused, and returns the reason.
+    /// Runs a command that the kernel must refuse, and returns the reason.
     #[track_caller]
     pub(crate) fn refused(&self, args: &[&str]) -> String {
         let output = self.output(args);
@@ -72,7 +72,7 @@ impl Setting {
         serde_json::from_str::<Value>(&found).unwrap().as_array().unwrap().clone()
     }
 
-    /// Returns the cause and the program of each refused attempt.
+    /// Returns the cause and the program of each refused attempt in the audit log.
     #[track_caller]
     pub(crate) fn refusals(&self) -> Vec<(String, String)> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ impl Setting {
         self.world.folder.join(name)
     }
 
-    /// Waits for a file whose last line is an exit code or JSON, and returns the file's text.
+    /// Waits until the last line of a file is an exit code or JSON, and returns the file's text.
     pub(crate) fn wait_for(&self, name: &str) -> String {
         let path = self.path(name);
         let is_whole = |text: &String| {

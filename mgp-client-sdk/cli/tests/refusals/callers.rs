@@ -1,7 +1,8 @@
-//! Tests of callers over HTTP with access tokens and over TLS, and of the sinks of the audit log.
+//! Tests of callers over HTTP with access tokens and over TLS, and of the receivers to which the kernel sends the
+//! events of the audit log.
 //!
-//! The files in `access/` were made once: an Ed25519 key set with tokens that are valid until 2100, except one, and
-//! two authorities with a certificate each for `localhost` and `127.0.0.1`, valid until 2099.
+//! The files in `access/` are fixed: an Ed25519 key set; tokens, all but one of which are valid until 2100; two
+//! certificate authorities, each with a certificate for `localhost` and `127.0.0.1`, valid until 2099.
 
 use std::fs;
 use std::io::Read as _;
@@ -62,7 +63,8 @@ async fn access_tokens_admit_callers_as_the_agents_they_name() {
         let error = serving.host(Some(&token(refused))).await.unwrap_err().to_string();
         assert!(error.contains(reason), "{refused}: {error}");
     }
-    // Keys are still accepted, and only a caller whose token has the scope of operators is an operator.
+    // The kernel still accepts API keys. It treats the caller of a token as an operator only if the token has the scope
+    // of operators.
     let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
     serving.comes(&key).await;
     let boss = serving.host(Some(&token("operator"))).await.unwrap();
@@ -110,23 +112,39 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
     assert_eq!(world.json(&["keys", "ls"])[0]["tenant"], "acme");
     let output = world.command(&["keys", "add", "ada", "--tenant", "a b"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    // A decision of an operator of the tenant `local` has no effect for a key of another tenant, as both commands
-    // report.
+    // A decision of an operator of the tenant `local` has no effect for a key of another tenant; both commands report
+    // this.
     let granted = world.command(&["access", "grant", "ada", "notes"]).output().unwrap();
     let noted = String::from_utf8_lossy(&granted.stderr);
     assert!(granted.status.success() && noted.contains("belongs to the tenant `acme`"), "{noted}");
     let added = world.command(&["keys", "add", "bob", "--tenant", "acme"]).output().unwrap();
     let noted = String::from_utf8_lossy(&added.stderr);
     assert!(noted.contains("bob has no access yet; an operator of `acme`"), "{noted}");
-    // The audit log has the events of all tenants.
+    // The audit log has the events of all tenants, so the query prints no note about a tenant.
     let query = world.command(&["audit", "query", "--agent", "bob"]).output().unwrap();
     let noted = String::from_utf8_lossy(&query.stderr);
     assert!(query.status.success() && !noted.contains("acme"), "{noted}");
     assert!(!noted.contains("is known yet"), "{noted}");
 }
 
-/// Regression test: the refusal sent the agent to the console, which decides nothing about other tenants, and no list
-/// of callers named their tenants.
+#[tokio::test]
+async fn the_matrix_of_another_tenant_shows_what_its_operators_granted() {
+    let world = World::new(NOTES);
+    let serving = Serving::new(&world).await;
+    let made = world.json(&["keys", "add", "boss", "--tenant", "acme", "--admin"]);
+    let boss = serving.comes(made["key"].as_str().unwrap()).await;
+    let grant = serde_json::json!({
+        "entry_type": "server_grant", "agent_id": "carl", "server_id": "notes", "permission": "deny",
+    });
+    boss.call("mgp.access.grant").args(&grant).await.unwrap();
+    let matrix = world.json(&["access", "matrix", "--tenant", "acme"]);
+    assert_eq!(matrix["agents"].as_array().map(Vec::len), Some(1), "{matrix}");
+    let carl = &matrix["agents"][0];
+    assert!(carl["agent"] == "carl" && carl["access"][0]["whole"] == "deny", "{matrix}");
+}
+
+/// Regression test: the refusal sent the agent to the console, in which nothing can be decided about another tenant,
+/// and the lists of callers did not name their tenants.
 #[tokio::test]
 async fn an_agent_of_another_tenant_is_shown_with_it_and_sent_to_its_operators() {
     let world = World::new(&format!(
@@ -219,7 +237,7 @@ async fn tls_is_served_and_a_renewed_certificate_is_used_without_a_restart() {
     until("the new certificate is used", async || connect(renewed).await.is_ok()).await;
     certify(&world, "no certificate", "no key");
     assert!(connect(renewed).await.is_ok(), "a broken file changes nothing");
-    // A connection that was opened before the certificates changed is kept.
+    // The kernel keeps a connection that was opened before the certificates changed.
     assert_ne!(client.list_tools().await.unwrap().len(), 0);
 }
 
@@ -235,7 +253,7 @@ fn tls_without_its_files_is_refused_with_their_names() {
     assert!(text.contains("`tls_cert` and `tls_key` under `[kernel.http]`"), "{text}");
 }
 
-/// A collector of events over HTTP, which refuses events while `fails` is set.
+/// A collector that receives audit events over HTTP, and refuses them while `fails` is set.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<CollectorState>>);
 
@@ -270,7 +288,8 @@ impl Collector {
     }
 }
 
-/// Returns the number of the last event in the file of events, which has one in each line; 0 if there is none.
+/// Returns the sequence number of the last event in the file of events, in which each line is an event; 0 if the file
+/// has none.
 fn last_in_file(world: &World) -> u64 {
     let text = fs::read_to_string(world.path("state/events.jsonl")).unwrap_or_default();
     let last = text.lines().last().and_then(|line| line.parse::<Value>().ok());
@@ -317,7 +336,7 @@ async fn sinks_get_each_audit_event_also_after_they_were_away() {
     let (length, rest) = framed.split_once(' ').unwrap();
     assert!(length.parse::<usize>().unwrap() > 64 && rest.starts_with("<110>1 "), "{framed}");
 
-    // No event is lost while a sink fails, even if the kernel is killed meanwhile.
+    // No event is lost while a receiver refuses events, even if the kernel is killed meanwhile.
     collector.0.lock().unwrap().fails = true;
     ada.call("notes.list").await.unwrap().to_text();
     drop(serving);

@@ -1,4 +1,5 @@
-//! Tests of the codes 1002 and 1003 over `mgp serve`: missing, wrong, expired and revoked credentials.
+//! Tests of the codes 1002 (auth required) and 1003 (auth expired) over `mgp serve`: missing, wrong, expired and
+//! revoked credentials.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     let brief = world.json(&["keys", "add", "ada", "--expires", "4s"]);
     let brief = brief["key"].as_str().unwrap();
     let last = serving.comes(brief).await;
-    // An expired key is refused with another code than an unknown key.
+    // The kernel refuses an expired key with code 1003 (auth expired), and an unknown key with code 1002 (auth
+    // required).
     let until_now = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
         match last.list_tools().await {
@@ -49,7 +51,8 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
-/// Sends a raw HTTP request with more headers, each after a line break, and returns the whole response.
+/// Sends an HTTP request with additional headers, each of which must follow a line break, and returns the whole
+/// response.
 async fn asked(url: &str, header: &str) -> String {
     let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}).to_string();

@@ -27,7 +27,7 @@ command = "{MGP}"
 args = ["__example", "unruly"]
 "#;
 
-/// Returns the methods for operators, with parameters that an attacker might use.
+/// Returns the methods that only operators may call, with parameters that an attacker might use.
 fn tries() -> Vec<(&'static str, Value)> {
     let params = json!({
         "server_id": "unruly", "tool": "wipe", "tool_name": "wipe", "agent_id": "ada", "id": "unruly",
@@ -136,7 +136,7 @@ async fn one_granted_tool_gives_nothing_else() {
     assert_eq!(verified["ok"], true, "{verified}");
 }
 
-/// The beginnings of the methods that show and change only what belongs to the tenant of the caller.
+/// The prefixes of the methods that show and change only what belongs to the caller's tenant.
 const OF_TENANT: [&str; 5] = [
     "mgp/access/",
     "mgp/kernel/approvals",
@@ -199,8 +199,8 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
     }
     assert_eq!(state(&world), before);
 
-    // Even with a grant, the operator of the other tenant registers like an agent: an operator of this machine must
-    // approve.
+    // Even with a grant, an operator of another tenant can register a server only like an agent: an operator of this
+    // machine must approve it.
     let marker = world.path("started");
     let touch = format!("touch {}", marker.display());
     let mut program = json!({"id": "zz", "command": "/bin/sh", "args": ["-c", touch]});
@@ -212,7 +212,7 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
     let (_, answer) = boss.call("mgp.discovery.register", program).await;
     assert_eq!(answer["status"], "pending_approval", "{answer}");
     assert!(!marker.exists());
-    // An operator of the local tenant rules everything, also over HTTP.
+    // An operator of the local tenant has authority over all tenants, also over HTTP.
     let root = new_key(&["root", "--admin"]);
     serving.comes(&root).await.close().await;
     let (status, answer) =
@@ -220,11 +220,13 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
     assert_eq!((status, answer["approvals"].as_array().unwrap().len()), (200, 2), "{answer}");
 }
 
-/// Tries methods that agents cannot call as tools; returns how many refusals should be in the audit log.
+/// Calls methods as tools that the kernel does not offer as tools; returns the number of refusals that should be in the
+/// audit log.
 async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
-        // Names with these prefixes are refused with 1000, which is recorded; other methods are unknown as tool names.
+        // The kernel refuses tool names with these prefixes with code 1000 (permission denied), and records the
+        // refusals. As tool names, other methods are unknown.
         let kept = ["mgp/lifecycle/"];
         let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
         for spelling in [name.replace('/', "."), tool_spelling(name)] {
@@ -249,7 +251,7 @@ async fn unserved(way: &str, host: &Client) -> usize {
     tried
 }
 
-/// Returns requests with answers that an agent might forge, and shutdowns of servers that it might try to stop.
+/// Returns requests that an agent might forge: answers to questions, and shutdowns of servers.
 fn others() -> [(&'static str, Value); 6] {
     let answer = json!({
         "callback_id": "1", "response": "yes", "request_id": "1", "decision": "approved",
@@ -270,7 +272,8 @@ fn others() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Sends the methods as raw messages, with and without MGP; returns how many refusals should be in the audit log.
+/// Sends the methods as single messages, with and without MGP; returns the number of refusals that should be in the
+/// audit log.
 fn raw(world: &World) -> usize {
     let mut recorded = 0;
     for speaks in [false, true] {
@@ -293,7 +296,7 @@ fn raw(world: &World) -> usize {
                 Ok(reply) if name == CallbackRespond::METHOD => {
                     assert_eq!(reply["status"], "unknown", "{name}: {reply}");
                 }
-                // For the agent, servers that it may not see do not exist.
+                // The kernel answers as if servers that the agent may not see did not exist.
                 Ok(reply) => {
                     assert_eq!(reply["accepted"], false, "{name}: {reply}");
                     assert_eq!(reply["status"], "not_found", "{name}: {reply}");

@@ -1,5 +1,5 @@
-//! Tests of HTTP/2 of `mgp serve --http`: over TLS both sides negotiate it; without TLS, clients know that it is
-//! served.
+//! Tests of HTTP/2 of `mgp serve --http`: over TLS, both sides negotiate HTTP/2; without TLS, a client must know in
+//! advance that the kernel supports it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn address(url: &str) -> String {
     url.split("://").nth(1).unwrap().trim_end_matches("/mcp").to_owned()
 }
 
-/// Sends twenty requests at once over one connection; all of them must be answered.
+/// Sends twenty requests at the same time over one connection; all of them must be answered.
 async fn multiplex<T>(socket: T, url: &str, key: &str)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -58,7 +58,7 @@ async fn http2_is_served_without_tls_beside_http1() {
     let world = World::new("");
     let serving = Serving::new(&world).await;
     let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
-    // The kernel also serves a client over HTTP/1.1.
+    // The kernel also serves a client that uses HTTP/1.1.
     serving.comes(&key).await;
     let socket = TcpStream::connect(address(&serving.url)).await.unwrap();
     multiplex(socket, &serving.url, &key).await;

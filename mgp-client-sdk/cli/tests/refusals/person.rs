@@ -36,7 +36,7 @@ era = "legacy"
 default_policy = "opt-out"
 "#;
 
-/// A host whose simulated person answers each form as the last word of the path demands.
+/// A host with a simulated person. The last word of a path decides how this person answers the form about the path.
 struct Desk {
     agent: String,
     era: Era,
@@ -48,8 +48,8 @@ fn world() -> World {
     world_of(CONFIG)
 }
 
-/// Creates a world in which a call from a host without forms is refused almost at once; after an approval, the call
-/// runs.
+/// Creates a world in which the kernel refuses a call from a host without forms after a short wait. Once an operator
+/// has approved it, the host can repeat the call.
 fn quick_world() -> World {
     world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
 }
@@ -123,8 +123,8 @@ impl Desk {
     }
 }
 
-/// The forms of a test. Each has the behaviour of the person (the last word of the path), the text that the caller
-/// reads (`None` if the call runs), and the resulting state of the approval in the inbox.
+/// The forms of a test. Each entry has the path, whose last word is the behaviour of the person; the text that the
+/// caller reads (`None` if the call runs); and the resulting state of the approval in the inbox.
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),
@@ -146,8 +146,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
                 (desk.events(&world, "TOOL_EXECUTED").len(), desk.forms.load(Ordering::SeqCst));
             let about = format!("{era:?} {path}");
             if path.ends_with("never") && era == Era::Modern {
-                // The question is open at the host, and the kernel cannot know how long the person will take, so the
-                // call stays open.
+                // The host still shows the question. The kernel cannot know how long the person will take, so it keeps
+                // the call open.
                 let waits = tokio::time::timeout(Duration::from_secs(2), desk.write(path)).await;
                 assert!(waits.is_err(), "{about}");
             } else {
@@ -162,7 +162,7 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
                     other => panic!("{about}: {other:?}"),
                 }
             }
-            // The permission and the call are confirmed with a single form.
+            // A single form asks about both the permission and the call.
             assert_eq!(desk.forms.load(Ordering::SeqCst), asked + 1, "{about}");
             let approval = desk.approval(&world, path);
             assert_eq!(approval["state"], state, "{about}");
@@ -182,7 +182,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
         }
         let blocked = desk.events(&world, "TOOL_BLOCKED").len();
         assert_eq!(blocked, if desk.era == Era::Legacy { 5 } else { 4 });
-        // A denial is not remembered: the same call asks again, except where an operator has answered in the meantime.
+        // The kernel does not remember a denial: it asks again about the same call, unless an operator has answered in
+        // the meantime.
         desk.write("/srv/a/unticked").await.unwrap_err();
         assert_eq!(desk.forms.load(Ordering::SeqCst), 8);
         let open = desk.approval(&world, "/srv/a/cancel");
@@ -235,7 +236,7 @@ async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
         assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 1);
         assert_eq!(desk.events(&world, "TOOL_BLOCKED").len(), 2);
 
-        // The operator takes the denial back, and the call runs once.
+        // The operator replaces the denial with an approval, and the call runs once.
         let denied = why("/srv/a/no");
         assert_eq!(denied["outcome"], "refuse", "{denied}");
         let (reason, id) =
@@ -271,7 +272,7 @@ async fn a_kernel_that_stops_waits_for_no_person() {
     for (has_form, text) in
         [(true, "closed without an answer; it is dangerous"), (false, "approval")]
     {
-        // Without these time limits, no call in this test ends by itself.
+        // Remove the short time limits, so that no call in this test ends by itself.
         let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
         let world = world_of(&slow);
         let desk = Desk::new(&world, Era::Legacy, has_form).await;
@@ -290,7 +291,7 @@ async fn a_kernel_that_stops_waits_for_no_person() {
         assert_eq!(refused.code, 1000, "{refused:?}");
         assert!(refused.reason.contains("`write_file` did not run"), "{refused:?}");
         assert!(refused.reason.contains(text), "{refused:?}");
-        // The question stays open, so that the next kernel can still have it answered.
+        // The question stays open, so that an operator can still answer it when the next kernel runs.
         assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
     }
 }
@@ -316,7 +317,7 @@ async fn calls_like_an_approved_one_run_and_others_wait() {
         for path in elsewhere {
             desk.write(path).await.unwrap_err();
         }
-        // The approval is listed with its limits, and no longer applies once it is revoked.
+        // `mgp permissions ls` lists the approval with its limits. Once the approval is revoked, it no longer applies.
         let listed = world.json(&["permissions", "ls", "files"]);
         let kept = &listed[0];
         assert_eq!((&kept["limits"], &kept["agent_id"]), (&json!(like), &json!(desk.agent)));
@@ -326,7 +327,7 @@ async fn calls_like_an_approved_one_run_and_others_wait() {
             desk.write(path).await.unwrap_err();
         }
 
-        // With `--for`, all calls of the tool by this agent run for a time; those of other agents do not.
+        // With `--for`, all calls of the tool by this agent run for a time, but calls of other agents do not.
         ran("/srv/x/a.txt", &["--for", "1h"]).await;
         desk.write("/srv/y/b.txt").await.unwrap();
         let other = Desk::new(&world, era, true).await;
@@ -447,7 +448,7 @@ async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
     world.knows(1).await;
     let refused = async |path: &str| desk.write(path).await.unwrap_err().details["missing"].clone();
     desk.write("/srv/notes/a.txt").await.unwrap();
-    // Servers resolve each of these to a path outside of the folder.
+    // Servers resolve each of these paths to a file outside of the approved folder.
     for outside in [
         "/etc/a.txt",
         "/srv/notes/../../etc/a.txt",
@@ -456,7 +457,8 @@ async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
     ] {
         assert_eq!(refused(outside).await[0]["status"], "out_of_scope", "{outside}");
     }
-    // The tool ignores an argument that it does not declare, which therefore does not show the file.
+    // The tool does not declare the argument `file` and ignores it, so this argument does not show that the call is for
+    // a file in the folder.
     let ignored = desk.host.call("write_file").arg("name", "b").arg("file", "/srv/notes/b.txt");
     let ignored = Refused::of(Err(ignored.await.and_then(ToolResult::into_result).unwrap_err()));
     assert_eq!(ignored.details["missing"][0]["status"], "out_of_scope", "{ignored:?}");
@@ -489,8 +491,8 @@ async fn a_question_about_a_call_no_longer_names_a_permission_that_was_granted_e
     world.quietly(&["approvals", "approve", id]);
     desk.write("/srv/a/one.txt").await.unwrap();
 
-    // An answer grants no permission that the question did not name: once the permission is revoked, the call asks
-    // again.
+    // The answer to a question grants no permission that the question did not name. Once the permission is revoked, the
+    // kernel asks again about the same call.
     desk.write("/srv/a/two.txt").await.unwrap_err();
     let without = desk.approval(&world, "two.txt");
     assert!(!names(&without), "{without}");
@@ -540,7 +542,7 @@ async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsew
     }
 }
 
-/// Regression test: the question did not name the argument because of which the call had to be confirmed.
+/// Regression test: the question did not name the argument that made a confirmation necessary.
 #[tokio::test]
 async fn the_question_about_a_doubtful_argument_names_it() {
     let world = quick_world();

@@ -1,4 +1,4 @@
-//! Tests of the clients that `mgp status` shows, i.e. keys, sessions and single callers, over every transport.
+//! Tests of the clients in `mgp status`, over every transport: keys, sessions, and callers of single requests.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn sessions_over_http_and_single_callers_are_shown() {
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains("LAST SEEN") && table.contains("mona"), "{table}");
 
-    // Closed sessions and connections are no longer shown.
+    // `mgp status` no longer shows closed sessions and connections.
     legacy.close().await;
     here.close().await;
     until("they are gone", async || {
@@ -91,7 +91,7 @@ async fn a_key_that_was_revoked_is_refused_by_a_running_kernel_at_once() {
     host.list_tools().await.unwrap();
     world.quietly(&["keys", "revoke", made["id"].as_str().unwrap()]);
     let (revoked, bound) = (Instant::now(), Duration::from_millis(250));
-    // Calls that start after the bound must be refused.
+    // The kernel must refuse calls that start after this time.
     loop {
         let began = revoked.elapsed();
         let answer = host.call("mgp_tools_discover").arg("query", "notes").await;

@@ -64,7 +64,7 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
             .cwd(world.path("work"));
         let host = Client::builder("host", "1").era(era).spawn(command).await.unwrap();
         world.knows(4).await;
-        // The user's own server is still used under its id.
+        // The id still names the user's own server.
         let kept = host.call("github.notes.keep").arg("title", "a").arg("text", "b").await.unwrap();
         assert!(serde_json::to_string(&kept).unwrap().contains("kept"));
         let found = host.call("mgp_tools_discover").arg("query", "anything").await.unwrap();
@@ -75,7 +75,8 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
         host.close().await;
     }
 
-    // The commands show that the project is not approved and what it would start, but not the value of the variable.
+    // The commands show that the project is not approved, and the server that it would start, but not the value of the
+    // variable.
     let mut doctor = world.command(&["doctor", "--no-start"]);
     let reply = doctor.env("GITHUB_TOKEN", TOKEN).stdout(Stdio::piped()).output().unwrap();
     let reply = String::from_utf8(reply.stdout).unwrap();

@@ -22,7 +22,7 @@ id = "desk"
 command = "{DESK}"
 "#;
 
-/// Starts hosts with and without MGP, in both eras, each as another agent.
+/// Starts hosts with and without MGP in both eras; each acts as a different agent.
 async fn hosts(world: &World) -> Vec<(String, Client)> {
     let mut hosts = Vec::new();
     for era in ERAS {
@@ -46,7 +46,7 @@ fn events(world: &World, kind: &str, agent: &str, tool: &str) -> Vec<Value> {
     world.json(&query).as_array().unwrap().clone()
 }
 
-/// Waits until a refused call is recorded with its code and its rule.
+/// Waits until the audit log has the refusal of a call with its code and its rule.
 async fn recorded(world: &World, agent: &str, tool: &str, code: i32) {
     until("it is on the record", async || {
         events(world, "TOOL_BLOCKED", agent, tool).iter().any(|event| {
@@ -81,7 +81,7 @@ async fn access_without_a_grant_is_refused_and_the_operator_reads_the_command_th
         }
         recorded(&world, agent, "weather", 1001).await;
         Refused::of(host.call("weather").arg("city", "Bern").await).names_no_command();
-        // The command that `mgp why` names for the operator can be run verbatim.
+        // An operator can run the command that `mgp why` names without changing it.
         run(&world, agent, "weather", &format!("mgp access grant {agent} unruly"));
         assert!(host.call("weather").arg("city", "Bern").await.is_ok(), "{agent}");
     }
@@ -148,7 +148,7 @@ async fn permissions_and_confirmations_wait_for_a_person() {
     }
 }
 
-/// Runs the command that `mgp why` names for a call.
+/// Checks that `mgp why` names the command `expected` for a call, and runs this command.
 #[track_caller]
 fn run(world: &World, agent: &str, tool: &str, expected: &str) {
     let why = world.json(&["why", agent, tool]);

@@ -18,8 +18,8 @@ impl Refused {
         let error = answer.and_then(ToolResult::into_result).expect_err("the call is refused");
         let (mut code, reason) = (error.code().0, error.message().into_owned());
         let details = if let Some(result) = error.as_tool_result() {
-            // A host without MGP gets the refusal as text for its model, and the same as structured content unless the
-            // tool has an output schema.
+            // A host without MGP gets the refusal as text for its model. Unless the tool has an output schema, the host
+            // also gets the refusal as structured content.
             let content = result.structured_content.as_ref();
             let reply: Value = content.map_or(Value::Null, |content| content.get().unwrap());
             if content.is_none() {

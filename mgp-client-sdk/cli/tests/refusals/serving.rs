@@ -35,7 +35,8 @@ impl Serving {
         builder.connect_url(&self.url).await
     }
 
-    /// Connects a host with a new key, retrying because the kernel reads new keys only four times a second.
+    /// Connects a host with a new key, and repeats this until the kernel has read the key, for which it looks four
+    /// times a second.
     pub(crate) async fn comes(&self, key: &str) -> Client {
         let mut host = None;
         until("the key is known", async || {

@@ -78,7 +78,8 @@ impl Caller {
         let (status, body) = self.call(tool, arguments).await;
         let error = &body["error"];
         assert_eq!((status, error["code"].as_i64().unwrap()), expected, "{body}");
-        // The check of the key, before the path is known, answers every client in the form of JSON-RPC.
+        // The body has only the member `error`, except for a refused key: the kernel checks the key before it looks at
+        // the path, and answers in the form of JSON-RPC.
         let is_plain = status == 401 || body.as_object().unwrap().len() == 1;
         assert!(is_plain, "{body}");
         error["message"].as_str().unwrap().to_owned()
@@ -107,7 +108,8 @@ async fn a_new_key_works_and_a_revoked_one_does_not_once_the_command_ends() {
     let (_serving, ada) = serving(&world).await;
     let status = async |caller: &Caller| caller.send("GET", "/tools", "").await.unwrap().0;
     for _ in 0..3 {
-        // The kernel has just looked for changed keys, and does not look again at once.
+        // The kernel has just looked for changed keys, so it looks again only a moment later. `mgp keys` must wait
+        // until the kernel knows the change.
         assert_eq!(status(&ada).await, 200);
         let new = world.json(&["keys", "add", "ben"]);
         let key = new["key"].as_str().unwrap().to_owned();
@@ -124,7 +126,8 @@ async fn tools_are_called_by_plain_http_under_the_same_rules() {
     let (_serving, ada) = serving(&world).await;
     let kept = ada.call("notes.keep", json!({"title": "a", "text": "b"})).await;
     assert_eq!(kept, (200, json!({"content": [{"type": "text", "text": "kept"}]})));
-    // The response body is the structured content; an encoded name is the same name; the request body may be absent.
+    // The response body is the structured content. The name in the path may be percent-encoded, and the request body
+    // may be absent.
     let list = ada.send("POST", "/tools/notes%2Elist", "").await.unwrap();
     assert_eq!(list, (200, json!({"titles": ["a"]})));
 
@@ -223,7 +226,7 @@ async fn the_idempotency_header_by_plain_http_is_not_ignored() {
     let key = "x-idempotency-key: first\r\n";
     assert_eq!(keep(key, "one").await.0, 200);
     assert_eq!(keep("", "two").await.0, 200);
-    // The repeated call gets the answer of the first one, and does not run.
+    // The call with the same key gets the answer of the first call, and does not run.
     let (status, again) = keep(key, "one").await;
     assert_eq!((status, &again["content"][0]["text"]), (200, &json!("kept")), "{again}");
     let (_, read) = ada.call("notes.read", json!({"title": "a"})).await;

@@ -1,4 +1,4 @@
-//! Tests that a server's own claims cannot remove checks, but only add some (MGP §3.4, §4).
+//! Tests that a server's own claims can add checks of the kernel, but cannot remove any (MGP §3.4, §4).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::refusal::Refused;
 use crate::world::World;
 
-/// A shell script of a legacy server that, like many real ones, declares its permissions for all of its tools.
+/// A shell script of a legacy server. Like many real servers, it declares its permissions once for all of its tools.
 pub(crate) const TINY: &str = r#"
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
@@ -35,7 +35,7 @@ era = "legacy"
 default_policy = "opt-out"
 "#;
 
-/// Starts a kernel with this server, and a host that uses it.
+/// Starts a kernel with the server `tiny`, which sends this capability and these tools, and a host that uses it.
 async fn tiny(capability: &Value, tools: &Value) -> (World, Client) {
     let world = World::new(CONFIG);
     let script = TINY.replace("CAPABILITY", &capability.to_string());
@@ -66,7 +66,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     until("the server has asked", async || open(&world) > 0).await;
 
     world.quietly(&["permissions", "deny", "tiny", "network.outbound"]);
-    // A decision by command also settles the pending request.
+    // A decision with `mgp permissions` also closes the pending request.
     assert_eq!(open(&world), 0, "{}", world.json(&["approvals", "ls"]));
     let refused = Refused::of(host.call("echo").arg("text", "a").await);
     assert_eq!(refused.code, 1000, "{refused:?}");
@@ -80,7 +80,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     world.quietly(&["permissions", "approve", "tiny", "network.outbound"]);
     host.call("echo").arg("text", "a").await.unwrap();
 
-    // A policy in the configuration that denies everything also stops the tools.
+    // The policy `deny_all` in the configuration also stops the tools.
     world.quietly(&["permissions", "revoke", "tiny", "network.outbound"]);
     world.configure(&format!("{CONFIG}permission_policy = \"deny_all\"\n"));
     world.quietly(&["reload"]);
@@ -99,7 +99,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     world.quietly(&["permissions", "approve", "tiny", "filesystem.write", "filesystem.read"]);
     host.call("echo").arg("text", "a").await.unwrap();
 
-    // Arguments too long for an approver to read are refused, without asking.
+    // The kernel refuses arguments that are too long for a person to read, and asks no question.
     let long = json!({"path": "/x", "z": "z".repeat(300_000)});
     let refused = Refused::of(host.call("wipe").args(long).await);
     assert_eq!(
@@ -108,7 +108,8 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
         "{refused:?}"
     );
 
-    // So many other members surround the path that the shortened question omits it; `approvals show` prints them all.
+    // The arguments have so many other members around the path that the shortened question omits it; `mgp approvals
+    // show` prints all of them.
     let mut arguments = json!({"path": "/home/ada"});
     for at in 0..90 {
         arguments[format!("a{at:03}")] = json!("a pad of some letters");
@@ -142,7 +143,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     let (host, answer) = asking.await.unwrap();
     answer.unwrap();
 
-    // An operator can exempt the server from confirmations, by grant or by trust level.
+    // With a grant or a trust level, an operator can exempt the server from confirmations.
     world.quietly(&["access", "grant", "ada", "tiny", "--no-confirm"]);
     host.call("wipe").arg("path", "/home/eve").await.unwrap();
     world.configure(&format!("{CONFIG}trust_level = \"trusted\"\n"));

@@ -1,4 +1,5 @@
-//! Tests of the limits of registration: which agents may register, which programs, and how often.
+//! Tests of the limits of registration: the agents that may register, the programs that they may register, and the
+//! number of registrations.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ async fn an_agent_with_one_tool_cannot_register_in_any_spelling() {
     register(&operator, &world.asks("made")).await.unwrap();
     world.knows("made").await;
     world.grant("eve", "made", "say").await;
-    // An access entry for a server with the kernel's own id, `mgp`, does not cover the kernel's own tools.
+    // An access entry for all tools of `mgp`, which is the kernel's own id, does not cover the kernel's own tools.
     let whole = mgp_types::mgp::AccessGrantParams::allow("eve", "mgp");
     let by = mgp_types::service::Principal::local().operator();
     world.kernel.governance().access().grant(&by, whole).await.unwrap();

@@ -1,5 +1,5 @@
-//! Tests that the configuration takes precedence: its ids cannot be registered, and its entries replace registered
-//! servers.
+//! Tests that the configuration takes precedence: an agent cannot register an id that is configured, and configured
+//! entries replace registered servers.
 
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{DeregisterParams, RegistrationStatus, ServerState};
@@ -50,7 +50,7 @@ async fn a_registered_server_is_inactive_while_the_configuration_has_its_id() {
     let made = world.server("made").unwrap();
     assert_ne!(made.source, "registered");
     assert_eq!(world.runs("made"), 1);
-    // The configured entry also wins after a restart, and even if the entry is broken.
+    // The configured entry also replaces the registered server after a restart, and even if the entry is broken.
     drop(operator);
     world.restart().await;
     assert_ne!(world.server("made").unwrap().source, "registered");

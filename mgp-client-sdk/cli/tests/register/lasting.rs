@@ -1,4 +1,4 @@
-//! Tests that registrations survive the kernel, and that only approved programs run.
+//! Tests that registrations survive the end of the kernel, and that only approved programs run.
 
 use mgp_types::method::{DiscoveryList, KernelApprovalsApprove, KernelServersStop};
 use mgp_types::mgp::{
@@ -71,13 +71,13 @@ async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     let (ada, operator) = (world.registrar().await, world.operator().await);
     world.add(&ada, "made").await;
     world.change_program();
-    // A kill makes the kernel restart the server, unless its program has changed.
+    // If the server is killed, the kernel restarts it, unless its program has changed.
     let pid = world.server("made").unwrap().pid.unwrap();
     std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     until("an operator is asked", async || waiting(&operator).await.len() == 1).await;
     until("the server is down", async || world.server("made").unwrap().pid.is_none()).await;
     assert_eq!(world.runs("made"), 1);
-    // Its tools are neither listed nor found until an operator has approved the changed program.
+    // The kernel neither lists nor finds the tools of the server until an operator has approved the changed program.
     let tools = || world.kernel.index().tools_of("made").len();
     until("its tools are forgotten", async || tools() == 0).await;
     let params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());

@@ -95,7 +95,7 @@ async fn only_the_registering_agent_and_operators_can_deregister() {
     let reply = operator.mgp().discovery_deregister(&params).await.unwrap();
     assert_eq!(reply.status, RegistrationStatus::Deregistered);
     assert!(world.server("made").is_none());
-    // Deregistering twice fails, because the server is no longer found.
+    // The second deregistration fails, because the kernel no longer finds the server.
     let gone = operator.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(gone.code(), ErrorCode::RESOURCE_NOT_FOUND);
     world.end().await;
@@ -124,7 +124,8 @@ async fn a_removed_server_takes_no_searches_of_a_registered_one_with_it() {
     remove.arg("--state").arg(world.folder.join("state")).args(["servers", "rm", "files"]);
     remove.arg("--config").arg(world.folder.join("mgp.toml"));
     remove.env("HOME", &world.folder).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
-    // The state stays locked until the tasks of the kernel have ended, so this thread must not wait.
+    // The command waits until the tasks of the kernel have ended and the state is free, so it must not block this
+    // thread, which runs these tasks.
     let removed = tokio::task::spawn_blocking(move || remove.output()).await.unwrap().unwrap();
     assert!(removed.status.success(), "{removed:?}");
     let left = fs::read_to_string(world.folder.join("mgp.toml")).unwrap();

@@ -131,7 +131,7 @@ fn an_operator_approves_and_removes_a_registered_server() {
         audit().contains("it is mine") && audit().contains("dev.cloto.server_registered")
     });
 
-    // The project of a folder can have another server with this id, which the kernel does not know.
+    // In the folder of a project whose server has the same id, `mgp servers rm` still removes the registered server.
     let project = served.path("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("mgp.toml"), "[[servers]]\nid = 'made'\ncommand = 'x'\n").unwrap();
@@ -142,7 +142,7 @@ fn an_operator_approves_and_removes_a_registered_server() {
     assert_eq!(again.status.code(), Some(2), "{again:?}");
     assert!(String::from_utf8_lossy(&again.stderr).contains("no server `made`"), "{again:?}");
 
-    // If an approved server does not start, the command that approved it reports this.
+    // If a server does not start after its approval, `mgp approvals approve` reports this.
     let mut broken = params.clone();
     broken["args"] = json!(["-c", "exit 3"]);
     broken["mgp"] = json!({"restart_policy": "never"});
@@ -180,7 +180,7 @@ fn an_entry_with_the_id_of_a_registered_server_adds_a_note() {
     until_blocking("the expected state", || {
         served.operator().server("made")["source"] == "registered"
     });
-    // The note is also given if no kernel runs.
+    // `mgp servers add` prints the note even if no kernel runs.
     served.kill();
     assert!(add(&served, "made").contains("is also a registered server"));
 }
@@ -190,7 +190,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
     let mut served = Served::new("");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
     for id in ["one", "two", "three"] {
-        // The server's script waits until this file is removed.
+        // The server's script waits as long as this file exists.
         let late = served.path(&format!("{id}.late"));
         fs::write(&late, "").unwrap();
         let params = serde_json::to_value(asks(served.folder.path(), id)).unwrap();
@@ -208,7 +208,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
         let mut operator = served.operator();
         until_blocking("the expected state", || operator.server(id)["status"] == "connected");
         assert_eq!(served.runs(id), 1);
-        // A deregistered server must not be registered again after the kernel was killed.
+        // After a kill, the next kernel must not know a deregistered server.
         if id == "two" {
             operator.ask("mgp/discovery/deregister", &json!({"id": id})).unwrap();
             served.kill();
@@ -219,7 +219,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
             assert_eq!(all["approvals"], json!([]));
         }
     }
-    // After the restart, the other servers are known, and start on their first call.
+    // The kernel still knows the other servers after the restarts.
     let mut operator = served.operator();
     assert_eq!(operator.server("one")["source"], "registered");
     assert_eq!(operator.server("three")["status"], "connected");

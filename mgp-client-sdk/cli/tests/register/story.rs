@@ -64,7 +64,7 @@ async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
     let server = world.server("made").unwrap();
     assert_eq!((server.source.as_str(), server.trust_level.as_str()), ("registered", "sandboxed"));
 
-    // A registered server is not accessible to agents without a grant.
+    // Agents need a grant even for a server that they registered.
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     world.grant("ada", "made", "say").await;
     let found = ada.call("mgp_tools_discover").arg("query", "word of wisdom").await.unwrap();
@@ -134,7 +134,8 @@ async fn permissions_denied_by_the_sandbox_cannot_be_granted_later() {
     permissions.approve(&Principal::local().operator(), change).await.unwrap();
     assert!(missing("other", Permission::ShellExecute), "nor does an operator afterwards");
 
-    // Other permission policies apply to the sandboxed server too, and the sandbox still denies its permissions.
+    // Other permission policies also apply to the sandboxed server, but even `auto_approve` does not allow it what the
+    // sandbox denies.
     world.write("[kernel]\npermission_policy = 'deny_all'\n");
     world.kernel.reload().await.unwrap();
     assert!(missing("other", Permission::FilesystemRead));

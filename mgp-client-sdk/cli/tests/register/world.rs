@@ -60,13 +60,13 @@ pub(crate) fn folder() -> TempDir {
     folder
 }
 
-/// Returns a configuration extended so that agents may register the program in a folder.
+/// Extends a configuration so that agents may register the program in the folder.
 pub(crate) fn allowing(config: &str, folder: &Path) -> String {
     let teller = folder.join("teller");
     format!("{config}\n[kernel.registration]\nprograms = ['{}']\n", teller.display())
 }
 
-/// Returns a request to register the program in a folder under an id.
+/// Returns a request that registers the program in the folder under this id.
 pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
     let mut params = RegisterParams::new(id);
     params.command = Some(folder.join("teller").display().to_string());
@@ -99,7 +99,7 @@ impl World {
         fs::write(self.folder.join("mgp.toml"), allowing(config, &self.folder)).unwrap();
     }
 
-    /// Stops the kernel, and lets go of its state.
+    /// Stops the kernel, and releases its state folder.
     pub(crate) async fn stop(&mut self) {
         self.kernel.stop().await;
         drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
@@ -121,7 +121,7 @@ impl World {
         asks(&self.folder, id)
     }
 
-    /// Returns how often a server was started.
+    /// Returns the number of times that a server was started.
     pub(crate) fn runs(&self, id: &str) -> usize {
         let runs = fs::read_to_string(self.folder.join(format!("{id}.runs")));
         runs.map_or(0, |runs| runs.lines().count())
@@ -191,7 +191,7 @@ impl World {
         assert_ne!(reply.status.as_str(), "error", "{reply:?}");
     }
 
-    /// Lets an agent register a server, approves it, and waits until the kernel knows its tools.
+    /// Lets an agent register a server, approves the registration, and waits until the kernel knows the server's tools.
     pub(crate) async fn add(&self, agent: &Client, id: &str) {
         register(agent, &self.asks(id)).await.unwrap();
         self.approve(id).await;

@@ -1,5 +1,5 @@
-//! Tests of limits with several agents at once: how much slower one agent's calls become while another agent calls
-//! without a pause, and how many units the agents spend together; and of the limits of HTTP connections.
+//! Tests of limits: how much an agent that calls without a pause slows down the calls of another agent, how many units
+//! of a quota several agents spend together, and the limits of HTTP connections.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -30,11 +30,12 @@ while IFS= read -r line; do
 done
 "#;
 
-/// The number of hosts through which the greedy agent calls at once; the server may run only four calls at once.
+/// The number of hosts with which the greedy agent calls at the same time. The server may run only four calls at the
+/// same time.
 const GREEDY: usize = 10;
 const CALLS: usize = 60;
 
-/// Returns the time that 99 of 100 calls of a host take at most.
+/// Returns the 99th percentile of the durations of a host's calls.
 fn p99(host: &mut Host) -> Duration {
     let mut times: Vec<_> = (0..CALLS)
         .map(|_| {
@@ -77,8 +78,8 @@ fn a_greedy_agent_at_most_doubles_the_p99_of_another() {
     stops.store(true, Ordering::Relaxed);
     let calls: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     println!("p99 alone {alone:?}, beside {calls} calls of a greedy agent {beside:?}");
-    // Other tests disturb an unoptimised build, so its bound is wider; the check `reach.bounds` measures a release
-    // build.
+    // Other tests slow down an unoptimised build, so its bound is wider; the acceptance check `reach.bounds` measures a
+    // release build.
     let most = if cfg!(debug_assertions) { alone * 4 } else { alone * 2 };
     assert!(calls > CALLS && beside <= most, "{alone:?} {beside:?}");
 }
@@ -118,8 +119,8 @@ fn agents_that_spend_at_once_never_exceed_a_limit_even_if_the_kernel_is_killed()
     assert!(answered + SPENDERS >= UNITS, "charged more than the calls in flight: {answered}");
 }
 
-/// The number of files that the kernel of the test below may open, and the larger number of idle connections that it is
-/// offered.
+/// The number of files that the kernel of the next test may open. The number of idle connections that the test tries to
+/// open is larger.
 const FILES: usize = 256;
 const IDLE: usize = 300;
 
@@ -133,7 +134,7 @@ fn idle_connections_leave_descriptors_for_servers() {
     let url = world.ready()["http"].as_str().unwrap().to_owned();
     let mut host = world.host(&[]);
     host.echoes("before");
-    // The kernel accepts as many of them as it can; the next one is not established.
+    // Open as many idle connections as possible; the first connection that the kernel does not accept ends the loop.
     let address: SocketAddr = address(&url).parse().unwrap();
     let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok();
     let idle: Vec<_> = (0..IDLE).map_while(connect).collect();
@@ -153,10 +154,10 @@ fn idle_connections_leave_descriptors_for_servers() {
     assert_eq!(kernel.wait().unwrap().code(), Some(0));
 }
 
-/// The files that the programs below may open, unless they raise this limit themselves.
+/// The number of files that the programs of the next test may open, unless they raise this limit themselves.
 const FEW_FILES: usize = 40;
 
-/// Returns the number of files that a process may open; `None` if it has ended.
+/// Returns a process's limit of open files; `None` if the process has ended.
 fn open_files(pid: u32) -> Option<usize> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
@@ -174,7 +175,7 @@ fn a_kernel_may_open_more_files_than_its_servers() {
     let mut host = world.host(&[]);
     host.echoes("hello");
     assert!(open_files(kernel.id()).unwrap() > FEW_FILES);
-    // The server, and the process that watches over it.
+    // The limits of the server and of its keeper, which the kernel must not raise.
     let limits: Vec<_> = world.marked().into_iter().filter_map(open_files).collect();
     assert!(!limits.is_empty() && limits.iter().all(|most| *most == FEW_FILES), "{limits:?}");
     kill("-TERM", kernel.id());
@@ -190,7 +191,7 @@ fn connections_of_an_address_are_limited_by_its_key() {
         let mut stream = TcpStream::connect(address(&url)).unwrap();
         let request = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         let mut answer = String::new();
-        // A connection that is refused may be closed before the request is written.
+        // The kernel may close a refused connection before the request is written.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_string(&mut answer);
         answer.split(' ').nth(1).unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! Test of two hundred servers, most of which are broken in one of fifteen ways: the other servers work, and `mgp
-//! doctor` names a remedy for each broken one.
+//! Test of many servers (two hundred in the acceptance check), most of which are broken in one of fifteen ways: the
+//! other servers work, and `mgp doctor` names a remedy for each broken server.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,7 +24,8 @@ fn work() -> usize {
     of_a_kind() * WORK
 }
 
-/// The number of working servers per broken server of one kind; their ids are short, because long ids could look alike.
+/// The number of working servers for each broken server of one kind. Their ids are short, because the kernel could
+/// refuse long ids that look alike.
 const WORK: usize = 5;
 
 /// The kinds of broken servers, with their configuration entries.

@@ -23,30 +23,31 @@ use crate::world::{Host, World, kill, lives, stat, within};
 /// The number of clients that call at the same time.
 const CLIENTS: usize = 8;
 
-/// The number of rounds for which one state folder is used; several, so that recovery is also tested with long logs.
+/// The number of rounds after which the test changes to a new state folder. It is high enough that recovery is also
+/// tested with long logs.
 const A_FOLDER: usize = 20;
 
-/// From this number of rounds on, the test is the acceptance check and enforces its time bounds; an ordinary run has
-/// fewer.
+/// From this number of rounds on, the test is the acceptance check and enforces its time bounds. An ordinary test run
+/// has fewer rounds.
 pub(crate) const A_CHECK: usize = 100;
 
-/// Configuration of the server's two tools: `echo` is harmless, the other one may write files.
+/// Further configuration of the server, which has two tools: `echo` is harmless, and `tool_00000` may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n[kernel.registration]\nprograms = [\"/bin/cat\"]\nenv = [\"MGP_TEST_*\"]\n";
 
-/// The process that is killed in a round of the test.
+/// The process that the test kills in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Child,
     Kernel,
     Keeper,
-    /// The kernel, while it handles the exit of its server.
+    /// First the server, then the kernel while it handles the server's exit.
     Both,
 }
 
 impl Kill {
-    /// Returns the process that is killed in a round.
+    /// Returns the process that the test kills in a round.
     ///
-    /// In this order each kernel restarts its server only once in its life, so that the restart has the shortest delay.
+    /// In this order, each kernel restarts its server only once in its life, so every restart has the shortest delay.
     fn of(round: usize) -> Self {
         [Self::Child, Self::Kernel, Self::Keeper, Self::Both][round % 4]
     }
@@ -56,13 +57,14 @@ impl Kill {
     }
 }
 
-/// The changes that the kernel has acknowledged, as words that the audit log must contain; a call's word is its trace
-/// id.
+/// The changes that the kernel has acknowledged. For each of them, the audit log must contain a word; for a call, this
+/// is its trace id.
 #[derive(Default)]
 struct Acknowledged {
-    /// Grants, decisions, and calls with side effects: each is recorded before its response is sent.
+    /// Words of grants, of decisions, and of calls with side effects: the kernel records each before it sends its
+    /// response.
     kept: Mutex<Vec<String>>,
-    /// Harmless calls, in the order of each client; they are recorded after their response is sent.
+    /// Words of harmless calls, in the order of each client; the kernel records them after it sends their response.
     quick: Mutex<BTreeMap<String, Vec<String>>>,
     grants: Mutex<Vec<String>>,
     /// The number of the last acknowledged decision, and of the last requested one.
@@ -158,9 +160,9 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
 struct Life {
     kernel: u32,
     hosts: Vec<Host>,
-    /// The host that measures when calls work again.
+    /// The host that measures the time until calls work again.
     probe: Host,
-    /// Set if the kernel also serves HTTP, over which half of the clients then call.
+    /// `Some` if the kernel also serves HTTP; half of the clients then call over HTTP.
     serving: Option<Serving>,
 }
 
@@ -179,10 +181,10 @@ impl Life {
         Self { kernel: world.kernel().unwrap(), hosts, probe, serving }
     }
 
-    /// Returns the number of the kernel's descriptors without those of registered servers, which start and end at any
-    /// time.
+    /// Returns the number of the kernel's open file descriptors without those of registered servers, which start and
+    /// end at any time.
     fn descriptors(&self, world: &World) -> usize {
-        /// The process, its three pipes and the socket of its keeper.
+        /// The kernel's descriptors for one server: its process, its three pipes, and the socket of its keeper.
         const PER_SERVER: usize = 5;
         let mut registered = world.marked();
         registered.retain(|pid| is_registered(*pid) && self.is_parent_of(*pid));
@@ -229,7 +231,7 @@ impl Life {
                 let kept = |word| acknowledged.kept.lock().unwrap().push(word);
                 acknowledged.registered.load(world, hands, round, ends, kept)
             });
-            // Each round waits for another time, so that the kills come at different moments.
+            // The pause differs from round to round, so that the kills come at different moments.
             thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 90));
             let begun = Instant::now();
             let ready = match killed {
@@ -255,7 +257,7 @@ impl Life {
         })
     }
 
-    /// Returns the process ids of the keeper, i.e. the process between kernel and server, and of the server.
+    /// Returns two process ids: that of the keeper (the process between kernel and server), and that of the server.
     fn child(&self, world: &World) -> (u32, u32) {
         let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
         let keeper = *both.iter().find(|pid| self.is_parent_of(**pid)).unwrap();
@@ -302,7 +304,8 @@ struct Caller<'a> {
     name: String,
     acknowledged: &'a Acknowledged,
     ends: &'a AtomicBool,
-    /// Set before the kernel is killed. Later answers can come from the next kernel, to which a host connects again.
+    /// Set before the test kills the kernel. After that, answers can come from the next kernel, to which a host
+    /// connects again.
     kernel_dies: &'a AtomicBool,
 }
 
@@ -349,7 +352,8 @@ impl Caller<'_> {
     fn answered(&self, call: u64, word: String, answer: &str) {
         if is_quick(call) {
             assert_eq!(answer, word, "the answer to another call");
-            // The next kernel may record a later call although the killed one lost the record of an earlier call.
+            // If the killed kernel lost the record of an earlier call, the next kernel may still record this later
+            // call.
             if self.kernel_dies.load(Ordering::Acquire) {
                 return;
             }
@@ -417,7 +421,7 @@ fn because(number: usize) -> String {
     format!("w-because-{number}")
 }
 
-/// The words that the audit log contains.
+/// The words that the test has found in the audit log.
 #[derive(Default)]
 struct Log {
     bytes: usize,
@@ -441,7 +445,7 @@ impl Log {
 
 /// Checks that the state and the log contain every acknowledged change.
 ///
-/// Returns the number of records, and the number of harmless calls that are not recorded; these must be the last calls
+/// Returns the number of records, and the number of harmless calls without a record. Such calls must be the last calls
 /// of their client.
 async fn nothing_is_lost(
     world: &World,
@@ -461,7 +465,7 @@ async fn nothing_is_lost(
     let decisions = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
     let (decided, tried) = *acknowledged.decided.lock().unwrap();
     let last = decisions.first().and_then(|decision| decision.justification.clone());
-    // The kernel may have carried out a request that it could no longer answer.
+    // The kernel may have carried out a request without being able to answer it.
     let mut may = (decided..=tried).map(because);
     assert!(
         decided == 0 || may.any(|one| last.as_ref() == Some(&one)),

@@ -12,7 +12,7 @@ fn call_for(host: &mut Host, delegation: &Value) -> Result<Value, Value> {
     if result["isError"] == true { Err(result) } else { Ok(result) }
 }
 
-/// Calls the tool in a batch, and returns the outcome of this call.
+/// Calls the tool with `mgp_tools_call_many`, and returns the outcome of this call.
 fn batch_for(host: &mut Host, delegation: &Value) -> Result<Value, Value> {
     let arguments = json!({"calls": [{"name": "log", "arguments": {}}]});
     let params = json!({"name": "mgp_tools_call_many", "arguments": arguments, "_mgp": {"delegation": delegation}});
@@ -29,7 +29,7 @@ fn batch_for(host: &mut Host, delegation: &Value) -> Result<Value, Value> {
     }
 }
 
-/// Returns two agents, of which `bob` has no access to the server.
+/// Connects the agents `ann` and `bob`; `bob` has no access to the server.
 fn ann_and_denied_bob(world: &World) -> (Host, Host) {
     let (mut ann, mut bob) = (agent(world, "ann"), agent(world, "bob"));
     within(|| ann.call("log", &json!({})).ok());
@@ -50,7 +50,7 @@ fn a_delegated_call_has_the_rights_that_all_named_agents_have() {
         let refused = call_for(&mut ann, &narrowed).unwrap_err().to_string();
         assert!(refused.contains("`bob`"), "{refused}");
     }
-    // No caller gains a right by naming another agent.
+    // An agent gains no right by naming another agent.
     call_for(&mut bob, &json!({"agent_id": "ann"})).unwrap_err();
     let deep = call_for(&mut ann, &json!({"chain": ["a", "b", "c", "d"]})).unwrap_err().to_string();
     assert!(deep.contains("delegated over 4 agents"), "{deep}");

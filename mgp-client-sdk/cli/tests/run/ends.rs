@@ -13,7 +13,8 @@ use crate::program::program;
 use crate::serving::Serving;
 use crate::world::{Host, World, exists, kill, lives, rss, stat, within};
 
-/// Returns the script of a server whose child processes leave its process group, its session, and their parent.
+/// Returns the script of a server with three child processes. Some of them leave its process group, its session, or
+/// their parent.
 fn stubborn() -> String {
     format!("setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}", program("echo"))
 }
@@ -25,14 +26,15 @@ fn grown() -> World {
     world
 }
 
-/// The number of processes per server: the server, its three child processes, and its keeper (a process of the kernel).
+/// The number of processes for each server: the server, its three child processes, and its keeper (a process between
+/// kernel and server).
 const ALL: usize = 5;
 
 fn all(world: &World) -> Vec<u32> {
     within(|| Some(world.marked()).filter(|all| all.len() == ALL))
 }
 
-/// Returns the process ids of the keeper, i.e. the process between kernel and server, and of the server.
+/// Returns two process ids: that of the keeper (the process between kernel and server), and that of the server.
 fn keeper(world: &World, kernel: u32) -> (u32, u32) {
     let all = all(world);
     let parent = |pid: u32| stat(pid).map(|(_, parent)| parent);
@@ -112,7 +114,7 @@ fn a_kernel_whose_standard_error_is_closed_answers_calls_that_it_denies() {
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    // Repeat the request, because the answer is another one until the kernel knows the tools of the server.
+    // Repeat the request, because the kernel answers differently until it knows the tools of the server.
     within(|| {
         let mut stream = TcpStream::connect(host).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -129,7 +131,7 @@ fn a_call_whose_kernel_is_killed_is_answered_and_the_lists_are_reported_as_chang
     host.echoes("there");
     let kernel = world.kernel().unwrap();
     for pid in world.marked() {
-        // The server is suspended, so that the next call gets no response.
+        // Suspend the server and its keeper, so that the next call gets no response.
         kill("-STOP", pid);
     }
     let killing = std::thread::spawn(move || {
@@ -173,14 +175,15 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
     kill("-KILL", kernel);
     within(|| (!lives(kernel)).then_some(()));
     for message in ["one", "two"] {
-        // The killed kernel may have received the first call; the error then reports this, and the test calls again.
+        // The killed kernel may have received the first call. In this case, the error states that the call may have
+        // run, and the test calls again.
         let error = within(|| {
             let call = host.call("echo", &serde_json::json!({ "message": message }));
             Some(call.unwrap_err().to_string()).filter(|error| !error.contains("may have run"))
         });
         assert!(error.contains("mgp.toml:") && error.contains("mgp doctor"), "{error}");
     }
-    // Calls that wait together are each refused.
+    // The kernel refuses each of several calls that wait at the same time.
     let answers = host.calls_at_once(&["three", "four", "five"]);
     assert!(answers.iter().all(|answer| answer["error"].is_object()), "{answers:?}");
     world.config(&good);
@@ -191,7 +194,7 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
 #[tokio::test]
 async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
     for how in ["-TERM", "-INT", "-HUP", "input"] {
-        // The children of a process that ignores SIGHUP, e.g. under `nohup`, ignore it too.
+        // If the test process ignores SIGHUP, e.g. under `nohup`, its children ignore it too.
         if how == "-HUP" && ignores_hangup() {
             continue;
         }
@@ -221,7 +224,8 @@ async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
 #[test]
 fn a_service_fails_while_another_kernel_uses_its_folder_so_that_it_is_started_again() {
     let world = World::new("");
-    // The service takes over from a kernel that several hosts share, but not from that of a single host.
+    // The kernel of a service replaces a kernel that several hosts share, but not a kernel that belongs to a single
+    // host.
     let mut host = Host::standalone(&world, &[]);
     host.echoes("there");
     assert_eq!(world.service().status().unwrap().code(), Some(1));
@@ -259,7 +263,7 @@ fn a_second_signal_ends_a_slow_stop() {
     host.echoes("there");
     let kernel = host.child.id();
     kill("-TERM", kernel);
-    // The test waits between the signals, because the system merges two equal pending signals.
+    // Wait between the signals, because the system merges two equal pending signals.
     within(|| (!exists(&world.socket())).then_some(()));
     std::thread::sleep(Duration::from_millis(100));
     kill("-TERM", kernel);

@@ -45,7 +45,7 @@ async fn connect(serving: &Serving) -> Client {
     Client::builder("test", "1").connect_url(&serving.url()).await.unwrap()
 }
 
-/// Publishes events with a tool of the server; a failure means that the kernel was killed.
+/// Publishes events with a tool of the server; returns `false` if the call failed because the kernel was killed.
 async fn publish(client: &Client, channel: &str, data: Value, count: u32) -> bool {
     let arguments = json!({"channel": channel, "data": data, "count": count});
     client.call("bench.publish").args(arguments).await.is_ok_and(|result| {
@@ -88,10 +88,10 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
         let mut events = events.unwrap();
         assert!(!events.is_truncated());
         let publisher = connect(&serving).await;
-        // The server has started once it answers, so that each kill meets running calls.
+        // Once this call is answered, the server has started, so each kill meets running calls.
         assert!(publish(&publisher, "other.n", json!({}), 1).await);
         let killer = async {
-            // The kernel is killed at another moment in each round.
+            // Kill the kernel at a different moment in each round.
             tokio::time::sleep(Duration::from_millis(40 * round as u64 + 60)).await;
             if round < KILLS {
                 kill("-KILL", serving.kernel.id());
@@ -110,7 +110,8 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
             }
         };
         tokio::join!(killer, publishing);
-        // The client reads some events before it notices the end of the kernel, and others after the next start.
+        // Read the events that the client received before the end of the kernel; it receives the others after the next
+        // start.
         while let Ok(Some(event)) = timeout(Duration::from_millis(300), events.next()).await {
             received.push(key(&event));
         }
@@ -201,7 +202,7 @@ async fn a_host_whose_kernel_was_killed_gets_events_from_the_next_one() {
                 let before = world.kernel().unwrap();
                 kill("-KILL", before);
                 mgp_testkit::until("the next kernel serves", async || {
-                    // `mgp serve --stdio` starts a kernel for the next message of its host.
+                    // `mgp serve --stdio` starts the next kernel when its host sends a message.
                     let _ = client.ping().await;
                     world.kernel().is_some_and(|now| now != before)
                 })
@@ -234,8 +235,8 @@ async fn operators_see_recent_events_and_filter_them() {
 /// A request that a webhook sent.
 pub(crate) use mgp_testkit::HttpRequest as Posted;
 
-/// Starts a receiver of a webhook's requests, which answers each one with the result of `status`; returns its URL, and
-/// a channel with the requests.
+/// Starts an HTTP server that receives the requests of a webhook, and answers each of them with the status that
+/// `status` returns. Returns its URL, and a channel with the requests.
 pub(crate) fn receiver(
     status: impl Fn(usize, &Posted) -> u16 + Send + 'static,
 ) -> (String, Receiver<Posted>) {
@@ -305,7 +306,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
         assert_eq!((&listed[0]["delivered"], &listed[0]["waiting"]), (&json!(2), &json!(0)));
         assert_eq!(listed[0]["failures"][0]["error"], "the receiver answered 400");
     }
-    // The kernel was killed; the next one must not send the event again, and must still report the failure.
+    // The kernel was killed. The next kernel must not send the event again, and must still report the failure.
     let serving = Serving::start(&world, &["--no-auth"]);
     let client = connect(&serving).await;
     assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
@@ -319,7 +320,7 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     let (other_url, other_posted) = receiver(|_, _| 400);
     let world = world("");
     let listed = |expected: &[&str]| {
-        // The path is often a secret.
+        // mgp does not show the path of a webhook's URL, because it is often a secret.
         let shown = |url: &&str| format!("{} (one)", url.replace("/hook", "/…"));
         let expected: Vec<_> = expected.iter().map(shown).collect();
         mgp_testkit::until_blocking("the webhooks are listed", || {
@@ -327,7 +328,7 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
             let urls = listed.as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap());
             urls.collect::<Vec<_>>() == expected
         });
-        // The kernel makes the subscription of a new webhook in the background.
+        // Wait, because the kernel creates the subscription of a new webhook in the background.
         std::thread::sleep(Duration::from_millis(200));
     };
     let serving = Serving::start(&world, &["--no-auth"]);

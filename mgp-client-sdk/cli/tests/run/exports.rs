@@ -1,4 +1,5 @@
-//! Tests of what a kernel sends to a collector (OpenTelemetry), and of what it learns from use.
+//! Tests of the spans and figures that a kernel sends to a collector (OpenTelemetry), and of the tool search that
+//! learns from use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 use crate::reach::{agent, configure, text, world};
 use crate::world::{Host, World, kill, within};
 
-/// A collector: the requests that it got.
+/// A test collector, with the requests that it has received.
 #[derive(Clone, Default)]
 pub(crate) struct Collector {
     requests: Arc<Mutex<Vec<HttpRequest>>>,
-    /// The path whose requests it refuses.
+    /// The path whose requests the collector refuses.
     refused: &'static str,
 }
 
@@ -26,7 +27,7 @@ fn path_of(request: &HttpRequest) -> &str {
 }
 
 impl Collector {
-    /// Serves at a free port until the test ends.
+    /// Serves at a free port until the test ends; returns the URL.
     pub(crate) fn start(&self) -> String {
         let all = self.clone();
         serve_http(move |request| {
@@ -35,8 +36,8 @@ impl Collector {
         })
     }
 
-    /// Returns all items that were sent to a path, e.g. all spans; `keys` are the members of the nested lists around
-    /// them.
+    /// Returns all items that the kernel sent to a path, e.g. all spans. `keys` are the names of the nested lists, from
+    /// the outermost list to the list of the items.
     fn all(&self, path: &str, keys: [&str; 3]) -> Vec<Value> {
         let requests = self.requests.lock().unwrap();
         let of_path = requests.iter().filter(|request| path_of(request) == path);
@@ -107,7 +108,7 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
     assert_eq!(attribute(&span, "mgp.agent"), Some("ann"));
     let nanos = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
     assert!(nanos("startTimeUnixNano") < nanos("endTimeUnixNano"));
-    // The kernel passed its span to the server as the parent.
+    // The kernel passed the id of its span to the server, as the parent of the server's own spans.
     let received = fs::read_to_string(world.folder.join("traces")).unwrap();
     let sent = format!("00-{trace}-{}-01", span["spanId"].as_str().unwrap());
     assert!(received.contains(&sent), "{received} lacks {sent}");
@@ -200,7 +201,7 @@ fn a_collector_that_takes_no_figures_is_logged_once() {
     assert!(!log.contains("spans not exported"), "{log}");
 }
 
-/// Returns the position of a tool among the tools found for a query.
+/// Returns the position of a tool among the tools that a search finds, or their number if the tool is not among them.
 pub(crate) fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
     let arguments = json!({"query": query, "max_results": 8});
     let found =
@@ -212,19 +213,19 @@ pub(crate) fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
 
 const LEARNING: &str = "[kernel.search]\nlearning = true\n";
 
-/// Creates a world whose kernel learns, and whose server has eight tools.
+/// Creates a world whose kernel learns from searches, and whose server has eight tools.
 fn learning() -> World {
     let names = ["amber", "basil", "cedar", "dahlia", "elder", "fennel", "ginger", "hazel"];
     let tools: Vec<_> = names.iter().map(|name| (*name, text(name))).collect();
     world(&tools, LEARNING)
 }
 
-/// Returns a query after which [`teach`] lets an agent call `hazel`.
+/// Returns one of many similar queries. After such a query, [`teach`] lets an agent call `hazel`.
 fn query(n: usize) -> String {
     format!("a file with the gizmo forecast of quarter {n}")
 }
 
-/// Lets an agent search and call tools until it finds `hazel` first.
+/// Lets an agent search and call tools until its search finds `hazel` first.
 fn teach(ann: &mut Host) {
     let others = |n: usize| format!("a file with the roster of team {n}");
     for n in 1..40 {
@@ -246,7 +247,7 @@ fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_do
     assert!(before > 0 && rank(&mut ann, &query(99), "hazel") > 0, "{before}");
     teach(&mut ann);
     assert_eq!(rank(&mut bob, &query(99), "hazel"), before, "another agent learned from it");
-    // The history survives a kill of the kernel, because the kernel has written it within this second.
+    // Wait until the kernel has written the history, which then survives the kill.
     thread::sleep(Duration::from_secs(1));
     kill("-KILL", world.kernel().unwrap());
     ann.end();
@@ -264,7 +265,7 @@ fn a_later_server_of_an_id_does_not_inherit_the_searches_of_a_removed_one() {
         assert!(rank(&mut ann, &query(99), "hazel") > 0);
         teach(&mut ann);
         if !has_kernel {
-            // The kernel has written the history within this second.
+            // Wait until the kernel has written the history.
             thread::sleep(Duration::from_secs(1));
             kill("-KILL", world.kernel().unwrap());
             ann.end();

@@ -1,4 +1,5 @@
-//! Tests of errors that a new user is likely to meet: each must be one clear line with the remedy.
+//! Tests of errors that a new user is likely to meet: for each of them, `mgp serve` must print one clear line with the
+//! remedy.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -44,7 +45,7 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     let mut command = world.mgp(way);
     if rustix::process::geteuid().is_root() {
         let unprivileged = 65_534;
-        // The program is copied, because the build folder may not be accessible to other users.
+        // Copy the program, because other users may have no access to the build folder.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
@@ -59,7 +60,7 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Makes a folder readable for all users and writable for none.
+/// Makes a folder readable for all users, but writable for no user.
 fn sealed(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
 }
@@ -84,7 +85,8 @@ fn a_configuration_that_is_not_toml() {
     for way in WAYS {
         check(&world, way, 1, &["mgp.toml:3:"]);
     }
-    // A host shows the answer to its first request, but often no standard error, so the answer must contain the error.
+    // A host shows the user the answer to its first request, but often not the standard error of `mgp`, so the answer
+    // must contain the error.
     for way in &WAYS[..2] {
         let mut command = world.mgp(way);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -276,7 +278,8 @@ fn a_kernel_that_hangs() {
     let host = world.host(&[]);
     let kernel = world.kernel().unwrap();
     kill("-STOP", kernel);
-    // With another state folder, only edits of the kernel's own configuration need its consent.
+    // A command with another state folder needs the consent of the kernel only for edits of the kernel's own
+    // configuration.
     let edits = ["other.toml", "mgp.toml"].map(|name| edit_of_another_kernel(&world, name));
     check(&world, &["--stdio"], 1, &["does not answer"]);
     let [other, own] = edits.map(|edit| edit.wait_with_output().unwrap());
@@ -362,7 +365,8 @@ fn a_kernel_of_another_version_at_the_socket() {
         let output = command(&world, args).output().unwrap();
         reply(&output, 1, &["not a kernel of this version", "--state DIR"]);
     }
-    // This program has no lock of a kernel, so edits that only concern other kernels do not need its consent.
+    // The program at the socket holds no lock of a kernel, so edits that concern only other kernels do not need its
+    // consent.
     let edit = edit_of_another_kernel(&world, "other.toml").wait_with_output().unwrap();
     assert_eq!(edit.status.code(), Some(0), "{}", text(&edit.stderr));
 }

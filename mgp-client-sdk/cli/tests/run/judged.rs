@@ -11,7 +11,7 @@ use crate::program::program;
 use crate::serving::Serving;
 use crate::world::World;
 
-/// Judges a server; returns whether it passed, and the report.
+/// Judges a server with `mgp validate server`; returns `true` if the server passed, and the report.
 fn judge(world: &World, target: &[&str]) -> (bool, Value) {
     let mut command = Command::new(&world.program);
     command.env("MGP_STATE", world.state()).args(["--json", "validate", "server"]);
@@ -27,8 +27,8 @@ fn rules<'a>(report: &'a Value, status: &str) -> Vec<&'a str> {
     found.map(|result| result["id"].as_str().unwrap()).collect()
 }
 
-/// Checks that a server breaks only these rules, that only rules which begin with these names do not apply to it, and
-/// that it was judged in both eras. Returns the report.
+/// Checks that a server breaks only the rules `broken`, that all rules that do not apply to it begin with a name in
+/// `inapplicable`, and that it was judged in both eras. Returns the report.
 #[track_caller]
 fn keeps_every_rule(
     world: &World,
@@ -47,7 +47,7 @@ fn keeps_every_rule(
     report
 }
 
-/// Returns a world whose kernel lists the tools of the example server `workbench` to agents.
+/// Creates a world whose kernel lists the tools of the example server `workbench` to agents.
 fn world() -> World {
     let world = World::empty();
     let server = world.server("bench", &format!("exec {}", program("workbench")));
@@ -62,7 +62,8 @@ fn a_kernel_keeps_every_rule_over_both_transports() {
     let kernel = world.mgp(&["--stdio"]);
     let words = std::iter::once(kernel.get_program()).chain(kernel.get_args());
     let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
-    // Events of the log are for operators, and an agent may not stop the kernel.
+    // These rules do not apply, because only operators receive events of the audit log, and an agent may not stop the
+    // kernel.
     let inapplicable = ["apps.", "mgp.audit.", "mgp.lifecycle.ends"];
     keeps_every_rule(&world, &[&["--"], &words[..]].concat(), &[], &inapplicable);
     drop(world);

@@ -25,14 +25,15 @@ use crate::world::{World, kill, lives, within, within_time};
 
 const KILLS: usize = 6;
 
-/// The number of kills for which one state folder is used; several, so that recovery is also tested with long logs.
+/// The number of kills after which the test changes to a new state folder. It is high enough that recovery is also
+/// tested with long logs.
 const A_FOLDER: usize = 10;
 
 const CLIENTS: usize = 4;
 
 const KINDS: [&str; 3] = ["ticket", "page", "post"];
 
-/// The knowledge of a client about a call with a key.
+/// The state of a call with an idempotency key, as its client knows it.
 #[derive(Clone, Debug)]
 enum Key {
     /// The client sent the call, and has no answer yet.
@@ -43,7 +44,7 @@ enum Key {
     Unknown,
 }
 
-/// The knowledge of a client about a transaction.
+/// The state of a transaction, as its client knows it.
 #[derive(Clone, Debug, Default)]
 struct Saga {
     is_begun: bool,
@@ -52,7 +53,7 @@ struct Saga {
     ended: Option<TransactionStatus>,
 }
 
-/// The knowledge of all clients about their calls and transactions.
+/// The states of all calls and transactions, as their clients know them.
 #[derive(Default)]
 struct Known {
     keys: Mutex<BTreeMap<String, Key>>,
@@ -69,7 +70,7 @@ impl Known {
     }
 }
 
-/// The totals of all folders.
+/// The totals over all state folders.
 #[derive(Debug, Default)]
 struct Figures {
     keys: usize,
@@ -120,7 +121,7 @@ async fn one_folder(rounds: Range<usize>, figures: &mut Figures) {
             tokio::spawn(caller.load(life.url()))
         });
         let clients: Vec<_> = clients.collect();
-        // Each round waits for another time, so that the kills come at different moments.
+        // The pause differs from round to round, so that the kills come at different moments.
         tokio::time::sleep(Duration::from_millis(150 + (round as u64 * 37) % 90)).await;
         let kills_kernel = round % 2 == 1;
         if kills_kernel {
@@ -144,7 +145,7 @@ async fn one_folder(rounds: Range<usize>, figures: &mut Figures) {
     check(&world, &known, figures);
 }
 
-/// Returns the process id of a server.
+/// Returns the process id of the server of this kind.
 fn server(world: &World, kind: &str) -> u32 {
     let is_server = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -205,7 +206,8 @@ impl Caller {
         Ok(())
     }
 
-    /// Makes a thing on each server; commits the transaction, rolls it back or leaves it.
+    /// Creates a thing on each server within a transaction; then commits the transaction, rolls it back or leaves it
+    /// open.
     async fn transaction(&self, call: usize) -> Result<(), Error> {
         let (client, id) = (self.client(), format!("t-{}-{call}", self.name));
         let mut begin = BeginTransactionParams::new();
@@ -234,7 +236,7 @@ impl Caller {
                 self.known.saga(&id, |saga| saga.asked_to_commit = true);
                 client.request::<TransactionCommit>(&end).await?.status
             }
-            // This transaction is left open on purpose; it is rolled back later.
+            // The client leaves this transaction open on purpose; the kernel rolls it back later.
             3 if is_made => return Ok(()),
             _ => client.request::<TransactionRollback>(&end).await?.status,
         };
@@ -243,7 +245,8 @@ impl Caller {
     }
 }
 
-/// Repeats the calls whose keys begin with `keys` until each one is answered, or reported as a call of unknown outcome.
+/// Repeats the calls whose keys begin with `keys`, until the kernel has answered each call or reported that its outcome
+/// is unknown.
 async fn repeat(url: &str, known: &Known, keys: &str) {
     let client = connect(url).await.unwrap();
     let mut keys: Vec<_> = {
@@ -277,7 +280,8 @@ async fn repeat(url: &str, known: &Known, keys: &str) {
     client.close().await;
 }
 
-/// Waits until no transaction is open, and compares keys and transactions with what the servers did.
+/// Waits until no transaction is open. Then compares the calls and transactions, as the clients know them, with what
+/// the servers did.
 fn check(world: &World, known: &Known, figures: &mut Figures) {
     let mut operator = world.operator();
     let sagas = within_time(Duration::from_mins(1), || {
@@ -350,8 +354,8 @@ fn check_saga(
                 (made, removed) == (1, 0) && saga.status == TransactionStatus::Committed
             }
             Some(StepStatus::Compensated) => (made, removed) == (1, 1),
-            // The kernel reports this step to a person, who must find out whether the step ran, and whether it was
-            // undone.
+            // The kernel reports this step to a person, who must find out whether the step ran and whether its undoing
+            // ran.
             Some(StepStatus::CompensationFailed) => made <= 1 && removed <= made,
             Some(_) => false,
         };
@@ -359,7 +363,7 @@ fn check_saga(
     }
 }
 
-/// The number of times that the servers wrote each line of their journal.
+/// The number of times that each line occurs in the servers' journal.
 struct Journal<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Journal<'a> {

@@ -51,7 +51,7 @@ fn lock(world: &World, args: &[&str]) -> Output {
     command.arg("--state").arg(world.folder.join("other")).output().unwrap()
 }
 
-/// Runs `mgp lock` for the project in the folder, as a machine does that has not approved the project.
+/// Runs `mgp lock` for the project in the folder, as on a machine whose user has not approved the project.
 fn lock_unapproved(world: &World, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.arg("lock").args(args).arg("--state").arg(world.folder.join("other"));
@@ -120,7 +120,7 @@ fn a_running_kernel_applies_a_changed_lock_file() {
     locked(&world);
     let mut host = Host::standalone(&world, &["--locked"]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
-    // The script changes too, so the server that runs is not the locked one.
+    // The script changes too, so the server that runs differs from the server that `mgp lock` records below.
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     set_tools(&world, &[tool("first", "Returns one"), tool("third", "Returns three")]);
     let before = host.call("s.third", &json!({})).unwrap_err().to_string();
@@ -129,7 +129,7 @@ fn a_running_kernel_applies_a_changed_lock_file() {
     call_within(&mut host, "s.third");
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
 
-    // A file that cannot be read leaves the previous one in force.
+    // If the kernel cannot read the new lock file, it keeps using the previous one.
     let file = world.folder.join("mgp.lock");
     fs::write(&file, "{").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
@@ -144,7 +144,8 @@ fn a_running_kernel_applies_a_changed_lock_file() {
 fn a_tool_that_differed_can_be_called_as_soon_as_it_is_locked() {
     let world = world();
     locked(&world);
-    // The server lists the new tool before it is locked, and the same definition afterwards.
+    // The server already lists the new tool before the lock file contains it, and does not change its definition
+    // afterwards.
     set_tools(&world, &[tool("first", "Returns one"), tool("third", "Returns three")]);
     let mut host = Host::standalone(&world, &["--locked"]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
@@ -236,7 +237,7 @@ fn a_definition_that_cannot_be_read_is_left_out_of_the_lock_file_and_cannot_be_c
 fn a_server_whose_program_changed_does_not_start() {
     let world = world();
     locked(&world);
-    // The kernel knows the tools from now on, also while the server does not start.
+    // After this call, the kernel knows the tools even while the server does not start.
     assert_eq!(call(&world, "s.first").unwrap(), "done");
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
@@ -247,7 +248,8 @@ fn a_server_whose_program_changed_does_not_start() {
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
 }
 
-/// A shim chooses its program at each start, e.g. by a file in the folder of the script.
+/// Here, a shim is the script of a version manager. It chooses its program at each start, e.g. by a file in the folder
+/// of the script.
 #[test]
 fn a_shim_is_not_locked_and_its_default_program_is_named() {
     use std::os::unix::fs::symlink;
@@ -315,7 +317,7 @@ fn a_locked_kernel_needs_a_lock_file_and_its_own_process() {
     let output = world.output(&["--stdio", "--locked"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--standalone"), "{output:?}");
-    // A server that is configured later is not in the lock file.
+    // A server that is added to the configuration later is not in the lock file.
     locked(&world);
     let config = fs::read_to_string(world.config_file()).unwrap();
     world.config(&config.replace("id = \"s\"", "id = \"t\""));
@@ -342,12 +344,12 @@ fn servers_that_cannot_be_loaded_are_not_checked_and_keep_their_entries() {
         assert!(text(&output.stderr).contains(": error: "), "{output:?}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
-    // A server that is switched off keeps its entry.
+    // A disabled server keeps its entry in the lock file.
     world.config(&config.replace("id = \"s\"", "id = \"s\"\nenabled = false"));
     assert!(lock(&world, &["--check"]).status.success());
     locked(&world);
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
-    // A server that was removed is a difference.
+    // `mgp lock --check` reports a removed server as a difference.
     world.config("");
     let check = lock(&world, &["--check"]);
     let printed = text(&check.stdout);

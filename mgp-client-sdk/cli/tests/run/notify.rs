@@ -14,10 +14,10 @@ use crate::events::{Posted, receiver, signature};
 use crate::program::program;
 use crate::world::{Host, World, kill, within};
 
-/// The time for which a test waits to see that no message is sent.
+/// The time for which a test waits to check that the kernel sends no message.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// Creates a world whose tool `echo` waits up to one second for a person's approval.
+/// Creates a world in which a call of the tool `echo` waits up to one second for a person's approval.
 fn world(places: &str) -> World {
     let world = World::empty();
     let server = world.server("echo", &format!("exec {}", program("echo")));
@@ -26,7 +26,7 @@ fn world(places: &str) -> World {
     world
 }
 
-/// Makes a call that a person must approve, and returns when it is refused.
+/// Makes a call that a person must approve, and waits until the kernel refuses it.
 fn ask(host: &mut Host) {
     let refused = host.call("echo", &json!({"message": "a-secret-argument"})).unwrap_err();
     assert!(refused.to_string().contains("approv"), "{refused}");
@@ -76,11 +76,11 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     assert_eq!(message["text"], text, "chats such as Slack show this member");
     assert!(!first.body.contains("a-secret-argument"), "{}", first.body);
 
-    // The same question is not asked again, so no second message is sent.
+    // The same call does not ask its question again, so the kernel sends no second message.
     ask(&mut host);
     assert!(matches!(posted.recv_timeout(QUIET * 2), Err(RecvTimeoutError::Timeout)));
 
-    // An approval that is decided in time causes no message.
+    // The kernel sends no message about an approval that an operator decides in time.
     let mut operator = world.operator();
     let id =
         operator.ask("mgp/kernel/approvals", &json!({})).unwrap()["approvals"][0]["id"].clone();

@@ -14,12 +14,12 @@ use crate::world::{Host, World, within};
 
 const SECRET: &str = "Bearer of-the-operator";
 
-/// An API: the requests that it received, and the document at `/pets.json`.
+/// A test API: the requests that it has received, and the OpenAPI document that it serves at `/pets.json`.
 #[derive(Clone, Default)]
 struct Api(Arc<Mutex<Vec<HttpRequest>>>, Arc<Mutex<Value>>);
 
 impl Api {
-    /// Serves at a free port until the test ends.
+    /// Serves at a free port until the test ends; returns the URL.
     fn start(&self) -> String {
         let all = self.clone();
         serve_http(move |request| {
@@ -199,7 +199,7 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
         assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
     }
     assert!(thief.0.lock().unwrap().is_empty());
-    // The key is sent to the address of the document itself, and to an address that the operator sets.
+    // mgp sends the key only to the address of the document itself, and to an address that the operator sets.
     for (address, more, receiver) in
         [("/v1", vec![], &api), (&*other, vec!["--base-url", &*other], &thief)]
     {

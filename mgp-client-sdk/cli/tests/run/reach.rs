@@ -65,7 +65,8 @@ pub(crate) fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Val
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// Returns the content of a result without the note that the kernel puts before it, and the handle in that note.
+/// Returns the content of a result without the note of the kernel at its beginning, and the handle in this note, with
+/// which an agent reads the next part of the result.
 pub(crate) fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     let mut blocks = result["content"].as_array().unwrap().clone();
     let note = blocks.first().and_then(|first| first["text"].as_str()).unwrap_or_default();
@@ -78,7 +79,7 @@ pub(crate) fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     (blocks, Some(handle))
 }
 
-/// Calls a tool and reads its result to the end, and checks that no part exceeds the limits.
+/// Calls a tool, reads its whole result part by part, and checks that no part exceeds the limits.
 fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Vec<Value> {
     let mut result = call(host, tool, &json!({})).unwrap();
     let mut all = Vec::new();
@@ -215,7 +216,8 @@ fn a_small_catalogue_is_listed_as_it_is_and_a_large_one_is_searched() {
     configure(&world, "[kernel]\nsurface = \"search\"\n[agents.bob]\nsurface = \"direct\"\n");
     within(|| (listed(&mut ann) == meta).then_some(()));
     assert_eq!(listed(&mut agent(&world, "bob")), all);
-    // Beyond `direct_tokens`, all tools are listed only while their list is shorter than that of the discovery tools.
+    // If the list of tools exceeds `direct_tokens`, the kernel lists all tools only while their list is shorter than
+    // that of the discovery tools.
     configure(&world, "[kernel]\ndirect_tokens = 0\n");
     within(|| (listed(&mut ann) == all).then_some(()));
     let many: Vec<_> = (0..200).map(|n| json!({"name": format!("tool_{n}"), "description": "Does one of many things", "inputSchema": {"type": "object"}})).collect();
@@ -242,7 +244,7 @@ fn exhaust(host: &mut Host, tool: &str) -> (usize, Value) {
 
 #[test]
 fn limits_hold_across_a_reload_a_restart_and_a_kill() {
-    // Counts start again at each full hour, so the test does not run across one.
+    // The kernel's counts start again at each full hour, so the test must not run across a full hour.
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     while seconds() % 3600 > 3540 {
         thread::sleep(Duration::from_secs(5));
@@ -354,7 +356,7 @@ fn probes_and_metrics_are_served_and_denials_are_counted() {
     }
     let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
     assert!(log.contains("denied tool call"), "{log}");
-    // A host that is still there would start another kernel.
+    // A host that is still connected would start another kernel.
     ann.end();
     kill("-KILL", world.kernel().unwrap());
     let serving = Serving::start(&world, &["--no-auth"]);
@@ -389,7 +391,8 @@ fn a_server_that_hangs_is_restarted() {
     assert!(log.contains("server failed") && log.contains("it does not answer"), "{log}");
 }
 
-/// Regression test: the time-out of such a call fired before its answer was read, so the call failed with 3003.
+/// Regression test: while the kernel was paused, the time limit of the call ended before the kernel read the answer, so
+/// the call failed with code 3003 (timeout).
 #[test]
 fn a_call_that_is_answered_while_the_kernel_is_paused_gets_its_answer() {
     let world = world(&[("log", text("a"))], "[kernel]\ntimeout = \"2s\"\n");
@@ -401,7 +404,7 @@ fn a_call_that_is_answered_while_the_kernel_is_paused_gets_its_answer() {
     let pausing = thread::spawn(move || {
         within(|| (fs::read_to_string(&file).unwrap().lines().count() > before).then_some(()));
         kill("-STOP", kernel);
-        // The pause ends more than a second after the time-out.
+        // The pause ends more than a second after the time limit of the call.
         thread::sleep(Duration::from_secs(4));
         kill("-CONT", kernel);
     });
@@ -410,7 +413,7 @@ fn a_call_that_is_answered_while_the_kernel_is_paused_gets_its_answer() {
     answer.unwrap();
 }
 
-/// Returns the description of the only server.
+/// Returns the kernel's description of the only server.
 fn described(world: &World) -> Value {
     world.operator().ask("mgp/kernel/servers", &json!({})).unwrap()["servers"][0].clone()
 }

@@ -94,7 +94,8 @@ impl Registered {
                     known.approved.insert(server.unwrap().to_owned())
                 });
             }
-            // A server may be deregistered right after its approval.
+            // Deregister approved servers until only `STAY` of them are left. Some may have been approved only a moment
+            // before.
             while let Some(id) = self.change(|known| {
                 let more = known.approved.len() > STAY;
                 if more { known.approved.pop_first() } else { None }
@@ -124,7 +125,7 @@ impl Registered {
             assert!(runs.contains(id), "the approval of {id} is lost: {servers}");
         }
         for id in &known.waiting {
-            // The kernel may have carried out an approval that it could no longer answer.
+            // The kernel may have carried out an approval without being able to answer it.
             assert!(waits.contains(id) || runs.contains(id), "{id} is lost: {waiting} {servers}");
         }
         for id in &known.gone {

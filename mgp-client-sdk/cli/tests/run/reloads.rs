@@ -1,5 +1,5 @@
-//! Tests that keys of `mgp.toml` have their effect before and after a reload, or after the restart that the reload
-//! asks for.
+//! Tests of the effects of keys in `mgp.toml`: before and after a reload changes them, or after the restart that the
+//! reload demands.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -18,18 +18,18 @@ use crate::reach::{agent, blocks, call, configure, listed, text, world};
 use crate::serving::Serving;
 use crate::world::{Host, World, kill, within};
 
-/// Applies the changed file at once, as `mgp reload` does; returns the text of the answer.
+/// Applies the changed file immediately, as `mgp reload` does; returns the text of the answer.
 fn apply(world: &World) -> String {
     world.operator().ask("mgp/kernel/reload", &json!({})).unwrap().to_string()
 }
 
-/// Replaces the lines after the entry of the server, and applies them.
+/// Replaces the lines after the server's entry in `mgp.toml`, and applies the file.
 fn reload(world: &World, more: &str) -> String {
     configure(world, more);
     apply(world)
 }
 
-/// Sets the keys before `[servers.mgp]` in the server's entry, and the lines after the entry; then applies the file.
+/// Inserts keys before `[servers.mgp]` in the server's entry, replaces the lines after the entry, and applies the file.
 fn reload_entry(world: &World, keys: &str, more: &str) -> String {
     configure(world, more);
     let file = fs::read_to_string(world.config_file()).unwrap();
@@ -37,7 +37,8 @@ fn reload_entry(world: &World, keys: &str, more: &str) -> String {
     apply(world)
 }
 
-/// Fails unless a reload named the key, and `mgp status` shows it until the kernel is started again.
+/// Checks that the answer of a reload and the status of the kernel both state that the key takes effect at the next
+/// start of the kernel.
 fn waits_for_a_restart(world: &World, reloaded: &str, key: &str) {
     let what = format!("`{key}` takes effect at the next start of the kernel");
     assert!(reloaded.contains(&what), "{reloaded}");
@@ -45,7 +46,8 @@ fn waits_for_a_restart(world: &World, reloaded: &str, key: &str) {
     assert!(status.contains(&what), "{status}");
 }
 
-/// Kills the kernel; returns a host of the next one, whose status has no finding.
+/// Kills the kernel, and returns a host of the next kernel. Checks that its status names no key that waits for a
+/// restart.
 fn restarted(world: &World, mut host: Host) -> Host {
     kill("-KILL", world.kernel().unwrap());
     host.end();
@@ -186,7 +188,7 @@ fn a_reload_changes_how_many_calls_of_an_agent_run_at_once() {
             within(|| (begun("log") == before + at_once).then_some(()));
             let other = begun("rows");
             let of_bob = scope.spawn(|| bob.call("rows", &json!({})).unwrap());
-            // Each agent has the limit for itself, so a call of `bob` runs too.
+            // The limit applies to each agent separately, so a call of `bob` runs too.
             within(|| (begun("rows") > other).then_some(()));
             assert_eq!(begun("log"), before + at_once, "{limit}");
             fs::write(&go, "").unwrap();

@@ -41,14 +41,14 @@ struct Script {
 }
 
 impl RemoteServer {
-    /// Reserves an address without listening on it.
+    /// Reserves an address; no server listens there yet.
     fn new() -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let script = Script { ailment: Some(Ailment::Away), ..Script::default() };
         Self { address, script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Makes the server misbehave, or work again with `None`.
+    /// Makes the server misbehave in this way; with `None`, it works again.
     fn suffer(&self, ailment: Option<Ailment>) {
         let before = std::mem::replace(&mut self.script.lock().unwrap().ailment, ailment);
         if before == Some(Ailment::Away) && ailment != before {
@@ -213,7 +213,7 @@ fn a_login_that_is_missing_is_asked_for_once_and_not_five_times() {
     let mut operator = world.operator();
     within(|| (listed(&mut operator).0 == "error").then_some(()));
     let requests = || server.script.lock().unwrap().requests;
-    // An operator's look at the failed server causes one further attempt, which may still be running.
+    // When an operator lists the failed server, the kernel makes one further attempt, which may still be running.
     thread::sleep(Duration::from_millis(500));
     let before = requests();
     assert!(before <= 2, "{before}");

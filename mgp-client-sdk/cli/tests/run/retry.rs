@@ -1,4 +1,4 @@
-//! Tests of `[servers.mgp.retry]`, of starts that are tried again, and of time-outs that follow a reload.
+//! Tests of `[servers.mgp.retry]`, of repeated starts, and of time limits that change with a reload.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::world::{Host, World, within};
 
-/// A shell script of a server whose tools fail as often as the number in the file `fails`.
+/// A shell script of a server. Its next calls fail, as many as the number in the file `fails`; later calls succeed.
 const SERVER: &str = r#"
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -43,7 +43,8 @@ fn configure(world: &World, retry: &str) {
     ));
 }
 
-/// Calls a tool of a server that fails this often; returns whether it succeeded, and the calls that arrived.
+/// Calls a tool whose first `fails` attempts fail with `error`. Returns `true` if the call succeeded, and the number of
+/// attempts that reached the server.
 fn attempts(world: &World, host: &mut Host, tool: &str, error: &str, fails: u32) -> (bool, usize) {
     let folder = &world.folder;
     fs::write(folder.join("error.json"), error).unwrap();
@@ -62,14 +63,14 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
     configure(&world, "");
     let mut host = world.host(&[]);
     within(|| host.call("look", &json!({})).ok().filter(|text| text == "done"));
-    // Without the table in the configuration, no call is repeated.
+    // Without `[servers.mgp.retry]`, the kernel repeats no call.
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (false, 1));
 
     configure(&world, "[servers.mgp.retry]\nattempts = 3\ncircuit_failures = 0\n");
     within(|| (attempts(&world, &mut host, "look", BUSY, 1) == (true, 2)).then_some(()));
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (true, 3));
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 3), (false, 3), "three attempts at most");
-    // A call that may have run is repeated only if its tool changes nothing.
+    // The kernel repeats a call that may have run only if its tool changes nothing.
     assert_eq!(attempts(&world, &mut host, "look", BROKE, 1), (true, 2));
     assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (false, 1));
 

@@ -66,7 +66,7 @@ fn an_active_host_leaves_the_state_folder_to_the_service_that_replaces_its_kerne
     let world = World::new("");
     let mut host = world.host(&["--linger", "30"]);
     host.echoes("before");
-    // The service manager starts the service some time after the kernel has stopped.
+    // As in a real system, the service manager starts the service some time after the kernel has stopped.
     let service = world.service();
     let words = std::iter::once(service.get_program()).chain(service.get_args());
     let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -332,7 +332,7 @@ fn a_kernel_at_an_address_takes_over_from_the_kernel_of_an_active_host() {
     let first = world.kernel().unwrap();
     let ends = AtomicBool::new(false);
     let serving = thread::scope(|scope| {
-        // The host sends requests all the time, so its shim would start the next kernel at once.
+        // The host sends requests all the time, so its shim would start the next kernel immediately.
         let calls = scope.spawn(|| {
             while !ends.load(Ordering::Acquire) {
                 host.echoes("during");
@@ -348,7 +348,7 @@ fn a_kernel_at_an_address_takes_over_from_the_kernel_of_an_active_host() {
     within(|| (!lives(first)).then_some(()));
     host.echoes("after");
     assert_eq!(world.kernel(), Some(serving.kernel.id()));
-    // A kernel that a person started keeps the folder.
+    // A second kernel does not replace a kernel that a person started.
     let refused = world.output(&["--http", "127.0.0.1:0", "--no-auth"]);
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && error.contains("already uses"), "{error}");

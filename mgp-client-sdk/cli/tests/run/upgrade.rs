@@ -21,13 +21,13 @@ use crate::world::{World, kill, text, within};
 /// The number of clients that call while the program is replaced.
 const CLIENTS: usize = 4;
 
-/// The time in which a call must be answered, even if program and kernel are replaced meanwhile.
+/// The time within which the kernel must answer a call, even if program and kernel are replaced meanwhile.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The text that precedes the version in the program's file.
 const MARK: &str = "mgp program version ";
 
-/// A program file that can be replaced by the program in another version.
+/// A program file that the test can replace with another version of the program.
 struct Releases {
     path: PathBuf,
     content: Vec<u8>,
@@ -54,7 +54,8 @@ impl Releases {
         Self { path: world.folder.join("mgp"), content, at }
     }
 
-    /// Returns a program version with this number, as long as the real version text, which it replaces in the binary.
+    /// Returns a version text for this number. It replaces the real version text in the program file, so both must have
+    /// the same length.
     fn version(number: usize) -> String {
         format!("{}.{}.{}", number / 100, number / 10 % 10, number % 10)
     }
@@ -122,7 +123,7 @@ fn upgrades_under_load_lose_no_call_no_approval_and_no_grant() {
     let mut releases = Releases::new(&world);
     world.program.clone_from(&releases.path);
     releases.install(10);
-    // Hosts read the tools before the first upgrade.
+    // This host reads the tools before the first upgrade.
     let mut first = world.host(&["--linger", "30"]);
     first.echoes("ready");
     within(|| first.call("sleep", &json!({ "ms": 1 })).ok());
@@ -243,8 +244,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         all.sort();
         all
     };
-    // The last connection that closes merges the write-ahead log; the kernel may have been the last, and may still be
-    // ending.
+    // The last connection that closes merges the write-ahead log. This may be the connection of the kernel, which may
+    // still be ending.
     for _ in 0..100 {
         if !file.with_extension("db-wal").exists() {
             break;

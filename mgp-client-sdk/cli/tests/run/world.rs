@@ -18,7 +18,7 @@ use crate::wire::{OPERATOR, Wire, initialize_params};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Settings in the environment of the test run, which must not apply.
+/// Environment variables of the test run that must not affect the programs that the tests start.
 const SETTINGS: [&str; 5] =
     ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG", "XDG_CONFIG_HOME"];
 
@@ -84,7 +84,7 @@ impl World {
         command
     }
 
-    /// Builds the same command as [`mgp`](Self::mgp), started by a shell that has run a line before.
+    /// Builds the same command as [`mgp`](Self::mgp), but starts it from a shell that first runs `line`.
     pub(crate) fn mgp_after(&self, line: &str, args: &[&str]) -> Command {
         let serve = self.mgp(args);
         let mut shell = Command::new("/bin/sh");
@@ -231,7 +231,7 @@ impl Host {
         host
     }
 
-    /// Starts a host with this command, which must serve its standard streams.
+    /// Starts this command, which must serve its standard streams, as the server of a host.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = KilledChild(command.spawn().unwrap());

@@ -1,5 +1,5 @@
-//! Starts programs below a host process, because the kernel refuses operators whose ancestor started `mgp serve
-//! --stdio`, and the test process must be able to act as an operator.
+//! Starts programs below a separate host process. The kernel refuses operators whose ancestor started `mgp serve
+//! --stdio`, but the test process must be able to act as an operator.
 
 use std::process::Command;
 

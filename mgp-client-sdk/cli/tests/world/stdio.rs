@@ -40,7 +40,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates a folder with a configuration, in which `{DIR}` is the folder, and `{DESK}` and `{MGP}` are programs.
+    /// Creates a folder with a configuration, in which `{DIR}` is replaced with the folder, and `{DESK}` and `{MGP}`
+    /// with the paths of programs.
     pub(crate) fn new(config: &str) -> Self {
         let this = Self { folder: mgp_testkit::temp_dir() };
         fs::create_dir(this.path("work")).unwrap();

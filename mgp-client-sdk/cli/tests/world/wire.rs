@@ -41,7 +41,7 @@ impl Wire {
         wire
     }
 
-    /// Sends a message; returns whether the kernel may have got it.
+    /// Sends a message; returns `false` if the kernel cannot have received it.
     pub(crate) fn send(&mut self, message: &Value) -> bool {
         self.stream.write_all(format!("{message}\n").as_bytes()).is_ok()
     }

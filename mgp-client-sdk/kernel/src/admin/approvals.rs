@@ -1,7 +1,7 @@
 //! Methods for operators to list and answer everything that waits for their decision (MGP §3.4, §4.4, §15.4).
 //!
-//! Calls and permissions wait in the inbox. Registrations wait elsewhere; a waiting registration has its fingerprint as
-//! its id.
+//! Questions about calls and permissions wait in the inbox. Registrations wait elsewhere; the id of a waiting
+//! registration is its fingerprint.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ pub(super) async fn deny(
     Ok(Decision::new(request.to_listed(false)))
 }
 
-/// Returns an error if the operator saw a waiting registration in a state other than `open`.
+/// Refuses the decision if the params expect a state other than `open`: a registration that waits is always open.
 fn check_expected(params: &Params) -> Result<(), RpcError> {
     match params.expected.as_deref() {
         None | Some("open") => Ok(()),
@@ -114,8 +114,8 @@ fn check_expected(params: &Params) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the place where the operator answered, as the operator's program states it in `via`. `Host` is ignored,
-/// because answers in a host's form do not arrive through these methods.
+/// Returns the place where the operator answered, e.g. a terminal, which the operator's program states in `via`. `Host`
+/// is ignored, because answers in the form of a host do not arrive through these methods.
 fn place(params: &Params) -> Option<AnswerPlace> {
     let place = params.via.as_deref().and_then(AnswerPlace::parse);
     place.filter(|place| *place != AnswerPlace::Host)
@@ -147,7 +147,7 @@ async fn find_registration(
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
-/// Approves a registration, and grants the permissions in the params, which must be among those that are denied to the
+/// Approves a registration, and grants the permissions in the params. Each of them must be one that is denied to the
 /// server by default.
 async fn approve_registration(
     kernel: &Kernel,
@@ -196,7 +196,7 @@ async fn record_reason(
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }
 
-/// Returns the description of the registration that the operator has just decided about, with its new state.
+/// Returns the description of a registration that the operator has just approved or rejected, with its new state.
 fn decided(
     cx: &Context,
     waiting: &PendingRegistration,

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::handle::Kernel;
 
-/// The event types that contain no dot and that [`EventType::KNOWN`] lacks: an operator's risk for a tool, and the
+/// The event types without a dot that [`EventType::KNOWN`] lacks: the operator's change of a tool's risk, and the
 /// approval of a server that an agent created.
 const LATER_TYPES: [&str; 2] = ["RISK_LEVEL_OVERRIDE", "TOOL_CREATED_DYNAMIC"];
 

@@ -58,7 +58,7 @@ fn caller_of(params: &KernelExplainParams) -> Context {
     caller
 }
 
-/// Refuses the call if its record could not be written, which the kernel checks before all rules.
+/// Makes the outcome a refusal if the audit log could not record the call. The kernel checks this before all rules.
 fn apply_audit(kernel: &Kernel, result: &mut KernelExplainResult) {
     let Some(failure) = audit_failure(kernel) else { return };
     result.steps.insert(0, ExplainedStep::new("audit", ExplainedResult::Refused, failure.clone()));
@@ -66,8 +66,8 @@ fn apply_audit(kernel: &Kernel, result: &mut KernelExplainResult) {
         (ExplainedOutcome::Refuse, Some(ErrorCode::SERVER_NOT_READY.0), Some(failure));
 }
 
-/// Adds each limit that applies to the call as a step of the explanation. The first limit that is used up refuses the
-/// call.
+/// Adds each limit that applies to the call as a step of the explanation. The outcome becomes a refusal by the first
+/// limit that is used up.
 fn apply_limits(
     kernel: &Kernel,
     result: &mut KernelExplainResult,
@@ -97,8 +97,8 @@ fn apply_limits(
     }
 }
 
-/// Adds to the result what the inbox contains about a call that a person must confirm: a given answer becomes the
-/// outcome, and an open request is named in the reason.
+/// Adds to the result what the inbox contains about a call that a person must confirm. If a person has answered, the
+/// answer becomes the outcome; if the request is still open, the reason names it.
 fn apply_answer(
     kernel: &Kernel,
     result: &mut KernelExplainResult,
@@ -136,8 +136,8 @@ fn apply_answer(
     }
 }
 
-/// Finds a tool by its name as the agent sees it. Otherwise finds it by its callable name, its id or its server's own
-/// name for it, even if no agent sees the tool.
+/// Finds a tool by the name that the agent sees. If the agent sees no such tool, finds it by its callable name, its id
+/// or its server's own name for it, even if no agent sees the tool.
 fn find_tool(
     kernel: &Kernel,
     caller: &Context,
@@ -254,8 +254,8 @@ fn result_of(
     result
 }
 
-/// Returns the findings that cause a tool's definition to be refused, e.g. the places that differ from the lock file,
-/// and the remedy. Returns `None` if the definition is not refused.
+/// Returns the findings that make the kernel refuse a tool's definition, e.g. the places that differ from the lock
+/// file, and the remedy. Returns `None` if the kernel does not refuse the definition.
 fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) -> Option<String> {
     let definitions = governance.definitions();
     let DefinitionState::Refused(findings) = definitions.state(Some(server), tool) else {
@@ -271,7 +271,8 @@ fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) ->
     Some(format!("; {}", parts.join("; ")))
 }
 
-/// Describes why a call must be confirmed, and the commands that let an operator also confirm later calls.
+/// Describes why a person must confirm a call. Also names the commands with which an operator permits later calls
+/// without confirmation.
 fn confirmation_words(
     governance: &Governance,
     verdict: &CallVerdict,

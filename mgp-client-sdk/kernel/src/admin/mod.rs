@@ -1,10 +1,10 @@
 //! The kernel's own methods for operators, `mgp/kernel/*`, which no specification defines.
 //!
-//! A caller that is not an operator is refused before its params are read. The audit log records each refused attempt
-//! and each change. Operators can also call the methods as tools, but no tool list contains them.
+//! The kernel refuses a caller that is not an operator before it reads the caller's params. The audit log records each
+//! refused attempt and each change. Operators can also call the methods as tools, but no tool list contains them.
 //!
-//! An operator of another tenant than `local` can call only the methods added with `ReadsOwnTenant` and
-//! `ChangesOwnTenant`, whose handlers show and change what belongs to the tenant of the caller, and nothing else.
+//! An operator of a tenant other than `local` can call only the methods that are added with `ReadsOwnTenant` or
+//! `ChangesOwnTenant`. The handlers of these methods show and change only what belongs to the caller's tenant.
 
 mod approvals;
 mod audit;

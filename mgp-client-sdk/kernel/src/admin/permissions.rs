@@ -59,7 +59,7 @@ pub(super) async fn deny(
     Ok(change_result(&denied))
 }
 
-/// Returns the server that a decision is about. With `force`, the kernel need not know the server.
+/// Returns the server that a decision is about. With `force`, the server may be unknown to the kernel.
 fn server_of(kernel: &Kernel, params: &Params) -> Result<ServerId, RpcError> {
     match find_server(kernel, &params.server_id) {
         Err(_) if params.force == Some(true) => Ok(ServerId::from(params.server_id.as_str())),
@@ -67,7 +67,7 @@ fn server_of(kernel: &Kernel, params: &Params) -> Result<ServerId, RpcError> {
     }
 }
 
-/// The decision that remains about a permission whose earlier decisions an operator takes back.
+/// The stored decision about a permission after an operator has withdrawn the earlier decisions.
 #[derive(Clone, Copy)]
 enum Remaining {
     Revocation,
@@ -123,7 +123,7 @@ async fn take_back(
         Remaining::Nothing => stored.reset(&cx.principal, change).await?,
     };
     let mut result = change_result(&taken);
-    // An answer to a question about permissions is in the inbox, and is also stored as a decision; list it only once.
+    // The answer to a question about permissions is stored twice: in the inbox, and as a decision. List it only once.
     let revoked = &result.permissions;
     unused.retain(|permission| !revoked.iter().any(|one| one.permission == *permission));
     result.permissions.extend(unused.into_iter().map(|permission| {
@@ -136,9 +136,10 @@ async fn take_back(
     Ok(result)
 }
 
-/// Checks that an operator can revoke decisions about a server, which also disabled and removed servers may have.
+/// Checks that an operator can revoke decisions about a server. Disabled and removed servers are accepted too, because
+/// they may have decisions.
 ///
-/// Any other id is an error, because it is most likely a typo.
+/// Refuses any other id, because it is most likely a typo.
 async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result<(), RpcError> {
     let Err(unknown) = find_server(kernel, id.as_str()) else { return Ok(()) };
     let (by, governance) = (&cx.principal, kernel.governance());
@@ -154,8 +155,8 @@ async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result
     if has_calls { Ok(()) } else { Err(unknown) }
 }
 
-/// Refuses params with the member `expires_at`, which results use for the time when a decision expires. If the member
-/// were ignored like other unknown ones, the decision would be permanent.
+/// Refuses params with the member `expires_at`, which exists only in results, as the time when a decision expires. If
+/// the kernel ignored the member like other unknown ones, the decision would be permanent.
 fn check_expiry(params: &Params) -> Result<(), RpcError> {
     if params.extra.get("expires_at").is_none_or(Payload::is_null) {
         return Ok(());
@@ -184,7 +185,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // Encode the source of the approval to the text that the store contains, and show this text.
+    // Show the source of the approval in the same words in which the store contains it.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

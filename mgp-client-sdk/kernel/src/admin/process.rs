@@ -71,7 +71,7 @@ pub(super) async fn info(
 
 const LOG_REMOVED: &str = "the file of the audit log was removed, so what is recorded now is lost when the kernel stops; see `mgp audit verify`";
 
-/// The finding if another program has removed or replaced the database of the state.
+/// The finding about a database of the kernel's state that another program has removed or replaced.
 const STATE_REMOVED: &str = "`state.db` was removed or replaced, so access entries, permissions and approved definitions are lost when the kernel stops; run `mgp stop`, remove `state.db-wal` and `state.db-shm`, and restore `state.db` from a back-up together with its `state.db-wal`";
 
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
@@ -118,8 +118,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // A caller over HTTP without a session keeps its tools under a session handle, which is not known here. So the
-        // session shown for the caller has no tools.
+        // A caller over HTTP without a session keeps its tools under a session handle, which the kernel cannot find
+        // here. So the session shown for the caller has no tools.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;

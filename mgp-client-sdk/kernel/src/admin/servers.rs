@@ -17,8 +17,8 @@ use super::methods::{find_server, record};
 use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// The default time that `stop` waits for calls in flight. If calls are still running then, it reports the server as
-/// draining.
+/// The default time for which `stop` waits until the running calls have ended. If calls are still running after it, the
+/// answer reports the server as draining.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn list(
@@ -58,7 +58,8 @@ fn not_in_fleet(kernel: &Kernel) -> impl Iterator<Item = KernelServer> {
     known.filter(move |known| fleet.get(&known.id).is_none()).map(|known| {
         let registration = known.extra.decode::<String>("registration").ok().flatten();
         let trust = known.trust_level.unwrap_or(TrustLevel::Sandboxed);
-        // An undecided or rejected registration is not a server at rest, which the next call would start.
+        // The server of an undecided or rejected registration is not merely stopped: no call starts it. So show the
+        // state of the registration.
         let status = match registration.as_deref() {
             Some(word @ ("pending_approval" | "rejected")) => ServerState::from(word),
             _ => known.status,

@@ -27,17 +27,17 @@ use crate::handle::Kernel;
 /// The agent for whose tools the tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// The maximum time that the answer to the approval of a new server waits until the server has listed its tools.
+/// The maximum time that the answer to an operator who approved a new server waits for the server to list its tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that the tables for counting tokens stay in memory after a request. The console requests the counts of one
-/// agent after the other, and each request needs these tables.
+/// The time for which the tables for counting tokens stay in memory after a request. The console requests the counts of
+/// one agent after the other, and each request needs these tables.
 const COUNTER_DELAY: Duration = Duration::from_secs(2);
 
-/// The reason why no agent sees a tool whose definition is held.
+/// The reason why no agent sees a tool whose definition is not accepted.
 const HELD: &str = "its definition waits for an operator, or an operator rejected it";
 
-/// The maximum number of reasons that are returned for a definition.
+/// The maximum number of reasons that a result contains for each definition.
 const MAX_REASONS: usize = 20;
 
 pub(super) async fn list(
@@ -63,7 +63,8 @@ pub(super) async fn list(
     let mut held = definitions.waiting()?;
     held.extend(definitions.rejected()?);
     let waiting = held.iter().filter(|held| is_wanted(held.server.as_str()));
-    // A definition that waits may also differ from the lock file, which the operator must correct first.
+    // A tool can be in both lists: its definition waits for an operator, and differs from the lock file. Show only the
+    // difference from the lock file, which the operator must correct first.
     for other in unlocked.into_iter().chain(waiting.map(|held| unlisted_tool(&kernel, held))) {
         let is_same = |tool: &KernelTool| {
             (&tool.server_id, &tool.tool_id) == (&other.server_id, &other.tool_id)
@@ -203,7 +204,8 @@ fn unlocked_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     described_tool(kernel, server, tool, tokens, None)
 }
 
-/// Describes a tool. `held` is the stored definition that waits or was rejected, if the tool is not in the index.
+/// Describes a tool. `held` is the stored definition that waits for an operator or was rejected, if the tool is not in
+/// the index.
 fn described_tool(
     kernel: &Kernel,
     server: &ServerId,
@@ -359,13 +361,14 @@ fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<St
     if let Err(hidden) = kernel.0.dispatcher.parts().view.sees(cx, Some(&id), name) {
         return Some(hidden.rule().to_string());
     }
-    // The rules know only tools that were listed since the start, so check here whether a definition is held.
+    // The rules above know only tools that their server has listed since the start of the kernel. So check here whether
+    // the definition waits for an operator or was rejected.
     let is_usable = matches!(tool.standing, ToolStanding::Pinned | ToolStanding::Unseen);
     (!is_usable).then(|| HELD.to_owned())
 }
 
-/// Returns a permission, with the reason, that the tool lacks and that no approver can still grant. Every call of the
-/// tool is then refused, and searches leave it out. Returns `None` if the tool lacks no such permission.
+/// If a tool lacks a permission that no approver can grant any more, returns that permission with the reason; otherwise
+/// `None`. With such a permission missing, the kernel refuses every call of the tool, and searches leave the tool out.
 fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
     let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);
@@ -377,8 +380,9 @@ fn own_name(tool: &KernelTool) -> &str {
     tool.tool_id.get(tool.server_id.len() + 1..).unwrap_or_default()
 }
 
-/// Returns what an operator must know about a definition: first the findings, the worst first, then the differences. So
-/// a server cannot use harmless differences to push a finding out of the list.
+/// Returns what an operator must know about a definition: first the findings, beginning with the worst, then the
+/// differences. If the differences were first, a server could push a finding out of the list with many harmless
+/// differences.
 fn reasons(held: Option<&HeldDefinition>, findings: &[Finding], tool_id: &str) -> Vec<String> {
     let mut findings: Vec<&Finding> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -1,4 +1,4 @@
-//! Methods for transactions that wait for an operator (proposal 5).
+//! Methods for transactions that wait for an operator (extension `transactions`).
 
 use mgp_types::RpcError;
 use mgp_types::method::{KernelTransactionsResolve, KernelTransactionsRetry, Request as _};

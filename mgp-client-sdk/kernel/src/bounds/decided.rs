@@ -1,8 +1,8 @@
 //! The limits that apply to a call after the security checks have allowed it: the number of running calls, and the
 //! quotas.
 //!
-//! The security checks are outside of these limits. So a call that waits for a person does not count as a running call,
-//! and a call that is refused uses up no quota.
+//! The security checks are outside of these limits. So a call does not count as running while it waits for a person's
+//! confirmation, and a call that the security checks refuse uses up no quota.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +23,11 @@ type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 pub(super) struct LimitedCall {
     agent: Option<Arc<Bound>>,
     server: Option<Arc<ServerBound>>,
-    /// The caller's name in the counts of calls.
+    /// The caller's name in the table of counts.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged. It is not charged again for a retry, in a later round, or when the kernel
-    /// repeats it with a legacy caller's answers.
+    /// `true` once the call was charged to the quotas. The kernel does not charge it again when it retries the call, in
+    /// a later round, or when it repeats the call with a legacy caller's answers.
     is_charged: AtomicBool,
     /// The round of the call, i.e. one of the requests that its caller sends to answer questions. `None` if the caller
     /// does not repeat the call.
@@ -74,10 +74,10 @@ impl LimitedCall {
         Ok(())
     }
 
-    /// Charges the difference if a result states a higher cost than the one that was charged.
+    /// If a result states a higher cost than the one that was charged, charges the difference.
     ///
-    /// If the charge cannot be stored, the error is only logged: the call has run, so its caller must get the result.
-    /// The units are counted in memory, and are stored with the next charge.
+    /// Only logs the error if the charge cannot be stored: the call has run, so its caller must get the result. The
+    /// units are counted in memory, and stored with the next charge.
     async fn charge_rest(&self, usage: &Usage, reply: &Reply) {
         let rest = self.cost.actual(reply).saturating_sub(self.cost.units());
         if rest > 0
@@ -88,20 +88,21 @@ impl LimitedCall {
     }
 }
 
-/// The parts that apply the limits to a call after the security checks have allowed it.
+/// The parts that apply the limits to a call after the security checks.
 struct DecidedLimits {
     usage: Usage,
-    /// The function that decides again about a call that waited, because the first decision may be out of date.
+    /// The function that repeats the decision about a call that has waited for its turn, because the first decision may
+    /// be out of date.
     recheck: Arc<Recheck>,
-    /// The stack to the server. If the server runs the call as a task, this stack waits for the task's result, because
-    /// the call counts as running until its task ends.
+    /// The stack that sends calls to the server. If the server runs a call as a task, this stack waits for the result
+    /// of the task, because the call counts as running until its task ends.
     finished: Stack,
 }
 
 impl CallBounds {
-    /// Adds to the stack of calls to a server the layer that applies the limits after the decision: running calls and
-    /// quotas. Call this before the security layers are added: layers that are added later are outer ones, so a call
-    /// passes the security checks first.
+    /// Adds the layer of the limits that apply after the decision (running calls and quotas) to the stack that sends
+    /// calls to a server. Call this before the security layers are added: layers that are added later are outer ones,
+    /// so a call passes the security checks first.
     pub(crate) fn layer_decided(
         &self,
         builder: ClientBuilder,
@@ -116,11 +117,11 @@ impl CallBounds {
             let limits = DecidedLimits { usage, recheck, finished };
             Stack::from_fn(move |call: Call| {
                 let limited = call.cx().extensions.get_shared::<LimitedCall>();
-                // The security checks can also request the list of tools on behalf of a call; only the call itself is
-                // limited.
+                // On behalf of a call, the security checks can also request the list of tools. Limit only the call
+                // itself.
                 match limited.filter(|_| call.tool().is_some()) {
                     Some(limited) => limits.stack(limited).send(call),
-                    // The audit record of a call contains the outcome of its task.
+                    // Wait for the end of the call's task, because the audit record of the call contains its outcome.
                     None if call.tool().is_some() && gateway::awaits_task(&call) => {
                         limits.finished.send(call)
                     }
@@ -142,7 +143,7 @@ impl DecidedLimits {
         let mut stack = Stack::from_fn(move |call: Call| {
             let (limited, usage, finished) =
                 (Arc::clone(&limited), usage.clone(), finished.clone());
-            // Decide again if the call can have waited, because the first decision may be out of date.
+            // Repeat the decision if the call may have waited, because the first decision may be out of date.
             let allowed = if can_wait { recheck(&call) } else { Ok(()) };
             async move {
                 allowed?;

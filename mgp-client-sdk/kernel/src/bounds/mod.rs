@@ -1,9 +1,9 @@
 //! Limits of the tool calls of agents and servers, applied before a call reaches its server.
 //!
-//! The limits of calls a minute, of concurrent calls and of sizes are layers of `mgp-lifecycle`; hourly and daily
-//! quotas are counted in `usage.rs`. The limits of calls a minute and of sizes apply before the decision about a call,
-//! the others after it (`decided.rs`). All rounds of a call count once (`rounds.rs`). If the configuration sets no
-//! limits, a call costs only two additional comparisons.
+//! Layers of `mgp-lifecycle` apply the limits of calls a minute, of concurrent calls and of sizes; `usage.rs` counts
+//! hourly and daily quotas. The limits of calls a minute and of sizes apply before the decision about a call, the other
+//! limits after it (`decided.rs`). All rounds of a call count once (`rounds.rs`). If the configuration sets no limits,
+//! a call costs only two additional comparisons.
 
 mod decided;
 mod limit_table;
@@ -51,7 +51,7 @@ struct BoundsState {
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
     refusals: RefusalLog,
-    /// The calls whose callers are expected to repeat them with answers to questions (the next round).
+    /// The calls that the kernel expects to be repeated with answers to questions (the next round).
     waiting: WaitingCalls,
     /// The definitions of tools. A definition can state the cost of a call.
     definitions: Definitions,
@@ -76,7 +76,7 @@ struct Bound {
 }
 
 struct ServerBound {
-    /// The server's name in the counts of calls.
+    /// The server's name in the table of counts.
     counter: String,
     all: Bound,
     limits: ServerLimits,
@@ -112,8 +112,8 @@ impl CallBounds {
             let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
             table.server.extend(bound.map(|bound| (id, bound)));
         }
-        // A server whose table only sets the cost of calls in units has an entry too, because these units count towards
-        // the quotas of agents.
+        // Add an entry also for a server whose table only sets the cost of calls in units, because these units count
+        // towards the quotas of agents.
         let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
         *self.0.table.write() = Arc::new(table);
         self.0.is_set.store(is_set, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl CallBounds {
     }
 
     /// Returns a stack that applies the limits that do not depend on the decision about a call, and then passes the
-    /// call to `inner`. Adds the other limits to the call, for [`layer_decided`](Self::layer_decided).
+    /// call to `inner`. Stores the other limits in the call, where [`layer_decided`](Self::layer_decided) finds them.
     pub(crate) fn layer(&self, call: &mut Call, server: &ServerId, inner: Stack) -> Stack {
         let Some(tool) = call.tool() else { return inner };
         let table = Arc::clone(&self.0.table.read());
@@ -144,7 +144,8 @@ impl CallBounds {
             return inner;
         }
         let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
-        // The innermost part of the stack sets this flag, so it is set once a call has passed all of these limits.
+        // The innermost part of the stack sets this flag. So the flag shows that a call has passed all limits that
+        // apply before the decision.
         let reached = Arc::new(AtomicBool::new(false));
         let inner = {
             let reached = Arc::clone(&reached);
@@ -173,7 +174,7 @@ impl CallBounds {
     }
 
     /// Returns a stack that ends the round of the call when `stack` has answered. If the call failed before it passed
-    /// these limits, i.e. `reached` is not set, the stack also records the refusal.
+    /// the limits, i.e. `reached` is not set, the stack also records the refusal.
     fn record_end(
         &self,
         server: ServerId,
@@ -217,9 +218,9 @@ impl CallBounds {
         self.0.usage.describe(&counted, cost.units())
     }
 
-    /// Describes the limits of calls a minute and of running calls that apply to a call: each with its key, and how
-    /// much of the limit is used now. A description's second value is `true` if the limit of calls a minute would
-    /// refuse the call; it is always `false` for limits of running calls.
+    /// Describes the limits of calls a minute and of running calls that apply to a call: each with its configuration
+    /// key and its current use. The second value of a pair is `true` if a limit of calls a minute would refuse the call
+    /// now; it is always `false` for a limit of running calls.
     pub(crate) fn describe_rates(
         &self,
         agent: &Principal,
@@ -245,7 +246,8 @@ impl CallBounds {
                 described.extend(rate_words(rate, &call, &key));
             }
             if let Some((running, max)) = bound.running.as_ref().zip(bound.limits.running) {
-                // The limit of an agent counts only this agent's calls, that of a server the calls of all agents.
+                // A limit of an agent counts only the calls of this agent; a limit of a server counts the calls of all
+                // agents.
                 let now = if is_agent { running.running_of(agent) } else { running.running() };
                 let words = format!("{now} of {max} at once: {}", bound.table.key("running"));
                 described.push((words, false));
@@ -255,13 +257,13 @@ impl CallBounds {
         described
     }
 
-    /// Returns the units that the server states for a call of a tool.
+    /// Returns the cost that the server states for calls of a tool, in units.
     fn stated_units(&self, server: &ServerId, tool: &str) -> Option<u64> {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
     }
 
-    /// Returns a stack that refuses a call whose quotas are used up, so that no person is asked about such a call. It
-    /// charges nothing, because the decision about the call is still to be made.
+    /// Returns a stack that refuses a call whose quotas are used up. So no person is asked to confirm such a call. The
+    /// stack charges nothing, because the kernel has not yet decided about the call.
     fn check_quotas(&self, limited: Arc<LimitedCall>, inner: Stack) -> Stack {
         let usage = self.0.usage.clone();
         Stack::from_fn(move |call: Call| {
@@ -276,10 +278,10 @@ impl CallBounds {
 
 #[derive(Clone, Copy)]
 struct CallCost {
-    /// The cost that the operator has configured; if set, the other costs are ignored.
+    /// The cost that the operator has configured; if it is set, the kernel ignores the cost that the server states.
     configured: Option<u64>,
-    /// The server's estimate. It can raise the cost of a call but not lower it below 1, because quotas also limit the
-    /// server.
+    /// The cost that the server states. It can raise the cost of a call, but cannot lower it below 1, because quotas
+    /// also limit the server.
     stated: Option<u64>,
 }
 
@@ -289,7 +291,8 @@ impl CallCost {
         self.configured.unwrap_or_else(|| self.stated.unwrap_or(1).max(1))
     }
 
-    /// Returns the units that a result states; 0 if it states none or the operator has configured the cost.
+    /// Returns the cost that a result states, in units; 0 if the result states none or the operator has configured the
+    /// cost.
     fn actual(self, reply: &Reply) -> u64 {
         let result = reply.as_body().filter(|_| self.configured.is_none()).map(Body::as_raw);
         // Search the text before parsing it, because few results state a cost.
@@ -344,8 +347,9 @@ impl Bound {
         }
     }
 
-    /// Returns a stack that checks the size of a call and then the rate of calls before it passes the call to `inner`.
-    /// If the call repeats an earlier request with answers to questions (`is_later`), the rate is not checked again.
+    /// Returns a stack that checks the size of a call, then the rate of calls, and then passes the call to `inner`. If
+    /// the call repeats an earlier request with answers to questions (`is_later`), the stack does not check the rate
+    /// again.
     fn layer(&self, inner: Stack, is_later: bool) -> Stack {
         let mut stack = inner;
         if let Some(rate) = self.rate.as_ref().filter(|_| !is_later) {
@@ -371,8 +375,8 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(LimitTable::of_server(id), &limits.calls);
-        // All agents of all tenants share these rates, and the permitted number of running calls; agents take turns
-        // while they wait for a running call to end.
+        // All agents of all tenants share these rates and the permitted number of running calls. Agents take turns
+        // while their calls wait for a running call to end.
         let shared = |max, by| RateLayer::new(rate(max).by(by).across_tenants());
         all.rate = limits.calls.calls_per_minute.map(|max| shared(max, RateKey::Server));
         all.running = limits.calls.running.map(|max| {
@@ -386,8 +390,8 @@ impl ServerBound {
     }
 }
 
-/// Returns the previous bound if its limits are unchanged, so that its counts are kept, or else a new bound. Returns
-/// `None` if no limit is set.
+/// Returns the previous bound if its limits are unchanged, so that its counts are kept; otherwise a new bound. Returns
+/// `None` if the table sets no limit.
 fn keep(before: Option<&Arc<Bound>>, table: LimitTable, limits: &CallLimits) -> Option<Arc<Bound>> {
     if limits.is_empty() {
         return None;
@@ -428,7 +432,7 @@ fn count(max: u64) -> usize {
     usize::try_from(max).unwrap_or(usize::MAX)
 }
 
-/// Returns the agent and the server of a call whose quotas count it; either is left out if it has no limits.
+/// Returns the agent and the server whose quotas count a call; leaves out those without limits.
 fn counted<'a>(
     agent: Option<&'a Bound>,
     server: Option<&'a Arc<ServerBound>>,
@@ -439,12 +443,12 @@ fn counted<'a>(
     agent.into_iter().chain(server).collect()
 }
 
-/// Returns a principal's name in the counts of calls.
+/// Returns a principal's name in the table of counts.
 fn who(principal: &Principal) -> String {
     format!("{}/{}", principal.tenant().as_str(), principal.name())
 }
 
-/// Adds to each refusal of a limit's layer the configuration key that raises the limit.
+/// Adds to each refusal by the limit of a stack the configuration key that raises the limit.
 fn name_key(stack: Stack, key: String) -> Stack {
     const RAISE: &str = "an operator can raise ";
     let key = Arc::<str>::from(key);
@@ -463,8 +467,8 @@ fn name_key(stack: Stack, key: String) -> Stack {
                             | LifecycleError::TooLarge(_)
                     )
                 );
-                // Leave other errors unchanged: a time-out gets its key elsewhere, no key helps a server that is not
-                // ready, and an inner limit has added its own.
+                // Leave other errors unchanged: another layer names the key of a time-out, no key helps if a server is
+                // not ready, and an inner limit has named its own key.
                 if !is_limit || error.message().contains(RAISE) {
                     return error;
                 }

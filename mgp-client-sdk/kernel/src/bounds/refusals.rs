@@ -1,7 +1,7 @@
-//! Records of the calls that a limit refused.
+//! Records calls that a limit refused.
 //!
-//! Only the first refusal of a minute is recorded for each agent, tool and code, so that a caller in a loop does not
-//! fill the audit log. The next record contains how many refusals were left out in between.
+//! For each agent, tool and code, only the first refusal of a minute is recorded, so that a caller in a loop does not
+//! fill the audit log. The next record contains the number of refusals in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl RefusalLog {
         let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else {
             return;
         };
-        // The call has not reached the audit layer, which gives each call a trace, so give it a trace here if it has
-        // none.
+        // The call has not reached the audit layer, which gives each call a trace. So give the call a trace here unless
+        // it has one.
         let mut cx = cx.clone();
         let trace = cx.trace_or_new().clone();
         let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);
@@ -68,8 +68,9 @@ impl RefusalLog {
         }
     }
 
-    /// Returns the number of unrecorded refusals if this refusal must be recorded; otherwise counts it and returns
-    /// `None`. While too many kinds are tracked, refusals of new kinds are only counted.
+    /// Returns the number of unrecorded refusals if the caller of this method must record this refusal; otherwise
+    /// counts the refusal and returns `None`. While the maximum number of kinds is tracked, refusals of other kinds are
+    /// only counted.
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();

@@ -1,5 +1,5 @@
-//! The calls of modern callers that are expected to be repeated with answers to questions (the next round). All rounds
-//! of a call count once for its limits.
+//! The calls of modern callers that the kernel expects to be repeated with answers to questions (the next round). All
+//! rounds of a call count once for its limits.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,19 +11,19 @@ use mgp_types::service::{CallerAccess, CallerChannel, Context, Reply, ServerId};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The maximum number of calls that wait for their next round. At this limit the oldest call of the caller with the
-/// most waiting calls is forgotten, and its next round counts as a new call.
+/// The maximum number of calls that wait for their next round. At this limit, the kernel forgets the oldest call of the
+/// caller with the most waiting calls; the next round of that call counts as a new call.
 const MAX_WAITING: usize = 1024;
 
-/// The maximum number of rounds after the first one that do not count. It is not lower than the number of rounds that a
-/// call can have, but a caller could send the same round again and again.
+/// The maximum number of further rounds of a call that do not count as calls. It is at least the number of rounds that
+/// a call can have; without it, a caller could repeat the same round endlessly.
 const MAX_ROUNDS: u32 = 16;
 
 /// The calls that wait for their next round. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct WaitingCalls(Arc<Mutex<HashMap<CallId, WaitingCall>>>);
 
-/// The identity of a call, the same in all its rounds.
+/// The identity of a call, which all its rounds share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallId {
     logical: String,
@@ -32,7 +32,8 @@ struct CallId {
     tool: String,
 }
 
-/// A call that has passed the limits of calls a minute, and is expected to be repeated with answers to questions.
+/// A call that has passed the limits of calls a minute. The kernel expects its caller to repeat it with answers to
+/// questions.
 #[derive(Clone, Copy, Debug)]
 struct WaitingCall {
     since: Instant,
@@ -72,8 +73,8 @@ enum RoundEnd {
     Answered,
 }
 
-/// A guard of a running round. When it is dropped, the call waits for its next round if this round asked the caller, or
-/// for the same round again if this is a later round that did not run.
+/// A guard of a running round. On its drop, the call begins to wait for its next round if this round asked the caller.
+/// If this is a later round that did not run, the call waits for the same round again.
 pub(super) struct RoundGuard {
     round: Arc<Round>,
     end: RoundEnd,
@@ -83,7 +84,8 @@ impl WaitingCalls {
     /// Begins a round of a call. Returns `None` if the caller answers questions while the call runs, so that the call
     /// has only one round.
     ///
-    /// The call no longer waits for this round, so a second request with the same round counts as a new call.
+    /// From now on, the call does not wait for this round any more. So a second request with the same round counts as a
+    /// new call.
     pub(super) fn begin(
         &self,
         cx: &Context,
@@ -111,7 +113,7 @@ impl WaitingCalls {
     }
 }
 
-/// Returns the oldest call of the caller with the most calls.
+/// Returns the oldest waiting call of the caller with the most waiting calls.
 fn oldest_of_most(waiting: &HashMap<CallId, WaitingCall>) -> Option<CallId> {
     let mut counts = HashMap::<&str, usize>::new();
     for id in waiting.keys() {
@@ -139,7 +141,8 @@ impl Round {
         let mut progress = self.progress.lock();
         progress.is_charged = true;
         if progress.has_ended {
-            // A call to a legacy server runs on after this round, and may be charged while a later round waits for it.
+            // A call to a legacy server continues to run after this round. So it may be charged while the kernel
+            // already waits for a later round.
             self.wait(true, self.rounds() + 1);
         }
     }
@@ -167,8 +170,8 @@ impl Round {
                 self.asker.has_suspended() || (self.is_later() && !progress.has_run)
             }
             RoundEnd::Asked => self.asker.has_suspended(),
-            // A first round that was refused does not wait for a repetition, because then the repetition would not
-            // count as a call.
+            // Do not wait for a repetition of a first round that was refused, because the repetition must count as a
+            // call.
             RoundEnd::Refused => self.is_later(),
             RoundEnd::Answered => false,
         };
@@ -242,7 +245,7 @@ mod tests {
         let (round, _) = waiting.round("a");
         assert!(round.is_later() && round.was_charged());
         assert!(!waiting.round("a").0.is_later(), "the same round a second time");
-        // A round that its caller cancelled while it ran ends the call.
+        // If the caller cancels a round while it runs, the call ends.
         round.set_running();
         drop(RoundGuard::new(&round));
         assert!(!waiting.round("a").0.is_later());

@@ -1,6 +1,8 @@
-//! Counts the calls and units of each hour and day for quotas (MGP §14.3: 3002). The counts survive a restart.
+//! Counts the calls and units of each hour and day for quotas (MGP §14.3: code 3002, quota exceeded). The counts
+//! survive a restart.
 //!
-//! A count is stored before its call runs, so that no call that ran is missing if the kernel is killed.
+//! The kernel stores the count of a call before it runs the call. So even if the kernel is killed, no call that ran is
+//! missing in the counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,8 +19,8 @@ use super::limit_table::LimitTable;
 
 const SPACE: &str = "kernel.usage";
 
-/// The maximum number of counts. If that many counts of current periods exist, all further agents and servers share one
-/// hourly and one daily count.
+/// The maximum number of counts. While so many counts of current periods exist, all further agents and servers share
+/// one hourly and one daily count.
 const MAX_COUNTS: usize = 20_000;
 
 /// The counts of all agents and servers that have quotas. This handle is cheap to clone.
@@ -39,7 +41,7 @@ struct Count {
     units: u64,
 }
 
-/// An agent or server whose calls are counted, with its limits and the configuration table that sets them.
+/// An agent or server whose calls a quota counts, with its limits and the configuration table that sets them.
 pub(super) struct Counted<'a> {
     pub(super) who: String,
     pub(super) limits: &'a CallLimits,
@@ -50,7 +52,7 @@ pub(super) struct Counted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaCount {
-    /// The name of the agent or the id of the server that the usage belongs to.
+    /// The name of the agent or the id of the server whose calls are counted.
     pub name: String,
     /// `true` for a server, whose quotas all agents share.
     pub is_server: bool,
@@ -60,20 +62,20 @@ pub struct QuotaCount {
     pub calls: u64,
     /// The number of units that calls were charged in this period.
     pub units: u64,
-    /// The maximum number of calls, if calls are limited.
+    /// The maximum number of calls in this period; `None` if it is not limited.
     pub max_calls: Option<u64>,
-    /// The maximum number of units, if units are limited.
+    /// The maximum number of units in this period; `None` if it is not limited.
     pub max_units: Option<u64>,
 }
 
-/// Reads the counts for the quotas of a configuration from the store of a kernel: the counts of configured agents, of
+/// Reads, from the store of a kernel, the counts for the quotas of a configuration: those of the configured agents, of
 /// other agents that have called, and of servers.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
 ///
 /// # Cancel safety
-/// Dropping the future is safe: this call only reads.
+/// The future can be dropped at any time, because it only reads.
 pub async fn quota_counts(
     store: &dyn Store,
     config: &Config,
@@ -114,8 +116,8 @@ pub async fn quota_counts(
     Ok(listed)
 }
 
-/// Reads the stored counts of calls and units, by the names of the counts. A damaged count is an error: without it, a
-/// quota that is used up would allow calls again.
+/// Reads the stored counts of calls and units, by the names of the counts. A damaged count is an error: if the kernel
+/// ignored it, a quota that is used up would allow calls again.
 async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreError> {
     let mut counts = HashMap::new();
     for record in store.load(SPACE).await?.records {
@@ -131,7 +133,7 @@ async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreE
     Ok(counts)
 }
 
-/// Returns a server's name in the counts of calls.
+/// Returns a server's name in the table of counts.
 pub(super) fn server_key(id: &str) -> String {
     format!("limits of server {id}")
 }
@@ -167,7 +169,8 @@ impl Usage {
             if change.is_empty() {
                 return Ok(());
             }
-            // Pass the change on while the counts are locked, so that the store receives all changes in order.
+            // Send the change to the store while the counts are locked, so that the store receives all changes in
+            // order.
             self.0.store.commit(change)
         };
         stored.await?;
@@ -207,8 +210,8 @@ impl Usage {
         described
     }
 
-    /// Adds units to the counts of a call that ran already; if the counts then exceed a quota, the next call is
-    /// refused.
+    /// Adds units to the counts of a call that has already run. If the counts then exceed a quota, the quota refuses
+    /// the next call.
     pub(super) async fn add(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
             let now = now();
@@ -238,12 +241,12 @@ struct Quota {
     of: &'static str,
     max: u64,
     used: u64,
-    /// `true` if the quota does not allow the call.
+    /// `true` if the quota refuses the call.
     refuses: bool,
 }
 
 impl Quota {
-    /// Returns the name of the quota in its configuration table.
+    /// Returns the name of the quota's key in its configuration table.
     fn key(&self, period: &str) -> String {
         format!("{}_per_{period}", self.of)
     }
@@ -269,7 +272,7 @@ impl Window {
         Ok(count)
     }
 
-    /// Returns the end of a period, when its quotas are free again.
+    /// Returns the end of a period, when the next calls are allowed again.
     fn resets_at(&self, period: u64) -> Timestamp {
         let end = Duration::from_secs(period.saturating_add(1).saturating_mul(self.seconds));
         Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH))

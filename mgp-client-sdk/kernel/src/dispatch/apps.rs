@@ -11,8 +11,8 @@ use super::names::NameTable;
 use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
 
-/// Fits a tool list to the caller's host: a host that does not show pages receives no tools that only pages use.
-/// Rewrites the URI of each page so that it leads to the right server.
+/// Adapts a tool list to the caller's host. Removes the tools that only pages use if the host does not show pages, and
+/// rewrites the URI of each page so that it leads to the right server.
 pub(super) async fn fit(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -40,8 +40,8 @@ pub(super) async fn fit(
     Ok(())
 }
 
-/// Adds the tools with a page that are missing from the list of a host that shows pages, e.g. because the list has
-/// only the tools in the caller's session. Adds the metadata of the page to those that are in the list.
+/// For a host that shows pages, adds the tools with a page that the list lacks, e.g. because it has only the tools in
+/// the caller's session. Adds the metadata of the page to the tools with a page that the list has.
 pub(super) fn add_missing(
     index: &ToolIndex,
     caller: &dyn Allowed,
@@ -59,11 +59,11 @@ pub(super) fn add_missing(
     Ok(())
 }
 
-/// Returns whether the tool that a list contains under a name is one that only pages use. The index decides, because
-/// the definitions of a session's tools have no metadata of pages.
+/// Returns whether the list has, under this name, a tool that only pages use. The index decides this, because the
+/// definitions of a session's tools have no metadata about pages.
 fn is_listed_for_pages_only(index: &ToolIndex, caller: &dyn Allowed, name: &str) -> bool {
     match index.resolve(name, caller) {
-        // A server's tool can have the name of a tool of the kernel, but is then listed under a different name.
+        // A server's tool can have the same name as a tool of the kernel; lists then have it under a different name.
         Resolved::One(tool) => is_for_pages_only(&tool) && name_for(&tool, index, caller) == name,
         _ => false,
     }

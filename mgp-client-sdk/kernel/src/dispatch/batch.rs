@@ -1,4 +1,4 @@
-//! `mgp_tools_call_many`: several calls of tools in one request (C17 of the tool contracts).
+//! `mgp_tools_call_many`: several tool calls in one request (C17 of the tool contracts).
 //!
 //! Each call of the batch is checked, limited and recorded separately, and a failed call does not affect the others.
 
@@ -39,7 +39,7 @@ struct NamedCall<'a> {
     shared: SharedMembers<'a>,
 }
 
-/// The members of the batch's `_mgp` that apply to each of its calls.
+/// The members of the batch's `_mgp` that each of its calls gets too.
 #[derive(Serialize)]
 struct SharedMembers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ struct SharedMembers<'a> {
     session_handle: Option<&'a str>,
 }
 
-/// The agents on whose behalf the calls are made.
+/// The chain of agents on whose behalf the caller makes the batch.
 #[derive(Serialize)]
 struct Chain<'a> {
     chain: &'a [String],
@@ -96,7 +96,7 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
 }
 
 /// Returns one call of a batch, on behalf of the same agents and in the same session as the batch. The call has no
-/// progress of its own and cannot ask the caller, because both belong to the whole batch.
+/// progress of its own and cannot ask the caller questions, because progress and questions belong to the whole batch.
 fn single(
     batch: &Call,
     address: &CallAddress,
@@ -120,10 +120,11 @@ fn single(
     Ok(Call::request(Method::from_static(ToolsCall::METHOD), params, cx))
 }
 
-/// Replaces the batch's idempotency key and step id by separate ones for one of its calls, because each names a single
-/// call. They derive from the batch's values and the call's place, so a repeated batch has the same ones.
+/// Replaces the idempotency key and the step id of the batch by values for one of its calls, because each of these
+/// values identifies a single call. The new values derive from the batch's values and the position of the call, so a
+/// repeated batch leads to the same values.
 fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
-    // Hash the batch's value, so that no value is too long or equals a value that the caller chose.
+    // Hash the batch's value. So the result is never too long, and never equals a value that a caller chose.
     let own = |of_batch: &str| format!("{}:{place}", Sha256Hash::digest(of_batch.as_bytes()));
     if let Some(IdempotencyHeader(IdempotencyKey(key))) = cx.extensions.get::<IdempotencyHeader>() {
         let header = IdempotencyHeader(IdempotencyKey(own(key)));

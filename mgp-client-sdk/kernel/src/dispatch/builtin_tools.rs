@@ -1,5 +1,5 @@
-//! The kernel's own tools that the router of methods does not answer: `mgp_read_more`, `mgp_tools_call_many`, and those
-//! of transactions.
+//! The tools of the kernel that are not methods: `mgp_read_more`, `mgp_tools_call_many`, and the tools for
+//! transactions.
 
 use mgp_lifecycle::Transactions;
 use mgp_types::RpcError;
@@ -12,7 +12,7 @@ use super::{Dispatcher, batch};
 /// The future of the reply to a call of a built-in tool.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// The kernel's own tools that the router of methods does not answer.
+/// The tools of the kernel that are not methods.
 pub(super) struct BuiltinTools {
     dispatcher: Dispatcher,
     transactions: Option<Transactions>,
@@ -33,7 +33,7 @@ impl BuiltinTools {
     /// Answers a call of a built-in tool.
     ///
     /// # Errors
-    /// Returns the call unchanged if it calls any other tool.
+    /// Returns the call unchanged as the error if it does not call a built-in tool.
     pub(super) fn answer(&self, call: Call) -> Result<Answer, Call> {
         let Some(name) = call.tool().map(|tool| tool.name) else { return Err(call) };
         if let Some(transactions) = self.transactions_of(&call)

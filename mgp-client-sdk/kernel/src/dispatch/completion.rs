@@ -28,7 +28,7 @@ pub(super) async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<R
         }
     };
     let ServerEntry { server, key } = found.entry;
-    // For a server without completion, answer that there are no proposed values.
+    // If the server does not support completion, answer with an empty list of values.
     let no_values = || Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
     let offered = server.lists().capabilities();
     let is_undeclared = offered.is_some_and(|offered| offered.completions.is_none());
@@ -52,12 +52,12 @@ pub(super) async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<R
 }
 
 /// Returns whether a connected server may support completion without declaring it. MCP 2024-11-05 has no capability for
-/// it, and servers of 2025-03-26 on the Python SDK 1.8 and 1.9 do not declare theirs.
+/// completion, and servers of MCP 2025-03-26 that use the Python SDK 1.8 or 1.9 do not declare this capability.
 fn may_complete_undeclared(server: &ManagedServer) -> bool {
     server.latest().client().is_ok_and(|client| client.server().revision <= Revision::V2025_03_26)
 }
 
-/// Finds the template to complete; the URI of a resource is accepted in place of a template.
+/// Finds the resource template to complete; also accepts the URI of a resource in place of a template.
 async fn find_template(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -1,4 +1,4 @@
-//! Starts the creation of a tool by an agent whose request for tools was not met (MGP §16.6).
+//! Lets an agent create a tool after no tool met the agent's request (MGP §16.6).
 
 use async_trait::async_trait;
 use mgp_discovery::Registrations;
@@ -7,8 +7,8 @@ use mgp_types::service::Context;
 
 use super::meta_tools::MetaToolConfig;
 
-/// The instruction that an agent gets if it may create a missing tool. The agent can follow it even if its client knows
-/// only MCP.
+/// The instruction to an agent that is allowed to create a missing tool. The agent can follow it even if its client
+/// knows only MCP.
 const NEXT: &str = "\
     write an MCP server over stdio as one script, and register it with `mgp_discovery_register`, or mgp_tools_call \
     with this name: `id`, `command` (`python3` or `node`), `source` (the script) and `justification`. Its code is \

@@ -1,7 +1,7 @@
 //! `_mgp.delegation` of a call: the agents on whose behalf it is made (MGP §5.6).
 //!
-//! The member is `{"chain": ["first", "second"]}` or `{"agent_id": "first"}`. The call needs the access of its caller
-//! and of each agent named, so no caller gains a right by naming another agent.
+//! The member is `{"chain": ["first", "second"]}` or `{"agent_id": "first"}`. The caller and each of these agents must
+//! have the access that the call needs, so no caller gains a right by naming another agent.
 
 use mgp_security::Delegation;
 use mgp_types::service::Call;
@@ -18,8 +18,8 @@ struct Named {
     chain: Vec<String>,
 }
 
-/// Reads the names of the agents from the member `_mgp.delegation` of a call. Refuses a member of any other form,
-/// because the call would have more rights without these agents.
+/// Reads the names of the agents from the member `_mgp.delegation` of a call. Refuses a member in any other form: if
+/// the kernel ignored it, the call would have more rights than the caller intended.
 pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     let unfit = |what: &str| RpcError::invalid_params(format!("`_mgp.delegation`: {what}"));
     let named: Named = Payload::of(member)?.get()?;

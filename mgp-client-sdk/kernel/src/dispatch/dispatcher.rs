@@ -75,7 +75,7 @@ impl Dispatcher {
         &self.0
     }
 
-    /// Returns the shared parts, for work that continues after the call.
+    /// Returns the shared parts, for work that outlives the call.
     pub(super) fn shared_parts(&self) -> &Arc<DispatcherParts> {
         &self.0
     }
@@ -99,19 +99,19 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
-    /// Waits for the first lists of the servers with tools that the caller may see, but only until `limit` after each
+    /// Waits for the first lists of the servers with tools that the caller may see, at most until `limit` after each
     /// server was added.
     pub(super) async fn wait_for_first_tools(&self, cx: &Context, limit: Duration) {
-        // Return early in the usual case, because the rules about access need not be read then.
+        // Return early in the usual case, because it is then not necessary to read the rules about access.
         if self.0.fleet.all().values().any(|server| server.delays_lists()) {
             let servers = self.servers_with_tools(cx);
             self.wait_for_first_lists(cx, servers.iter(), limit).await;
         }
     }
 
-    /// Starts servers again in the background if their start has failed, their tools are unknown, and the caller may
-    /// see one of the tools: a model cannot call a tool that it never finds. A server with known tools is started by
-    /// the next call of one of them.
+    /// Starts servers again in the background if their last start failed, their tools are unknown, and the caller may
+    /// see one of these tools: no call would start such a server, because a model cannot call a tool that it never
+    /// finds. A server with known tools is started again by the next call of one of them.
     pub(super) fn retry_failed_starts(&self, cx: &Context) {
         if !self.0.fleet.all().values().any(|server| server.has_failed_to_start()) {
             return;
@@ -124,20 +124,21 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for the first lists of the given servers, but only until `limit` after each server was added.
+    /// Waits for the first lists of the given servers, at most until `limit` after each server was added.
     pub(super) async fn wait_for_first_lists(
         &self,
         cx: &Context,
         servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
         limit: Duration,
     ) {
-        // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
+        // Do not wait if the caller is a kernel: if two kernels are servers of each other, each would wait for the
+        // other.
         if !kernel_hops::is_from_kernel(cx) {
             self.0.fleet.synced_within(servers, limit).await;
         }
     }
 
-    /// Returns whether the caller may see tools of a server that has not listed its tools yet and might do so soon.
+    /// Returns whether a server with tools that the caller may see has not listed its tools yet, but might do so soon.
     pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
         self.servers_with_tools(cx).iter().any(|server| server.has_unknown_lists())
     }
@@ -158,8 +159,8 @@ impl Dispatcher {
         }
     }
 
-    /// Notifies the servers that are visible to a caller of a change of the caller's roots. Only one task per caller
-    /// does so at a time.
+    /// Notifies the servers that are visible to a caller that the roots of this caller have changed. At most one task
+    /// per caller does so at a time.
     pub(crate) fn announce_roots(&self, cx: &Context) {
         #[derive(Default)]
         struct Roots;
@@ -178,7 +179,7 @@ impl Dispatcher {
         let notified = legacy.map(|client| async move {
             let call = Call::tell::<RootsListChanged>(&EmptyParams::new(), client.context());
             if let Ok(call) = call {
-                // Ignore the error: a server that is disconnected asks for the roots when it has reconnected.
+                // Ignore the error: after it has reconnected, a disconnected server asks for the roots itself.
                 let _ = mgp_client_sdk::gateway::ungated(&client).send(call).await;
             }
         });

@@ -1,4 +1,4 @@
-//! Finds the entries of servers that callers name: refreshes the lists, and describes what was found.
+//! Finds the entries (resources, prompts and others) that callers name: refreshes the lists, and creates the errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::dispatcher::Dispatcher;
 use super::names::ServerEntry;
 use crate::fleet::{FIRST_LIST_TIMEOUT, ListGroup, ListKind, ManagedServer};
 
-/// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
-/// returned.
+/// The maximum time that a list request waits for servers to return their lists. After it, the kernel returns the last
+/// known lists.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of candidates that an error names for an ambiguous name.
@@ -21,11 +21,11 @@ const MAX_NAMES: usize = 8;
 /// The maximum number of bytes of a caller's text that an error quotes.
 pub(super) const MAX_QUOTED_BYTES: usize = 200;
 
-/// The entry that the name in a call was resolved to.
+/// The entry to which the name in a call leads.
 pub(super) struct ResolvedEntry {
     pub(super) entry: ServerEntry,
-    /// `false` for an entry that the caller has no access to. The call is passed on nevertheless, so that the checks
-    /// before the server refuse it and record the refusal.
+    /// `false` if the caller has no access to the entry. The call is forwarded nevertheless, because the checks in
+    /// front of the server then refuse it and record the refusal.
     pub(super) has_access: bool,
 }
 
@@ -48,12 +48,12 @@ pub(super) async fn refreshed_servers(
     let servers = dispatcher.visible_servers(cx);
     dispatcher.wait_for_first_lists(cx, servers.iter(), FIRST_LIST_TIMEOUT).await;
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
-    // Ignore the time-out: the lists of the servers that have answered are refreshed even if others have not answered.
+    // Ignore the time-out: the lists of the servers that have answered are now fresh.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
     servers
 }
 
-/// Refreshes a stale list of a server; if it changed, notifies the clients and stores the lists of the server.
+/// Refreshes a stale list of a server. If the list changed, notifies the clients and stores the lists of the server.
 async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: ListKind) {
     if !server.refresh_list(kind).await {
         return;

@@ -32,8 +32,8 @@ pub(super) struct CallAddress {
 }
 
 impl CallAddress {
-    /// Reads these members from `params._mgp` of a call. Most calls have none of them, which is detected without
-    /// parsing.
+    /// Reads these members from `params._mgp` of a call. Most calls have none of the members; the method detects this
+    /// without parsing.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
@@ -51,14 +51,15 @@ impl CallAddress {
 /// The result of the search for the tool that a call names.
 pub(super) enum ResolvedTool {
     Visible(IndexedTool),
-    /// A tool in the index; whether it is visible to the caller has not been checked yet.
+    /// A tool in the index. The caller may be unable to see it, because this is checked later.
     Found(IndexedTool),
-    /// The server of a tool whose definition waits for an operator. The security checks refuse the call and record the
-    /// refusal.
+    /// The server of a tool whose definition waits for an operator or was rejected. The security checks refuse the call
+    /// and record the refusal; they get it with the mark [`DecideOnly`](mgp_security::DecideOnly), because the server
+    /// could list the approved definition again meanwhile.
     Held(Arc<ManagedServer>),
 }
 
-/// Finds the tool that a call names, and replaces the name in the call by the server's own name.
+/// Finds the tool that a call names, and replaces the name in the call by the name that the server itself uses.
 pub(super) fn resolve_tool(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -102,7 +103,7 @@ pub(super) fn resolve_tool(
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
 }
 
-/// Refuses a call that requires a version of the tool that its definition does not have.
+/// Refuses a call that requires a version of the tool other than the version in the tool's definition.
 fn check_tool_version(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
     Ok(check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?)
@@ -128,8 +129,8 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// A tool that the caller has no access to is found too if its name is unique, so that the security checks refuse the
-/// call and record the refusal.
+/// Also finds a tool that the caller has no access to if its name is unique. The security checks then refuse the call
+/// and record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -155,8 +156,8 @@ fn find_by_params(
     }
 }
 
-/// Unless the params name the server, refuses a name that is both the usual name of this tool and the portable name of
-/// another tool. Applies only to callers that see portable names.
+/// Refuses a name that is both the usual name of this tool and the portable name of another tool, unless the params
+/// name the server. Applies only to callers that see portable names.
 fn check_unique(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -179,8 +180,8 @@ fn several_tools(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message)
 }
 
-/// If the params name a tool by its portable name, returns them with the server's own name of the tool and the id of
-/// the server. Returns `None` if the name is not a portable name.
+/// If the params name a tool by its portable name, returns params with the id of the server and the name that the
+/// server itself uses. Returns `None` if the name is not a portable name.
 fn with_exact_name(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -199,8 +200,8 @@ fn with_exact_name(
     }
 }
 
-/// If several servers have a tool with the name in the call, returns the one whose tool was last used in the session.
-/// Returns `None` if the name is not ambiguous, or if none of these tools was used.
+/// If several servers have a tool with the name in the call, returns the tool among them that the session used last.
+/// Returns `None` if only one server has such a tool, or if the session used none of them.
 fn last_used(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -218,8 +219,8 @@ fn last_used(
     session.last_used(&tools).map(|tool| tool.server_id().to_owned())
 }
 
-/// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator, and
-/// replaces the name in the call by the server's own name.
+/// If a tool is hidden from the caller only because its definition waits for an operator or was rejected, returns the
+/// server of the tool, and replaces the name in the call by the name that the server itself uses.
 fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -235,8 +236,8 @@ fn find_held(
     let qualified = all.iter().filter_map(|(id, server)| {
         Some((server, name.strip_prefix(id.as_str())?.strip_prefix('.')?))
     });
-    // Try the server first whose id is the beginning of the name. Some servers have a held definition for every name,
-    // so the plain name could match one of them by mistake.
+    // First try the server whose id is the beginning of the name. For some servers, the definition of every name counts
+    // as waiting or refused, so the whole name could match one of them by mistake.
     let mut candidates = qualified
         .chain(all.values().map(|server| (server, name.as_str())))
         .filter(|(server, _)| is_wanted(server.id()));
@@ -272,8 +273,8 @@ fn naming_params(
     RawObject::of(&members)
 }
 
-/// Returns the arguments of `mgp_tools_call`. Refuses them if they have an unknown member in place of `arguments`:
-/// otherwise the tool would be called without the arguments that its caller wrote there.
+/// Returns the arguments of `mgp_tools_call`. Refuses them if they have an unknown member instead of `arguments`: the
+/// kernel would otherwise call the tool without the arguments that the caller wrote into that member.
 fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
     let params: RawObject = call.tool_arguments().get()?;
     let members: Object = params.get()?;
@@ -289,8 +290,9 @@ fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Finds an unknown tool by reading lists that this kernel has not read yet, or not since a change was announced: the
-/// list of the server that the call names, or else those of all servers that the caller has access to.
+/// Finds an unknown tool by reading lists of tools that this kernel has never read, or not since their server announced
+/// a change: the list of the server that the call names, or else the lists of all servers that the caller has access
+/// to.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -298,7 +300,7 @@ pub(super) async fn find_unread(
     unknown: RpcError,
 ) -> Result<ResolvedTool, RpcError> {
     let cx = call.cx().clone();
-    // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
+    // Do not wait if the caller is a kernel: if two kernels are servers of each other, each would wait for the other.
     if kernel_hops::is_from_kernel(&cx) {
         return Err(unknown);
     }
@@ -321,8 +323,7 @@ pub(super) async fn find_unread(
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {
-        // Wait for the server that the call names as long as its start may take, and for other servers for a fixed
-        // time.
+        // Wait for the named server as long as its start may take, and for other servers for a fixed time.
         server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))
     }))
     .await;
@@ -348,7 +349,7 @@ pub(super) async fn find_unread(
     }
 }
 
-/// The name of a tool that none of the lists read so far contains, and the id of its server if the call states one.
+/// The tool that a call names and that none of the known lists contains.
 struct WantedTool {
     name: String,
     server_id: Option<String>,
@@ -361,12 +362,12 @@ impl WantedTool {
         Ok(Self { name, server_id })
     }
 
-    /// Returns the name without the id of a server, if it begins with that id.
+    /// Returns the name of the tool after the id of the server and a dot; `None` if the name does not begin with them.
     fn name_at(&self, server: &ServerId) -> Option<&str> {
         self.name.strip_prefix(server.as_str())?.strip_prefix('.')
     }
 
-    /// Returns the server that the call names, by its id or in front of the tool's name.
+    /// Returns the server that the call names: by a separate id, or by an id in front of the tool's name.
     fn server<'a>(
         &self,
         all: impl Iterator<Item = &'a Arc<ManagedServer>>,
@@ -379,7 +380,7 @@ impl WantedTool {
     }
 }
 
-/// Returns the names of the tools that a caller may mean by an unknown name.
+/// Returns known names that are similar to an unknown name, because the caller may mean one of these tools.
 fn similar_names(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Vec<String> {
     let tools = dispatcher.parts().search.similar_tools(cx, name).into_iter();
     let shown =
@@ -399,7 +400,7 @@ fn name_similar(error: RpcError, name: &str, similar: &[String]) -> RpcError {
     error.with_message(format!("unknown tool `{name}`; did you mean {}?", similar.join(" or ")))
 }
 
-/// Adds the servers that are still being started to the error about an unknown tool.
+/// Adds the servers whose start has not ended yet to the error about an unknown tool.
 fn name_starting(error: RpcError, starting: &[String]) -> RpcError {
     if starting.is_empty() {
         return error;
@@ -413,7 +414,7 @@ fn name_starting(error: RpcError, starting: &[String]) -> RpcError {
 }
 
 impl Dispatcher {
-    /// Returns the tool that a caller sees under a name; `None` if there is no such tool or the name is ambiguous.
+    /// Returns the tool that a caller sees under a name; `None` if the caller sees none or the name is ambiguous.
     pub(crate) fn find_shown(&self, cx: &Context, name: &str) -> Option<IndexedTool> {
         let DispatcherParts { fleet, view, .. } = self.parts();
         match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
@@ -425,14 +426,14 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the id of the server and the name of a tool that is hidden from a caller only because its definition
-    /// waits for an operator or was rejected; `name` is a portable name of the tool.
+    /// Finds a tool that is hidden from a caller only because its definition waits for an operator or was rejected, by
+    /// a portable name of the tool. Returns the id of its server and its name.
     pub(crate) fn find_held(&self, cx: &Context, name: &str) -> Option<(ServerId, String)> {
         portable_names::find_held(self, cx, name, None)
     }
 
-    /// Returns whether clients may know a tool with an output schema under a name. The tool can be one that is not in
-    /// the index now, because its definition was changed or refused after clients had listed it.
+    /// Returns whether clients may know a tool with an output schema under a name. The tool may have left the index
+    /// since, because its definition was changed or refused after clients had listed it.
     pub(crate) fn may_be_typed(&self, name: &str) -> bool {
         let fleet = &self.parts().fleet;
         let FleetContext { index, governance, .. } = fleet.context();
@@ -476,7 +477,8 @@ fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str)
                 || held.differences_left_out > 0
                 || held.differences.iter().any(|change| change.at.starts_with("/outputSchema"))
         }
-        // The server has not listed its tools since the kernel started, so the accepted definition is not available.
+        // The server has not listed its tools since the kernel started, so the kernel does not have the accepted
+        // definition.
         DefinitionState::Unseen => definitions.is_pinned(server, tool),
         _ => {
             let listed = definitions.definition(Some(server), tool);

@@ -1,7 +1,7 @@
 //! Arguments that callers over HTTP repeat in headers (MCP 2026-07-28, `x-mcp-header`).
 //!
-//! A proxy in front of the kernel might have routed a call by its headers. So the kernel compares the headers with the
-//! arguments, as the server itself would.
+//! A proxy in front of the kernel may have routed a call by its headers. So the kernel compares the headers with the
+//! arguments, in the same way as the server would.
 
 use mgp_toolindex::{IndexedTool, ToolFeature};
 use mgp_types::RpcError;
@@ -12,11 +12,11 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 
 /// Compares the headers of a call with its arguments.
 ///
-/// A missing header is an error only for a tool in the caller's list (a pinned one); for others, the caller cannot know
-/// the headers.
+/// A missing header is an error only for a pinned tool, which is always in the caller's list. The caller may not know
+/// the headers of any other tool.
 ///
 /// # Errors
-/// −32020, naming the first argument that differs from its header.
+/// −32020 (header mismatch), with the name of the first argument that differs from its header.
 pub(super) fn check(
     dispatcher: &Dispatcher,
     call: &Call,

@@ -1,7 +1,9 @@
-//! URIs of resources in the results and chunks of servers, and content blocks that a host's revision lacks.
+//! Adapts the results and chunks of servers to the caller: the URIs of resources, and content blocks that the MCP
+//! revision of the host lacks.
 //!
-//! A host reads a linked resource through the kernel, so a URI that the host could not read from the same server is
-//! replaced by one that has the server's id. Links and audio become texts for hosts whose revision lacks them.
+//! A host reads a linked resource through the kernel. If the URI would not lead the host to the server of the result,
+//! the kernel replaces the URI by one that contains the id of the server. Links and audio become texts for hosts whose
+//! revision lacks them.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,11 +25,11 @@ use crate::server_answer::change_list;
 /// The schemes of URIs that clients can also read without the kernel.
 const PUBLIC_SCHEMES: [&str; 3] = ["https:", "http:", "data:"];
 
-/// The maximum number of URIs that are looked up in one result, because each may be compared with all entries of all
-/// lists. Further ones stay as they are.
+/// The maximum number of URIs to look up in one result. Each of them may be compared with all entries of all lists.
+/// Further URIs are not replaced.
 const MAX_URIS: usize = 1_000;
 
-/// The names of one server's resources as a caller sees them.
+/// The URIs under which a caller sees the resources of one server.
 pub(super) struct ResourceLinks<'a> {
     cx: &'a Context,
     server: &'a ManagedServer,
@@ -37,8 +39,8 @@ pub(super) struct ResourceLinks<'a> {
 }
 
 impl<'a> ResourceLinks<'a> {
-    /// Returns the names of a server's resources as a caller sees them. Returns `None` if the caller sees the server's
-    /// own URIs, or if the caller cannot read the server's resources.
+    /// Returns the URIs under which a caller sees a server's resources. Returns `None` if the caller sees the same URIs
+    /// as the server, or cannot read the server's resources.
     pub(super) fn new(
         dispatcher: &Dispatcher,
         cx: &'a Context,
@@ -65,7 +67,7 @@ impl<'a> ResourceLinks<'a> {
         (!leads_back).then(|| qualify(ListKind::Resources, self.server.id(), uri))
     }
 
-    /// Replaces the URI of an object; returns `None` if it remains as it is.
+    /// Replaces the member `uri` of an object; returns `None` if the URI stays as it is.
     fn rename_uri(&self, members: &mut Object) -> Option<()> {
         let uri: String = members.decode("uri").ok()??;
         let shown = self.shown_uri(&uri)?;
@@ -73,7 +75,7 @@ impl<'a> ResourceLinks<'a> {
     }
 }
 
-/// Returns a content block with the caller's URI; `None` if the block remains as it is.
+/// Returns a content block with the URI that the caller sees; `None` if the block stays as it is.
 fn rename_block(links: &ResourceLinks<'_>, block: &Payload) -> Option<Payload> {
     let mut members: Object = block.get().ok()?;
     let kind: String = members.decode("type").ok()??;
@@ -89,8 +91,8 @@ fn rename_block(links: &ResourceLinks<'_>, block: &Payload) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Returns the text block that a caller receives in place of a block that its revision lacks, i.e. a link to a resource
-/// before 2025-06-18, or audio before 2025-03-26; `None` if the block remains as it is.
+/// Returns the text block that a caller receives in place of a block that its MCP revision lacks: a link to a resource
+/// before 2025-06-18, or audio before 2025-03-26. Returns `None` if the block stays as it is.
 fn block_as_text(revision: &Revision, block: &Payload) -> Option<Payload> {
     let (text, hints) = match block.get::<ContentBlock>().ok()? {
         ContentBlock::ResourceLink(link) => (link_as_text(&link), link.annotations),
@@ -127,7 +129,7 @@ fn in_message(message: &Payload, change: ChangeBlock<'_>) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Replaces the URIs of resources in the result of a tool, and the blocks that the caller's revision lacks.
+/// Replaces the URIs of resources in the result of a tool, and the content blocks that the caller's revision lacks.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -140,7 +142,7 @@ pub(super) fn in_result(
     in_list(dispatcher, cx, server, reply, "content", |block, change| change(block))
 }
 
-/// Replaces the URIs of resources in the messages of a prompt, and the blocks that the caller's revision lacks.
+/// Replaces the URIs of resources in the messages of a prompt, and the content blocks that the caller's revision lacks.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -153,8 +155,8 @@ pub(super) fn in_prompt(
     in_list(dispatcher, cx, server, reply, "messages", in_message)
 }
 
-/// Replaces the URIs in the contents of a resource, except the requested URI. The contents of a folder, e.g., can be
-/// several files, each with its own URI.
+/// Replaces the URIs in the contents of a resource, except the requested URI. For example, the contents of a folder can
+/// be several files, each with its own URI.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -185,18 +187,18 @@ pub(super) fn in_chunks(dispatcher: &Dispatcher, call: &mut Call, server: &Arc<M
         outlet.wrap(|inner| Arc::new(LinkedChunks { inner, dispatcher, server, cx, left }));
 }
 
-/// A sink that replaces the URIs of resources in the chunks of a call, and passes all items on to another sink.
+/// A sink for the chunks of a call that replaces the URIs of resources, and passes all items on to another sink.
 struct LinkedChunks {
     inner: Arc<dyn Sink>,
     dispatcher: Dispatcher,
     server: Arc<ManagedServer>,
     cx: Context,
-    /// The number of further chunks whose URI may be looked up.
+    /// The number of further chunks whose URIs may be looked up.
     left: AtomicUsize,
 }
 
 impl LinkedChunks {
-    /// Returns the content of a chunk with the caller's URI; `None` if it remains as it is.
+    /// Returns the content of a chunk with the URI that the caller sees; `None` if the content stays as it is.
     fn renamed(&self, content: &Payload) -> Option<Payload> {
         if !may_have_resources(content) {
             return None;
@@ -227,13 +229,14 @@ pub(super) fn offers_resources(server: &ManagedServer) -> bool {
     server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
 }
 
-/// Returns whether JSON might have blocks with URIs of resources. Few results do, and the others are not parsed.
+/// Returns whether JSON might have content blocks with URIs of resources. Few results have any, so most need not be
+/// parsed.
 fn may_have_resources(json: &Payload) -> bool {
     static KIND: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"resource"));
     KIND.find(json.as_str().as_bytes()).is_some()
 }
 
-/// Replaces content blocks in the elements of a list in a result; `within` changes the block of one element.
+/// Replaces content blocks in the elements of a list in a result. `within` changes the block of one element.
 fn in_list(
     dispatcher: &Dispatcher,
     cx: &Context,

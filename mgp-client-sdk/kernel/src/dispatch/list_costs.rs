@@ -7,13 +7,14 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use super::dispatcher::DispatcherParts;
 use super::surface;
 
-/// Returns the context that a call by the local agent with this name would have.
+/// Returns the context that a call by the agent with this name in the local tenant would have.
 pub(crate) fn context_of_agent(agent: &str) -> Context {
     let principal = Principal::local().agent(agent);
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
-/// Returns the tokens of the tool list that an agent receives, and those of a list of all tools that it has access to.
+/// Returns the number of tokens of the tool list that an agent receives, and of a list of all tools that the agent has
+/// access to.
 pub(crate) fn list_costs(
     parts: &DispatcherParts,
     agent: &str,

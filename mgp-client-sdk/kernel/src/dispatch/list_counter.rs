@@ -1,4 +1,4 @@
-//! Counts the tool lists that agents receive.
+//! Counts how many tool lists each agent receives.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::sync::Mutex;
 
-/// The maximum number of agents whose lists are counted until the savings are computed; lists of further agents are not
-/// counted.
+/// The maximum number of agents whose lists are counted between two computations of the savings. Lists of further
+/// agents are not counted.
 const MAX_AGENTS: usize = 256;
 
 /// The number of lists that each agent has received since the savings were last computed.
@@ -20,7 +20,8 @@ pub(super) struct ListCounter {
 }
 
 impl ListCounter {
-    /// Counts a list that an agent received. Returns `true` if the savings must be stored soon.
+    /// Counts a list that an agent received. Returns `true` if no computation of the savings is due yet, so that the
+    /// caller must start one.
     pub(super) fn count(&self, agent: &str) -> bool {
         let mut lists = self.lists.lock();
         if let Some(count) = lists.get_mut(agent) {
@@ -31,7 +32,8 @@ impl ListCounter {
         !self.is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Removes and returns the counts. The sums that they change must be stored before the guard is dropped.
+    /// Removes and returns the counts, with a guard. The caller must store the sums that these counts change before it
+    /// drops the guard.
     pub(super) async fn take(&self) -> (tokio::sync::MutexGuard<'_, ()>, BTreeMap<String, u64>) {
         self.is_due.store(false, Ordering::Release);
         let storing = self.storing.lock().await;

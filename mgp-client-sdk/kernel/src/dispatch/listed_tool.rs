@@ -7,7 +7,7 @@ use mgp_types::{Lenient, Object, Payload, RawObject, RpcError};
 
 use crate::proposals::media;
 
-/// Fits a definition to the era and the extensions of its caller, and corrects members that hosts refuse.
+/// Adapts a definition to the era and the extensions of its caller, and corrects members that hosts refuse.
 pub(super) fn fit(cx: &Context, tool: &mut Tool) -> Result<(), RpcError> {
     if cx.caller.era == Era::Legacy {
         tool.output_schema = tool.output_schema.take().and_then(legacy_output_schema);
@@ -20,9 +20,9 @@ pub(super) fn fit(cx: &Context, tool: &mut Tool) -> Result<(), RpcError> {
     put_security(tool, cx.caller.has(Extension::ToolSecurity))
 }
 
-/// Corrects an input schema that hosts built with the official SDKs or model providers refuse, together with the whole
-/// list, i.e. with the tools of all other servers: its type is missing or not `object`, it has no properties (OpenAI),
-/// its required names are not a list, or the schema of a property is not an object.
+/// Corrects an input schema that would make model providers, or hosts built with the official SDKs, refuse the whole
+/// list, including the tools of all other servers. Such a schema has no type or one other than `object`, no properties
+/// (OpenAI), required names that are not a list, or a property whose schema is not an object.
 fn fit_input_schema(tool: &mut Tool) {
     let Ok(mut schema) = tool.input_schema.get::<Object>() else { return };
     let mut is_changed = fit_members(&mut schema);
@@ -39,7 +39,7 @@ fn fit_input_schema(tool: &mut Tool) {
     }
 }
 
-/// Corrects the members of an output schema that hosts refuse together with the whole list.
+/// Corrects the members of an output schema that would make hosts refuse the whole list.
 fn fit_output_schema(tool: &mut Tool) {
     let Some(Ok(mut schema)) = tool.output_schema.as_ref().map(RawObject::get::<Object>) else {
         return;
@@ -51,7 +51,7 @@ fn fit_output_schema(tool: &mut Tool) {
     }
 }
 
-/// Removes required names that are not a list, and corrects the properties; returns whether anything has changed.
+/// Removes required names that are not a list, and corrects the properties. Returns whether anything has changed.
 fn fit_members(schema: &mut Object) -> bool {
     let mut is_changed = false;
     if schema.get("required").is_some_and(|names| !names.as_str().starts_with('[')) {
@@ -65,7 +65,8 @@ fn fit_members(schema: &mut Object) -> bool {
     is_changed
 }
 
-/// Returns the properties of a schema with an object in place of each other value; `None` if all are objects.
+/// Returns the properties of a schema with an empty object in place of each schema that is not an object; `None` if all
+/// schemas are objects.
 fn fit_properties(properties: &Payload) -> Option<Payload> {
     let Ok(properties) = properties.get::<Object>() else { return Some(Payload::empty_object()) };
     let is_fit = |schema: &Payload| schema.as_str().starts_with('{');
@@ -81,22 +82,22 @@ fn fit_properties(properties: &Payload) -> Option<Payload> {
     Payload::of(&fitted).ok()
 }
 
-/// Corrects the hints of a server that a tool is harmless, if the kernel assessed the tool as dangerous: hosts call
-/// tools with such hints without asking their user.
+/// If the kernel has assessed a tool as dangerous, corrects the server's hints that the tool is harmless: because of
+/// these hints, hosts would call the tool without asking their user.
 fn correct_hints(tool: &mut Tool) {
     let security = tool.security.as_ref().and_then(Lenient::valid);
     let risk = security.and_then(|security| security.effective_risk_level.as_ref());
     if risk.is_some_and(|risk| *risk >= RiskLevel::Dangerous)
         && let Some(hints) = &mut tool.annotations
     {
-        // A hint that is absent already means that the tool may destroy data.
+        // Leave an absent hint out, because it already means that the tool may destroy data.
         hints.read_only_hint = hints.read_only_hint.map(|_| false);
         hints.destructive_hint = hints.destructive_hint.map(|_| true);
     }
 }
 
-/// Lists a tool that runs only as a task as one that may be called without a task: the kernel then waits for the task of
-/// the server, and hosts without tasks refuse to call a tool that requires one.
+/// If a tool runs only as a task, changes its definition so that hosts may also call it without a task: the kernel then
+/// waits for the task of the server. Hosts without tasks refuse to call a tool that requires one.
 fn fit_task_support(tool: &mut Tool) {
     if let Some(execution) = &mut tool.execution
         && execution.task_support == Some(TaskSupport::Required)
@@ -115,8 +116,7 @@ fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
             mirror.insert(SECURITY, Payload::of(&security)?);
             tool.security = Some(security);
         }
-        // Go on and write `_meta` back, because the copy of the metadata in the server's own definition was just
-        // removed.
+        // Continue and write `_meta` back, because the server's own copy of the metadata was just removed from it.
         None if mirror.remove(SECURITY).is_some() => {}
         None => return Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The manifest of the kernel as a caller sees it (proposal 1).
+//! The manifest of the kernel as a caller sees it (extension `manifest`).
 
 use mgp_toolindex::name_for;
 use mgp_types::mcp::Revision;
@@ -27,7 +27,7 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
     })
 }
 
-/// Returns the manifest of the kernel as a caller sees it: all tools that the caller has access to.
+/// Returns the manifest of the kernel as a caller sees it, with all tools that the caller has access to.
 fn manifest(dispatcher: &Dispatcher, cx: &Context, offered: ExtensionSet) -> ServiceManifest {
     let parts = dispatcher.parts();
     let (index, caller) = (&parts.fleet.context().index, parts.search.caller(cx));

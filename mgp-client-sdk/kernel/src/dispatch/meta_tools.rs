@@ -1,4 +1,4 @@
-//! The configuration of the tool for requesting tools, and of the creation of tools (MGP §16.6).
+//! The settings for the tool `mgp_tools_request`, and for the creation of tools (MGP §16.6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ pub(crate) struct MetaToolConfig(Arc<MetaToolSwitches>);
 
 #[derive(Debug, Default)]
 struct MetaToolSwitches {
-    /// If set, the tool that requests tools is listed to all callers.
+    /// `true` if the tool that requests tools is in the lists of all callers.
     lists_request: AtomicBool,
-    /// If set, agents are allowed to request the creation of tools.
+    /// `true` if agents are allowed to request the creation of tools.
     allows_creation: AtomicBool,
 }
 
@@ -27,14 +27,14 @@ impl MetaToolConfig {
         this
     }
 
-    /// Applies a new configuration, from the next call on. Returns `true` if this changes the tool lists of callers.
+    /// Applies a new configuration to the calls from now on. Returns `true` if this changes the tool lists of callers.
     pub(crate) fn set(&self, config: &Config) -> bool {
         self.0.allows_creation.store(config.tool_creation.enabled, Ordering::Relaxed);
         let lists_request = config.kernel.tools_request;
         self.0.lists_request.swap(lists_request, Ordering::Relaxed) != lists_request
     }
 
-    /// Returns whether the tool that requests tools is listed to a caller.
+    /// Returns whether the list of a caller contains the tool that requests tools.
     pub(super) fn lists_request(&self, cx: &Context) -> bool {
         self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery)
     }

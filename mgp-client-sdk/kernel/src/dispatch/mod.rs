@@ -1,4 +1,4 @@
-//! The routes of the kernel, which determine the part that answers each method.
+//! The routes of the kernel, which determine the part of the kernel that answers each method.
 //!
 //! [`call_tool`](mod@call_tool) passes tool calls on to servers, and [`server_features`] passes on the other calls;
 //! both find the server with the [`Dispatcher`].
@@ -21,7 +21,6 @@ mod listed_tool;
 mod manifest;
 mod meta_tools;
 mod names;
-mod output_schema;
 mod page;
 mod permission_check;
 mod portable_names;
@@ -32,6 +31,7 @@ mod saved_context;
 mod search;
 mod server_features;
 mod skills;
+mod structured_result;
 mod subscribe;
 mod surface;
 mod tasks;
@@ -57,8 +57,7 @@ pub(super) use meta_tools::MetaToolConfig;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 
-/// Returns the router of all methods of the kernel. No two of its parts may have a method in common, because the part
-/// that is merged last would replace the others without an error.
+/// Returns the router of all methods of the kernel.
 ///
 /// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only be
 /// called as tools. `offered` are the extensions that callers can negotiate.
@@ -77,25 +76,25 @@ pub(super) fn router(
         .governance
         .router()
         // `mgp/discovery/list`
-        .merge(list_router(parts.registrations.fleet(), visible))
+        .merge_disjoint(list_router(parts.registrations.fleet(), visible))
         // `mgp/discovery/register` and `mgp/discovery/deregister`
-        .merge(parts.registrations.router())
+        .merge_disjoint(parts.registrations.router())
         // `mgp/tools/discover`, `mgp/tools/request` and `mgp/tools/session*`
-        .merge(search::router(dispatcher))
+        .merge_disjoint(search::router(dispatcher))
         // `mgp/servers/recommend`
-        .merge(context.proposals.recommender.router())
+        .merge_disjoint(context.proposals.recommender.router())
         // `mgp/manifest/get`
-        .merge(manifest::router(dispatcher, offered))
+        .merge_disjoint(manifest::router(dispatcher, offered))
         // `mgp/events/*`
-        .merge(context.events.hub().router())
+        .merge_disjoint(context.events.hub().router())
         // `mgp/permissions/check` and `mgp/scopes/*`
-        .merge(permission_check::router(dispatcher))
+        .merge_disjoint(permission_check::router(dispatcher))
         // `mgp/kernel/*`
-        .merge(admin)
+        .merge_disjoint(admin)
         // `transaction/*` and `mgp/tx/*`
-        .merge(transactions.map(Transactions::router).unwrap_or_default());
-    let only_tools = system.merge(replay_router(&context.governance));
-    let tool_calls = tool_call_service(dispatcher, methods.clone().merge(only_tools));
+        .merge_disjoint(transactions.map(Transactions::router).unwrap_or_default());
+    let only_tools = system.merge_disjoint(replay_router(&context.governance));
+    let tool_calls = tool_call_service(dispatcher, methods.clone().merge_disjoint(only_tools));
     let (for_list, for_validate) = (dispatcher.clone(), dispatcher.clone());
     methods
         .route(ToolsCall::METHOD, tool_calls)
@@ -107,7 +106,7 @@ pub(super) fn router(
             std::future::ready(validate_tool::validate(&for_validate, &cx, &params))
         })
         // Resources, prompts, skills, completion and roots.
-        .merge(server_features::router(dispatcher))
+        .merge_disjoint(server_features::router(dispatcher))
 }
 
 /// Returns the router of `mgp.audit.replay`, which operators call as a tool; it is empty if the kernel has no log.
@@ -117,7 +116,7 @@ fn replay_router(governance: &Governance) -> Router {
 }
 
 /// Returns the service for `tools/call`. It looks for the tool first among the methods of the kernel, then among the
-/// kernel's other tools, then among the tools of servers.
+/// kernel's other tools, and then among the tools of servers.
 fn tool_call_service(dispatcher: &Dispatcher, methods: Router) -> Stack {
     let (builtin_tools, dispatcher) = (BuiltinTools::of(dispatcher), dispatcher.clone());
     let others = Stack::from_fn(move |call| match builtin_tools.answer(call) {

@@ -1,12 +1,12 @@
-//! The names that clients use for resources and prompts: the server's own name if it is unique, else a name that
-//! includes the server's id.
+//! The names that clients use for resources and prompts: the server's own name if no other server uses it, otherwise a
+//! name that includes the server's id.
 //!
 //! - A prompt is `name`, or `server.name`, like a tool.
 //! - A resource, template or skill is its URI, or `mgp+server:URI`. A scheme cannot contain capitals or `_`, so such
 //!   characters of an id are written as `+` and two hexadecimal digits.
 //! - Hosts expect pages and skills under schemes of their own, so `ui://a` becomes `ui://mgp+server/a`.
 //!
-//! Lists and calls use the same table, so a call with a listed name always finds its entry.
+//! Lists and calls use the same table. So a call with a name from a list always finds the entry.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct NameTable {
     lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,
 }
 
-/// An entry in a server's list, identified by the server's own name for it.
+/// An entry in a server's list. The server's own name for the entry identifies it.
 pub(super) struct ServerEntry {
     pub(super) server: Arc<ManagedServer>,
     pub(super) key: String,
@@ -45,7 +45,8 @@ impl NameTable {
         &self.lists
     }
 
-    /// Returns the qualified name of an entry as clients see it; `None` if they see the server's own name.
+    /// Returns the name of an entry with the server's id, if clients see this name; `None` if they see the server's own
+    /// name.
     pub(super) fn shown_name(&self, server: &ServerId, key: &str) -> Option<String> {
         let leads_back = matches!(
             self.find(key),
@@ -54,10 +55,10 @@ impl NameTable {
         (!leads_back).then(|| qualify(self.kind, server, key))
     }
 
-    /// Finds the entry for a name that is listed, or that includes a server's id.
+    /// Finds the entry that has this name in the lists of clients, or that the name with a server's id identifies.
     pub(super) fn find(&self, name: &str) -> Lookup {
-        // A name that includes a server's id belongs to that server, even if unlisted. So no other server can take the
-        // name over by listing it.
+        // A name that includes a server's id always belongs to that server, even if the server does not list it. So no
+        // other server can capture the name by listing it.
         if let Some((server, key)) = self.split_qualified(name) {
             let is_own_name = !self.contains(&server, &key) && self.contains(&server, name);
             let key = if is_own_name { name.to_owned() } else { key };
@@ -89,7 +90,8 @@ impl NameTable {
                     let key = name.strip_prefix(server.id().as_str())?.strip_prefix('.')?;
                     Some((Arc::clone(server), key.to_owned()))
                 };
-                // `a.b.c` could be `b.c` of the server `a` or `c` of `a.b`: choose the server with the longer id.
+                // `a.b.c` could mean `b.c` of the server `a`, or `c` of the server `a.b`: choose the server with the
+                // longer id.
                 let found = self.lists.iter().filter_map(|(server, _)| split(server));
                 found.min_by_key(|(_, key)| key.len())
             }
@@ -106,11 +108,12 @@ impl NameTable {
 /// The prefix before a server's id in a URI.
 const SERVER_PREFIX: &str = "mgp+";
 
-/// The URI schemes that hosts must recognize, so the server's id is added behind the scheme and not before it.
+/// The URI schemes that hosts must recognize. In these URIs, the server's id follows the scheme and does not precede
+/// it.
 const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
 
 /// Splits a URI that includes a server's id into the id and the server's own URI.
-fn split_uri(uri: &str) -> Option<(&str, String)> {
+pub(super) fn split_uri(uri: &str) -> Option<(&str, String)> {
     let kept =
         KEPT_SCHEMES.into_iter().find_map(|scheme| Some((scheme, uri.strip_prefix(scheme)?)));
     if let Some((scheme, rest)) = kept {
@@ -136,7 +139,7 @@ pub(super) fn qualify(kind: ListKind, server: &ServerId, key: &str) -> String {
     }
 }
 
-/// Encodes an id as a part of a URI scheme.
+/// Encodes a server's id as a part of a URI scheme.
 fn scheme_part(server: &ServerId) -> String {
     let mut out = String::with_capacity(server.as_str().len());
     for byte in server.as_str().bytes() {
@@ -149,8 +152,8 @@ fn scheme_part(server: &ServerId) -> String {
     out
 }
 
-/// Returns whether a URI matches a template: it contains the literal parts of the template, in order. `{name}` matches
-/// a part of one path segment; any other expression matches any text, including an empty one.
+/// Returns whether a URI matches a template, i.e. contains the literal parts of the template in order. `{name}` matches
+/// a non-empty part of one path segment; any other expression matches any text, including an empty one.
 ///
 /// At the end of a template, `{name}` also matches several segments, because many servers declare `file:///{path}`. If
 /// another server has a longer template that matches the same URI, the caller is asked to choose.
@@ -159,7 +162,8 @@ pub(super) fn matches_template(template: &str, uri: &str) -> bool {
     let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else {
         return false;
     };
-    // Whether the template so far ends with expressions, and whether one of these matches slashes.
+    // `is_open` is `true` if the template so far ends with an expression; `has_slashes` is `true` if one of the last
+    // expressions matches slashes.
     let (mut is_open, mut has_slashes) = (false, false);
     while let Some(piece) = pieces.next() {
         let Some((expression, text)) = piece.split_once('}') else { return false };
@@ -172,7 +176,7 @@ pub(super) fn matches_template(template: &str, uri: &str) -> bool {
             }
             continue;
         }
-        // The last literal part ends the URI, even if an expression before it matches the same text.
+        // Compare the last literal part with the end of the URI, even if the same text also occurs earlier.
         let is_last = pieces.peek().is_none();
         let at = if is_last { left.strip_suffix(text).map(str::len) } else { left.find(text) };
         let Some(at) = at else { return false };

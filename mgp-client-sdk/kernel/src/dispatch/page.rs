@@ -1,7 +1,7 @@
 //! Pages of a list that combines many servers (MCP pagination).
 //!
-//! A cursor contains the position and the revision of the list. Once the list has changed, the cursor is
-//! refused; so a client cannot miss an entry, or receive one twice, without noticing.
+//! A cursor contains the position in the list and the revision of the list. The kernel refuses the cursor once the list
+//! has changed. So a client cannot miss an entry, or receive an entry twice, without noticing.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,7 @@ use crate::fleet::{ListEntry, ListKind};
 const PAGE_ENTRIES: usize = 500;
 
 /// The time that a modern client may cache a list, in milliseconds. It is short because some servers do not announce
-/// that their lists changed.
+/// that their lists have changed.
 const TTL_MS: u64 = 5_000;
 
 /// Returns the page of a list that a call requests.
@@ -60,15 +60,15 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
     Ok(Reply::raw(Payload::from_trusted(out)))
 }
 
-/// Returns the cursor of a request for a list. Some legacy clients send an empty one with the first request, which
-/// counts as absent.
+/// Returns the cursor of a request for a list. Treats an empty cursor of a legacy client as absent, because some of
+/// these clients send one with their first request.
 pub(super) fn requested_cursor(call: &Call) -> Result<Option<String>, RpcError> {
     let cursor = call.params().get::<ListParams>()?.cursor;
     let is_legacy = call.cx().caller.era == Era::Legacy;
     Ok(cursor.filter(|cursor| !is_legacy || !cursor.is_empty()))
 }
 
-/// Returns an entry with a new name. All its other members stay unchanged, even those that do not follow MCP: one such
+/// Returns an entry with a new name. All its other members stay unchanged, even those that do not follow MCP: one wrong
 /// entry must not make the whole list fail.
 fn renamed(
     kind: ListKind,
@@ -92,7 +92,7 @@ fn renamed(
     Payload::of(&members)
 }
 
-/// Returns a hash that changes whenever the list that a caller sees changes.
+/// Returns a hash of the list that a caller sees. The hash changes whenever the list changes.
 fn revision(names: &NameTable) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (server, list) in names.lists() {

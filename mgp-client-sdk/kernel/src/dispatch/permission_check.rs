@@ -1,4 +1,4 @@
-//! Answers `mgp/permissions/check`: whether a call would be allowed to run, without running it (proposal 4).
+//! Answers `mgp/permissions/check` (extension `scopes`): whether a call would be allowed to run, without running it.
 
 use mgp_security::{CallOutcome, CallVerdict, Refusal};
 use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
@@ -31,7 +31,7 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// Finds the tool and decides in exactly the same way as if this caller called it.
+/// Finds the tool and decides about the call, in exactly the same way as for a real call of this caller.
 fn check(
     dispatcher: &Dispatcher,
     cx: Context,

@@ -1,8 +1,8 @@
-//! Portable names of tools (`portable_names`): 1 to 64 letters, digits, `_` and `-`. The APIs of many model providers
-//! refuse a whole list of tools because of one other name.
+//! Portable names of tools (setting `portable_names`): 1 to 64 letters, digits, `_` and `-`. The APIs of many model
+//! providers refuse a whole list of tools because of a single name of any other form.
 //!
-//! A caller with this setting sees a portable name in place of each other name, and calls the tool by it. Everything
-//! else, e.g. approvals and the audit log, uses the id of the tool.
+//! A caller with this setting sees a portable name in place of each name that is not portable, and calls the tool by
+//! it. Everything else, e.g. approvals and the audit log, uses the id of the tool.
 
 use std::collections::HashMap;
 
@@ -26,18 +26,19 @@ const MAX_CHARS: usize = 64;
 /// The usual number of hexadecimal digits of the hash at the end of a name.
 const MIN_DIGITS: usize = 8;
 
-/// The maximum number of digits of the hash, for a server whose own names end like names with a hash.
+/// The maximum number of digits of the hash. The kernel uses more than the minimum if a server has given one of its
+/// tools a name that equals another tool's name with a hash.
 const MAX_DIGITS: usize = 32;
 
-/// Returns whether the configuration requires portable names for a caller. A caller that is itself a kernel gets none,
-/// because it creates them for its own callers.
+/// Returns whether the configuration requires portable names for a caller. Returns `false` for a caller that is itself
+/// a kernel, because it creates portable names for its own callers.
 pub(super) fn apply_to(context: &FleetContext, cx: &Context) -> bool {
     let config = context.config.config();
     let of_agent = config.agent(&cx.principal).and_then(|agent| agent.portable_names);
     of_agent.unwrap_or(config.kernel.portable_names) && !kernel_hops::is_from_kernel(cx)
 }
 
-/// Replaces each name in a tool list that is not portable, or that is also the portable name of another tool.
+/// Replaces each name in a tool list that is not portable, or that is also the portable name of a different tool.
 pub(super) fn fit_list(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -54,7 +55,7 @@ pub(super) fn fit_list(
     }
 }
 
-/// Replaces the names in the result of `mgp/tools/discover` by those that the caller's tool list would contain.
+/// Replaces the names in the result of `mgp/tools/discover` by the names that the caller's tool list would contain.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be read.
@@ -74,7 +75,7 @@ pub(super) fn fit_discovered(
     })
 }
 
-/// Replaces the names in the result of `mgp/tools/request` by those that the caller's tool list contains.
+/// Replaces the names in the result of `mgp/tools/request` by the names that the caller's tool list contains.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be read.
@@ -121,8 +122,8 @@ pub(super) fn shown(
     PortableNames::new(&fleet.context().index, &search.caller(cx)).name_of(tool, &shown)
 }
 
-/// Returns the tools that a caller sees and may mean by a portable name. Returns no tools if the setting
-/// `portable_names` does not apply to the caller. `server` is the id of the tools' server if the call states it.
+/// Returns the tools that a caller sees and may mean by a portable name; none if the setting `portable_names` does not
+/// apply to the caller. `server` is the id of the server, if the call states it.
 pub(super) fn find(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -137,7 +138,7 @@ pub(super) fn find(
     let (index, caller) = (&context.index, search.caller(cx));
     let mut tools = match server {
         Some(server) => index.tools_of(server),
-        // Compare the names first, because a decision about access takes longer.
+        // First compare the names, because a decision about access takes longer.
         None => index.listed(&AllTools),
     };
     let is_own_name = |tool: &IndexedTool| {
@@ -150,7 +151,8 @@ pub(super) fn find(
 }
 
 /// Returns whether the usual name of a tool is also a portable name of another tool that the caller sees. Without this
-/// check, a server could receive the calls of another server's tool by giving its own tool that tool's portable name.
+/// check, a server could give its own tool the portable name of another server's tool, and so receive the calls of that
+/// tool.
 pub(super) fn is_shared(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -160,15 +162,15 @@ pub(super) fn is_shared(
     find(dispatcher, cx, name, None).iter().any(|other| !is_same(other, tool))
 }
 
-/// Returns the tool that a caller means by a portable name; `None` if there is no such tool, or more than one.
+/// Returns the tool that a caller means by a portable name; `None` unless exactly one tool has it.
 pub(super) fn find_one(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Option<IndexedTool> {
     let mut tools = find(dispatcher, cx, name, None);
     tools.pop().filter(|_| tools.is_empty())
 }
 
 /// Finds a tool that is hidden from the caller only because its definition waits for an operator or was rejected, by a
-/// portable name of it. Returns the id of its server and its own name, or `None` if the caller does not have this
-/// setting.
+/// portable name of the tool. Returns the id of the tool's server and the name that the server uses. Returns `None` if
+/// the setting `portable_names` does not apply to the caller.
 pub(super) fn find_held(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -183,14 +185,15 @@ pub(super) fn find_held(
     let found = context.governance.definitions().find_held(|of_tool, tool| {
         server.is_none_or(|server| of_tool == server)
             && (is_spelling(tool, name) || is_portable_id(of_tool, tool, name))
-            // Skip a server that is not in the fleet: a server that is switched off keeps its definitions.
+            // Skip a server that is not in the fleet: the kernel keeps the definitions of a server that is switched
+            // off.
             && fleet.get(of_tool).is_some()
             && view.is_held(cx, &ServerId::from(of_tool), tool)
     });
     found.ok().flatten()
 }
 
-/// Returns the tools that any caller may know under a portable name.
+/// Returns the tools that callers may know under a portable name.
 pub(super) fn find_any(context: &FleetContext, name: &str) -> Vec<IndexedTool> {
     let config = context.config.config();
     let is_used = config.kernel.portable_names
@@ -203,8 +206,9 @@ pub(super) fn find_any(context: &FleetContext, name: &str) -> Vec<IndexedTool> {
     tools
 }
 
-/// Returns whether the caller can call a tool by the name that its server gave it, or could if no other server had a
-/// tool of that name. A name that begins with the id of another server never means the tool.
+/// Returns whether the caller can call a tool by the name that the server gave it, or could if no other server had a
+/// tool with this name. Returns `false` if the name begins with the id of another server, because it then means a tool
+/// of that server.
 fn has_own_name(index: &ToolIndex, caller: &dyn Allowed, tool: &IndexedTool) -> bool {
     match index.resolve(tool.name(), caller) {
         Resolved::One(found) => is_same(&found, tool),
@@ -221,8 +225,8 @@ fn is_same(one: &IndexedTool, other: &IndexedTool) -> bool {
 struct PortableNames<'a> {
     index: &'a ToolIndex,
     caller: &'a dyn Allowed,
-    /// The number of tools by the spelling of their own name, and by that of their id. All tools that the caller sees
-    /// are counted, so the names do not depend on the tools in a session.
+    /// The number of tools that have each name, counted by the spelling of their own name and by that of their id. The
+    /// counts include all tools that the caller sees, so the names do not depend on the tools in a session.
     uses: HashMap<String, usize>,
 }
 
@@ -237,7 +241,7 @@ impl<'a> PortableNames<'a> {
         Self { index, caller, uses }
     }
 
-    /// Replaces a name from a tool list, unless it is portable and only one tool has it.
+    /// Replaces a name in a tool list, unless it is portable and belongs to only one tool.
     fn fit(&self, name: &mut String) {
         let is_fit = is_portable(name) && (self.is_unique(name) || is_kernel_tool(name));
         if !is_fit && let Resolved::One(tool) = self.index.resolve(name, self.caller) {
@@ -245,20 +249,21 @@ impl<'a> PortableNames<'a> {
         }
     }
 
-    /// Replaces the callable name of a tool that was found: its id, or its own name if it has no id.
+    /// Replaces the name for calling a tool in a search result: its id, or its own name if it has no id.
     fn fit_found(&self, found: &mut FoundTool) {
         let Some(tool) = self.index.get(&found.server_id, &found.name) else { return };
         let name = found.tool_id.as_mut().unwrap_or(&mut found.name);
         *name = self.name_of(&tool, name);
     }
 
-    /// Returns the portable name of a tool; `shown` is the name that a list contains without this setting.
+    /// Returns the portable name of a tool. `shown` is the name that a list would contain without this setting.
     fn name_of(&self, tool: &IndexedTool, shown: &str) -> String {
         let short = spell(shown);
         if short.len() <= MAX_CHARS && self.is_unique(&short) && !is_kernel_tool(&short) {
             return short;
         }
-        // Try more and more digits: a server could give one of its own tools the hashed name of another tool.
+        // Use more digits as long as a tool has this name: a server could give one of its own tools the hashed name of
+        // another tool.
         let mut hashed = (MIN_DIGITS..=MAX_DIGITS)
             .map(|digits| hashed_name(tool.server_id(), tool.name(), digits));
         hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
@@ -274,19 +279,19 @@ fn is_portable(name: &str) -> bool {
     (1..=MAX_CHARS).contains(&name.len()) && name.chars().all(|char| char == portable(char))
 }
 
-/// Returns a character, or `_` in place of one that portable names do not contain.
+/// Returns a character, or `_` if portable names must not contain it.
 fn portable(char: char) -> char {
     if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' }
 }
 
-/// Returns a name with `_` in place of each character that portable names do not contain. The result may be too long
+/// Returns a name with `_` in place of each character that portable names must not contain. The result may be too long
 /// for a portable name.
 fn spell(name: &str) -> String {
     name.chars().map(portable).collect()
 }
 
-/// Returns the beginning of a tool's id with a hash. The tool `a.b` of the server `c` has a different hash from the
-/// tool `b` of the server `c.a`, which has the same id.
+/// Returns the beginning of a tool's id with a hash. The hash distinguishes tools with the same id: the tool `a.b` of
+/// the server `c` and the tool `b` of the server `c.a`.
 fn hashed_name(server: &str, tool: &str, digits: usize) -> String {
     let hash = Sha256Hash::digest(format!("{server}/{tool}").as_bytes()).to_string();
     let mut name: String = spelled_id(server, tool).collect();
@@ -294,12 +299,12 @@ fn hashed_name(server: &str, tool: &str, digits: usize) -> String {
     format!("{name}_{}", &hash[..digits])
 }
 
-/// Returns the characters of a tool's id as portable ones.
+/// Returns the characters of a tool's id, each replaced by `_` if portable names must not contain it.
 fn spelled_id(server: &str, tool: &str) -> impl Iterator<Item = char> {
     server.chars().chain(['.']).chain(tool.chars()).map(portable)
 }
 
-/// Returns whether a name is the portable spelling of a tool's own name.
+/// Returns whether `name` is the portable spelling of the name that the server gave the tool.
 fn is_name_of(tool: &IndexedTool, name: &str) -> bool {
     is_spelling(tool.name(), name)
 }
@@ -308,7 +313,7 @@ fn is_spelling(tool: &str, name: &str) -> bool {
     tool.chars().map(portable).eq(name.chars())
 }
 
-/// Returns whether `name` is the portable form of a tool's id: the whole id, or an id that is shortened with a hash.
+/// Returns whether `name` is the portable form of a tool's id: the whole id, or a shortened id with a hash.
 fn is_id_of(tool: &IndexedTool, name: &str) -> bool {
     is_portable_id(tool.server_id(), tool.name(), name)
 }

@@ -13,7 +13,7 @@ use super::names::{Lookup, NameTable, ServerEntry};
 use crate::fleet::ListKind;
 use crate::server_answer::{drop_nulls, expect_list};
 
-/// Gets a prompt from the server that has it.
+/// Requests a prompt from the server that has it.
 pub(super) async fn get(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
     let Some(Target::Prompt(name)) = call.params().target().cloned() else {
         return Err(RpcError::invalid_params("`name` must be a string"));

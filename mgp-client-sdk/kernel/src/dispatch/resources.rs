@@ -1,4 +1,4 @@
-//! Reading resources: finds the server of a resource, and renames the URIs in its answer.
+//! Reads resources: finds the server of a resource, and replaces the URIs in its answer.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::entry_lookup::{
     MAX_QUOTED_BYTES, ResolvedEntry, all_servers, ambiguous, refreshed_servers,
 };
 use super::links::{self, ResourceLinks};
-use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
+use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify, split_uri};
 use super::skills;
 use crate::fleet::{ListKind, ManagedServer};
 use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
@@ -64,7 +64,7 @@ pub(super) async fn find(
     uri: &str,
 ) -> Result<ResolvedEntry, RpcError> {
     let servers = dispatcher.visible_servers(cx);
-    // Look the resource up in the known lists first, without reading lists again.
+    // First look the resource up in the known lists, without reading any list again.
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
         return Ok(ResolvedEntry::visible(entry));
     }
@@ -76,14 +76,17 @@ pub(super) async fn find(
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
         return Ok(ResolvedEntry::hidden(entry));
     }
-    // Find a server for a resource that is not listed, because most servers have more resources than they list.
-    match find_unlisted(cx, uri, &servers)? {
-        Some(entry) => Ok(ResolvedEntry::visible(entry)),
-        None => Err(unknown(cx, uri)),
-    }
+    // Choose a server for a resource that no list contains, because most servers have more resources than they list.
+    let found = match find_unlisted(cx, uri, &servers) {
+        // The URI includes the id of a server that does not exist, so no other server can be meant.
+        Err(_) if split_uri(uri).is_some() => None,
+        found => found?,
+    };
+    found.map(ResolvedEntry::visible).ok_or_else(|| unknown(cx, uri))
 }
 
-/// Finds the visible server that lists a URI, a skill whose folder contains it, or a template that matches it.
+/// Finds the visible server that lists a URI, that lists a skill whose folder contains the URI, or that lists a
+/// template that matches the URI.
 fn find_listed(
     cx: &Context,
     uri: &str,
@@ -103,8 +106,8 @@ fn find_listed(
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
 
-/// Finds the server that probably has a resource that no server lists: the only server that lists other URIs of the
-/// same scheme, or else the only server that offers resources.
+/// Finds the server that most likely has a resource that no server lists: the only server that lists other URIs with
+/// the same scheme, or else the only server that offers resources.
 fn find_unlisted(
     cx: &Context,
     uri: &str,
@@ -119,7 +122,7 @@ fn find_unlisted(
     only_server(cx, uri, &offering.collect::<Vec<_>>())
 }
 
-/// Returns whether a caller who sees these servers would read a URI from this server, under the same URI.
+/// Returns whether a caller that sees these servers would read a URI from this server, under the same URI.
 pub(super) fn leads_to(
     cx: &Context,
     uri: &str,
@@ -134,7 +137,7 @@ pub(super) fn leads_to(
 }
 
 /// Returns an entry for the URI if exactly one server is given, and `None` if no server is given. For several servers,
-/// returns an error that asks the caller to choose one.
+/// returns an error that lets the caller choose a server.
 fn only_server(
     cx: &Context,
     uri: &str,
@@ -164,7 +167,7 @@ fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
     })
 }
 
-/// Adds the cache members that modern callers require, if an older server did not return them.
+/// Adds the members about caching that modern callers require, if a server of an earlier revision did not return them.
 pub(super) fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
     if era == Era::Modern
         && let Some(body) = reply.as_body_mut()
@@ -182,7 +185,7 @@ fn has_ttl(result: &Payload) -> bool {
         #[serde(rename = "ttlMs")]
         ttl_ms: Option<IgnoredAny>,
     }
-    // Search the text first, so that a result is parsed only if it might contain the member.
+    // First search the text, so that a result is parsed only if it might contain the member.
     result.as_str().contains("\"ttlMs\"")
         && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
 }
@@ -198,8 +201,9 @@ pub(super) fn unknown(cx: &Context, uri: &str) -> RpcError {
         Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
         Era::Modern => ErrorCode::INVALID_PARAMS,
     };
+    let removed = if split_uri(uri).is_some() { "; its server may have been removed" } else { "" };
     let uri = clip(uri, MAX_QUOTED_BYTES);
-    let message = format!("unknown resource `{uri}`; use a URI from `resources/list`");
+    let message = format!("unknown resource `{uri}`{removed}; use a URI from `resources/list`");
     let error = RpcError::new(code, message);
     match Payload::of(&Data { uri: &uri }) {
         Ok(data) => error.data(data),
@@ -207,7 +211,8 @@ pub(super) fn unknown(cx: &Context, uri: &str) -> RpcError {
     }
 }
 
-/// Replaces the code of a server's error for an unknown resource, which is −32602 in the modern era.
+/// Replaces the code of a server's error about an unknown resource, because this code is −32602 (invalid params) in the
+/// modern era.
 fn fit_not_found(error: RpcError, era: Era) -> RpcError {
     if era == Era::Legacy || error.code() != ErrorCode::MCP_RESOURCE_NOT_FOUND {
         return error;

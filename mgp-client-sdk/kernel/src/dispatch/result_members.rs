@@ -1,4 +1,4 @@
-//! Checks and rewrites the members of the MGP proposals in calls and results that pass between callers and servers.
+//! Checks and rewrites the members that extensions beyond MGP add to calls and results between callers and servers.
 
 use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
@@ -13,14 +13,15 @@ use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
 use crate::results::malformed;
 
-/// The name of the member of a result that has the members of proposals.
+/// The member of a result that contains the members of extensions.
 const META: &str = "_meta";
 
 /// Checks the media in a call against the definition of its tool, and replaces the caller's session token by the
-/// server's own session state. Does nothing for a caller without access, because its call is refused later.
+/// server's own session state. Does nothing for a caller without access, because the security checks will refuse its
+/// call.
 ///
 /// # Errors
-/// 3001 if the input is too long, 4000 if the caller's session is unknown.
+/// 3001 (resource exhausted) if the input is too long, 4000 (invalid arguments) if the caller's session is unknown.
 pub(super) fn begin(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -35,7 +36,7 @@ pub(super) fn begin(
     states.open(call, &tool.server_id().into())
 }
 
-/// Fits the answer of a server to the caller, and stores the session state that the server put into it.
+/// Adapts the answer of a server to the caller, and stores the session state that the server has put into it.
 ///
 /// # Errors
 /// Returns the server's error if the answer is one; −32603 if a member cannot be written as JSON.
@@ -56,7 +57,7 @@ pub(super) fn finish(
     if cx.caller.supports_mgp() { Ok(reply) } else { without_mgp(reply) }
 }
 
-/// Adds the default recovery hints to an error of MGP whose server negotiated MGP and sent no hints (§14.4).
+/// Adds the default recovery hints to an MGP error without hints, if its server negotiated MGP (§14.4).
 pub(super) fn add_hints(cx: &Context, server: &ManagedServer, error: RpcError) -> RpcError {
     let lacks_hints = error.as_recovery().is_none() && !server.extensions(cx).is_empty();
     match Recovery::default_for(error.code()).filter(|_| lacks_hints) {
@@ -65,7 +66,7 @@ pub(super) fn add_hints(cx: &Context, server: &ManagedServer, error: RpcError) -
     }
 }
 
-/// Removes the member `_mgp` that a server put into a result whose caller speaks plain MCP.
+/// Removes the member `_mgp` of a server from a result for a caller that speaks plain MCP.
 ///
 /// # Errors
 /// −32603 if the result cannot be written as JSON.
@@ -81,11 +82,11 @@ fn without_mgp(reply: Reply) -> Result<Reply, RpcError> {
     }
 }
 
-/// Adapts a server's additional members of a result to the caller: removes those of proposals that the caller did not
-/// negotiate, and replaces tool names in the others by the names that the caller knows.
+/// Adapts the members that a server added to a result to the caller: removes the members of extensions that the caller
+/// did not negotiate, and replaces tool names in the other members by the names that the caller knows.
 ///
 /// # Errors
-/// 5000 if the `_meta` of the result is not an object; −32603 if the result cannot be written as JSON.
+/// 5000 (upstream error) if the `_meta` of the result is not an object; −32603 if the result cannot be written as JSON.
 fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -101,10 +102,11 @@ fn fit_result(
     if of_server.is_empty() {
         return Ok(reply);
     }
-    // The server names the key that it got from this kernel; the layer for keys adds the caller's own key.
+    // The server repeats the idempotency key that it got from this kernel. Do not keep it even if the caller negotiated
+    // idempotency keys: the layer for keys adds the caller's own key.
     let foreign = of_server.difference(of_caller.without(Extension::Idempotency));
     change_meta(reply, |meta| {
-        // Remove the session state, which is meant for this kernel; the caller receives a token instead.
+        // Remove the session state, because it is meant for this kernel; the caller receives a token instead.
         meta.remove(SessionState::NAME);
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
@@ -115,10 +117,10 @@ fn fit_result(
     })
 }
 
-/// Changes the `_meta` of a result, if it has one.
+/// Changes the `_meta` of a result, if the result has one.
 ///
 /// # Errors
-/// 5000 if the server's `_meta` is not an object, and the error of the change.
+/// 5000 (upstream error) if the server's `_meta` is not an object; any error of `change`.
 fn change_meta(
     mut reply: Reply,
     change: impl FnOnce(&mut Meta) -> Result<(), RpcError>,
@@ -144,7 +146,8 @@ fn change_meta(
     Ok(reply)
 }
 
-/// Names the suggested tool as the caller knows it; removes a suggestion of a tool that the caller does not see.
+/// Replaces the name of the suggested tool by the name that the caller knows. Removes a suggestion of a tool that the
+/// caller does not see.
 ///
 /// # Errors
 /// −32603 if the suggestion cannot be written as JSON.
@@ -170,11 +173,12 @@ fn name_suggestion(
     Ok(())
 }
 
-/// Names the tools of the compensations that a server declared as the caller knows these tools. A server that did not
-/// negotiate transactions can also declare a compensation, and in the result itself instead of its `_meta`.
+/// In the compensations that a server declared, replaces the names of tools by the names that the caller knows. A
+/// server that did not negotiate transactions can also declare a compensation, and in the result itself instead of its
+/// `_meta`.
 ///
 /// # Errors
-/// 5000 if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.
+/// 5000 (upstream error) if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.
 fn name_compensations(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -201,8 +205,9 @@ fn name_compensations(
     Ok(())
 }
 
-/// Names the tool of a compensation among `members` as the caller knows it; removes a compensation with a tool that the
-/// caller does not see. Returns whether there is a compensation; a member in a different form is not changed.
+/// In a compensation among `members`, replaces the name of the tool by the name that the caller knows. Removes a
+/// compensation with a tool that the caller does not see. Returns whether there is a compensation; a member of any
+/// other form stays as it is.
 fn name_compensation(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -214,7 +219,7 @@ fn name_compensation(
     };
     match dispatcher.shown_tool(cx, server, &declared.tool) {
         Some(shown) => {
-            // The tool is always one of the same server, so the name is enough to find it.
+            // The tool always belongs to the same server. So the name is sufficient to find it.
             (declared.tool, declared.server_id) = (shown, None);
             members.encode(Compensation::NAME, &declared)?;
         }

@@ -1,8 +1,8 @@
-//! Counts the tokens that tool search saved each agent on each day: the tokens of all its tools minus those of the list
-//! that the agent received.
+//! Counts the tokens that each agent has saved through tool search on each day: the tokens of all its tools minus those
+//! of the list that it received.
 //!
-//! A request for a list only raises a counter. The tokens are computed some seconds later, and once more when the
-//! kernel stops.
+//! A request for a list only increments a counter. The kernel computes the tokens some seconds later, and once more
+//! when it stops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,19 +60,20 @@ async fn store_savings(parts: &Arc<DispatcherParts>) {
 }
 
 impl Dispatcher {
-    /// Computes and stores the savings of the lists counted so far.
+    /// Computes and stores the tokens that the lists counted so far have saved.
     pub(crate) async fn store_saved_context(&self) {
         store_savings(self.shared_parts()).await;
     }
 
-    /// Returns the number of tokens that tool search saved an agent on each of the last days, the oldest day first.
+    /// Returns the number of tokens that an agent has saved through tool search on each of the last days, the oldest
+    /// day first.
     pub(crate) async fn saved_days(&self, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
         self.store_saved_context().await;
         stored_days(&**self.parts().fleet.context().governance.store(), agent).await
     }
 }
 
-/// The number of tokens that an agent saved through shorter lists, and the number of these lists.
+/// The number of tokens that an agent saved through short lists, and the number of these lists.
 struct SavedTokens {
     agent: String,
     saved: u64,
@@ -88,12 +89,12 @@ async fn stored_days(store: &dyn Store, agent: &str) -> Result<Vec<KernelSavedDa
     Ok(days)
 }
 
-/// Returns the agent and the day that a key consists of; the name of an agent can contain slashes.
+/// Splits a key into the agent and the day. The name of an agent can contain slashes.
 fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or((key, ""))
 }
 
-/// Adds to the sums of today, and removes the days beyond the limits.
+/// Adds numbers to the sums of today, and removes the days beyond the limits.
 async fn add(store: &dyn Store, sums: &[SavedTokens]) -> Result<(), StoreError> {
     if sums.is_empty() {
         return Ok(());
@@ -120,7 +121,7 @@ async fn add(store: &dyn Store, sums: &[SavedTokens]) -> Result<(), StoreError> 
     store.commit(change).await.map(drop)
 }
 
-/// Returns the keys of the stored days that exceed the limits, and so must be removed.
+/// Returns the keys of the stored days that exceed the limits, i.e. that the caller must remove.
 fn surplus<'a>(keys: impl Iterator<Item = &'a String>, today: &str) -> Vec<&'a str> {
     let mut by_agent = BTreeMap::<&str, Vec<&str>>::new();
     for key in keys {
@@ -135,8 +136,8 @@ fn surplus<'a>(keys: impl Iterator<Item = &'a String>, today: &str) -> Vec<&'a s
     removed
 }
 
-/// Moves the keys of surplus days to `removed`, and returns the others. Days in the future go first, because they were
-/// stored while the clock was wrong; the oldest days go next.
+/// Moves the keys of days beyond `max` to `removed`, and returns the other keys. Removes days in the future first,
+/// because they were stored while the clock was wrong, and then the oldest days.
 fn take_surplus<'a>(
     mut days: Vec<&'a str>,
     today: &str,

@@ -1,4 +1,4 @@
-//! The methods that search for tools, which wait for servers whose tool lists are still being read.
+//! The methods that search for tools. They wait for servers whose tool lists the kernel has not read yet.
 
 use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
@@ -15,14 +15,14 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
     let (discover, request) = (search.clone(), search);
     let discover = Stack::from_fn(move |call| discover.clone().discover(call));
     let request = Stack::from_fn(move |call| request.clone().request(call));
-    // These routes replace the search's own ones, which do not wait for servers whose lists are still being read.
+    // These routes replace the routes of the tool index, which do not wait for lists that the kernel has not read yet.
     router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
 }
 
 #[derive(Clone)]
 struct Search {
     dispatcher: Dispatcher,
-    /// The methods of the tool index, which search the lists that have been read.
+    /// The methods of the tool index, which search only the lists that the kernel has read.
     index: Stack,
 }
 

@@ -1,7 +1,7 @@
 //! The features of servers other than tools: resources, skills, prompts, completion and roots.
 //!
-//! A caller receives the entries of each server that it may access as a whole; access to single tools of a server is
-//! not enough. Each use of an entry is checked again on its way to the server.
+//! A caller receives the entries of each server to which it has access as a whole; access to single tools of a server
+//! is not enough. The security checks in front of the server check each use of an entry again.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::ProgressParams;
@@ -52,7 +52,7 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// Passes the progress that a caller reports while it answers a question on to the server that asked.
+/// Forwards the progress that a caller reports while it answers a question to the server that asked.
 fn forward_progress(cx: &Context, params: ProgressParams) {
     let Some(question) = cx.peer.in_flight(&params.progress_token) else { return };
     if !question.cx.outlet.wants(OutletItemKind::Progress) {
@@ -64,7 +64,7 @@ fn forward_progress(cx: &Context, params: ProgressParams) {
         message: params.message,
         estimated_remaining_ms: None,
     };
-    // If the queue is full, this progress step is dropped, because later steps replace it.
+    // Ignore a full queue: this step of the progress is lost, but later steps replace it.
     let _ = question.inbox.push(OutletItem::Progress(step));
 }
 

@@ -1,6 +1,6 @@
 //! Skills of the servers behind the kernel (`io.modelcontextprotocol/skills`, SEP-2640).
 //!
-//! A URI that several servers use is shown with the id of the server, in the skill and in all its files, so the relative
+//! A URI that several servers use gets the id of its server, in the skill and in all its files. So the relative
 //! references in a skill lead to files of the same server.
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ async fn get_skill(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError
     }
 }
 
-/// Requests a skill that no server lists from each server that has skills.
+/// Requests a skill that is in no list from each server that has skills.
 async fn get_unlisted(
     servers: &[Arc<ManagedServer>],
     call: Call,
@@ -168,8 +168,8 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     Reply::of(&result)
 }
 
-/// Returns the contents of a directory, as far as they are known from the skills that the server lists. Used for a
-/// server that cannot read directories itself.
+/// Returns the contents of a directory, as far as the skills that the server lists reveal them. Used if a server cannot
+/// read directories itself.
 fn listed_directory(
     server: &ManagedServer,
     cx: &Context,
@@ -187,8 +187,8 @@ fn listed_directory(
     Ok(result)
 }
 
-/// Returns the names of the files and folders in a directory, each with `true` for a folder, from the skills that a
-/// server lists. Returns `None` if the directory contains no file.
+/// Returns the names of the files and folders in a directory, each with `true` if it is a folder, according to the
+/// skills that a server lists. Returns `None` if the directory contains no file.
 fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, bool>> {
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();

@@ -21,8 +21,7 @@ impl ResourceSubscriber for Dispatcher {
         let subscriptions = &self.parts().fleet.context().subscriptions;
         let is_legacy = source.session == SessionKind::Legacy;
         match subscriptions.subscribe(source, &client, &uri).await {
-            // Servers built with some SDKs accept subscriptions in the modern era only, so subscribe in a modern
-            // session.
+            // Servers that use some SDKs accept subscriptions in the modern era only. So subscribe in a modern session.
             Err(error) if is_legacy && error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 let session_use = SessionUse::ModernSubscription;
                 let (source, client) = server.wake_to_subscribe(cx, session_use).await?;

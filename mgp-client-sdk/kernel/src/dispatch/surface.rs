@@ -1,5 +1,5 @@
-//! Decides by the configuration key `surface` which tools the tool list of a caller contains: all tools, those in its
-//! session, or only those that find tools.
+//! Decides which tools the tool list of a caller contains, according to the configuration key `surface`: all tools, the
+//! tools in the caller's session, or only the tools that find tools.
 
 use mgp_discovery::Surface;
 use mgp_toolindex::Allowed;
@@ -12,7 +12,7 @@ use crate::fleet::FleetContext;
 use crate::kernel_hops;
 
 /// Returns the kind of tool list that a caller receives. `session_tokens` is the size of the tools in the caller's
-/// session; `is_whole` is `false` while the tools of some servers are still unknown.
+/// session; `is_whole` is `false` while the kernel does not know the tools of some servers.
 pub(super) fn level(
     context: &FleetContext,
     meta_tools: &MetaToolConfig,
@@ -31,18 +31,19 @@ pub(super) fn level(
         Surface::Direct => ContextLevel::Standard,
         Surface::Categories => ContextLevel::Category,
         Surface::Find => ContextLevel::Discovery,
-        // List the tools that find and request tools, which the configuration or a negotiated extension promises these
-        // callers.
+        // List the tools that find and request tools, because the configuration or a negotiated extension promises them
+        // to these callers.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
-        // Many clients request the list only once. With the tools that find tools, they also reach the tools that
-        // servers list later.
+        // Many clients request the list only once. With the tools that find tools, they can also use tools that servers
+        // list later.
         Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
-            // List all tools if they need no more tokens than allowed, or than the session's tools alone.
+            // List all tools if they need no more tokens than the configuration allows, or than the tools of the
+            // session.
             let most = config.kernel.direct_tokens.max(session_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            // If there are no tools, the description of the search tool contains the reason.
+            // If there are no tools, use a list with the search tool: its description contains the reason.
             let is_small = !tools.is_empty() && tokens <= most;
             if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
         }
@@ -50,7 +51,8 @@ pub(super) fn level(
     }
 }
 
-/// Notifies the clients of a caller whose session has changed, if the caller's tool list contains the session's tools.
+/// Notifies the clients of a caller whose session has changed, if the caller's tool list contains the tools of the
+/// session.
 pub(super) fn notify_session_changed(
     context: &FleetContext,
     view: &CallerView,
@@ -59,7 +61,7 @@ pub(super) fn notify_session_changed(
 ) {
     let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0, true);
     if !matches!(level, ContextLevel::Standard | ContextLevel::Category | ContextLevel::Discovery) {
-        // A client that receives this notification requests the list again.
+        // A client that receives this notification requests the list of tools again.
         context.notifications.tools_changed(|other, _| *other == cx.principal);
     }
 }

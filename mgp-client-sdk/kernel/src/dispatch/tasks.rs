@@ -1,12 +1,12 @@
-//! Long calls (MCP tasks): the kernel's own tasks for callers that support them, and calls of tools that run
-//! only as tasks.
+//! Long calls (MCP tasks): the kernel's own tasks for callers that support them, and calls that run as tasks of
+//! servers.
 //!
-//! A caller's task belongs to the kernel, not to the server behind it: callers poll the kernel.
+//! A caller's task belongs to the kernel and not to a server: the caller asks the kernel for the state of the task.
 
 use std::sync::Arc;
 
 use mgp_client_sdk::gateway::AwaitLegacyTask;
-use mgp_lifecycle::{AcceptsTask, requires_task, serves_tasks};
+use mgp_lifecycle::{AcceptsTask, TaskTicket, requires_task, serves_tasks};
 use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolFeature};
 use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::method::{Request as _, ToolsCall};
@@ -16,13 +16,13 @@ use mgp_types::{ErrorCode, RpcError};
 use super::portable_names;
 use crate::fleet::{FleetContext, InMainSession, ManagedServer, SessionUse};
 
-/// Returns whether the kernel can run calls of a tool as tasks.
+/// Returns whether the kernel can run calls of the tool with this name as tasks.
 pub(crate) fn support(context: &FleetContext, name: &str) -> TaskSupport {
     let can_be_task = |tool: &IndexedTool| declared(tool) != TaskSupport::Forbidden;
     let is_possible = match context.index.resolve(name, &AllTools) {
         Resolved::One(tool) if can_be_task(&tool) => true,
-        // A name that several tools have is enough, because a caller that sees only one of them can call it by this
-        // name.
+        // If several tools have this name, one that can run as a task is enough, because a caller that sees only this
+        // tool can call it by the name.
         Resolved::Ambiguous(tools) if tools.iter().any(can_be_task) => true,
         _ => portable_names::find_any(context, name).iter().any(can_be_task),
     };
@@ -37,49 +37,61 @@ fn declared(tool: &IndexedTool) -> TaskSupport {
     support.unwrap_or(TaskSupport::Forbidden)
 }
 
-/// Returns whether a tool declares that it runs only as a task, or might be refused by a legacy session because it does.
-/// The stack of a modern session sends such calls again by itself.
-pub(super) fn may_be_required(server: &ManagedServer, tool: &IndexedTool, cx: &Context) -> bool {
-    declared(tool) == TaskSupport::Required || server.uses_legacy_session(cx)
+/// Returns whether a call runs as a task of its server, or whether a legacy session might refuse the call because its
+/// tool runs only as a task. In a modern session, the client itself repeats such a refused call as a task.
+pub(super) fn may_be_task(server: &ManagedServer, tool: &IndexedTool, cx: &Context) -> bool {
+    runs_as_task(tool, cx) || server.uses_legacy_session(cx)
 }
 
-/// Calls a server's tool that may run only as a task. If it does, waits for the result of the server's task.
-pub(super) async fn call_as_required(
+/// Returns whether a tool declares that it runs only as a task, or whether it declares that it may run as one and the
+/// caller has requested a task. In the latter case, an ordinary call would have less time than the caller's task.
+fn runs_as_task(tool: &IndexedTool, cx: &Context) -> bool {
+    match declared(tool) {
+        TaskSupport::Required => true,
+        // A modern caller accepts a task but requests none, so its call is an ordinary one, which may be faster.
+        TaskSupport::Optional => cx.caller.era == Era::Legacy && TaskTicket::of(cx).is_some(),
+        _ => false,
+    }
+}
+
+/// Calls a server's tool that may run as a task. If it runs as a task, waits for the result of the task.
+pub(super) async fn call_as_task(
     server: &Arc<ManagedServer>,
     tool: &IndexedTool,
     call: Call,
     has_access: bool,
 ) -> Result<Reply, RpcError> {
-    if declared(tool) == TaskSupport::Required || server.has_required_task(tool.name()) {
-        return call_and_wait(server, call, has_access).await;
+    if runs_as_task(tool, call.cx()) || server.has_required_task(tool.name()) {
+        return call_and_wait(server, tool, call, has_access).await;
     }
     let repetition = call.clone();
     match server.send(call, has_access).await {
-        // The legacy session of a server whose tasks need the main session refuses the call before it runs.
+        // The server has tasks in its main session only, and its legacy session refuses the call before it runs.
         Err(error) if requires_task(&error) || requires_legacy_task(&error) => {
             server.note_required_task(tool.name());
-            call_and_wait(server, repetition, has_access).await
+            call_and_wait(server, tool, repetition, has_access).await
         }
         outcome => outcome,
     }
 }
 
-/// Returns whether a legacy session refused a call because its tool runs only as a task. Only the server's list of that
-/// era declares this, and the kernel may have read the other list.
+/// Returns whether a legacy session refused a call because the tool runs only as a task. Only the list of a legacy
+/// session declares this, and the kernel may have read the list of the other session.
 fn requires_legacy_task(error: &RpcError) -> bool {
     error.code() == ErrorCode::METHOD_NOT_FOUND && error.message().contains("task")
 }
 
-/// Calls a server's tool that runs only as a task, and waits for the result of the server's task.
+/// Calls a server's tool as a task, and waits for the result of the server's task.
 async fn call_and_wait(
     server: &Arc<ManagedServer>,
+    tool: &IndexedTool,
     mut call: Call,
     has_access: bool,
 ) -> Result<Reply, RpcError> {
     if !has_access {
         return server.send(call, has_access).await;
     }
-    // A server of both eras that has the tasks extension runs tasks in its main session only.
+    // A server of both eras that has the extension for tasks runs tasks in its main session only.
     let mut in_main = call.cx().clone();
     in_main.extensions.insert(InMainSession);
     let main = server.wake_for(&in_main, SessionUse::Call).await;
@@ -94,8 +106,12 @@ async fn call_and_wait(
         call.cx_mut().extensions.insert(AcceptsTask);
         return server.send(call, has_access).await;
     }
-    let Some(tool) = call.tool() else { return server.send(call, has_access).await };
-    let name = serde_json::to_string(tool.name).map_err(RpcError::invalid_params)?;
+    // In MCP 2025-11-25, a client must not request a task from a server that does not declare tasks.
+    if declared(tool) == TaskSupport::Optional && client.capabilities().tasks.is_none() {
+        return server.send(call, has_access).await;
+    }
+    let Some(called) = call.tool() else { return server.send(call, has_access).await };
+    let name = serde_json::to_string(called.name).map_err(RpcError::invalid_params)?;
     let arguments = call.tool_arguments();
     let text = format!(r#"{{"name":{name},"arguments":{},"task":{{}}}}"#, arguments.as_str());
     *call.params_mut() = Params::split(ToolsCall::METHOD, text.into())?;

@@ -1,4 +1,4 @@
-//! `tools/list`: returns the meta tools and the tools in the caller's session (MGP §16.3).
+//! `tools/list`: returns the meta tools (tools about tools) and the tools in the caller's session (MGP §16.3).
 
 use mgp_toolindex::{Allowed, Resolved, listed_tools};
 use mgp_types::RpcError;
@@ -14,7 +14,7 @@ use super::{apps, listed_tool, portable_names, saved_context, surface};
 use crate::fleet::FIRST_LIST_TIMEOUT;
 use crate::proposals;
 
-/// Returns the list for a caller, once the tools of new servers are known.
+/// Returns the list for a caller as soon as the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
     dispatcher.retry_failed_starts(call.cx());
     dispatcher.wait_for_first_tools(call.cx(), FIRST_LIST_TIMEOUT).await;
@@ -27,7 +27,7 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
     portable_names::fit_list(&dispatcher, cx, &caller, &mut tools);
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
-        // The list must not be cached, because any call may add tools to the caller's session.
+        // The client must not cache the list, because any call may add tools to the caller's session.
         list.ttl_ms = Some(0);
         list.cache_scope = Some(CacheScope::Private);
     }
@@ -63,8 +63,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     Ok(tools)
 }
 
-/// Adds the members of a tool that belong to proposals that the caller negotiated. Removes the members of other
-/// proposals, which the server added because the kernel negotiated them with it.
+/// Adds the members of a tool that belong to extensions that the caller negotiated. Removes the members of other
+/// extensions: the server added them because the kernel negotiated these extensions with it.
 fn fit_proposals(
     parts: &DispatcherParts,
     caller: &dyn Allowed,
@@ -72,7 +72,7 @@ fn fit_proposals(
     active: ExtensionSet,
 ) {
     let (wanted, hidden) = (active & proposals::OF_TOOLS, proposals::OF_TOOLS.difference(active));
-    // Return early in the usual case: few callers negotiate these proposals, and few tools have `_meta`.
+    // Return early in the usual case: few callers negotiate these extensions, and few tools have `_meta`.
     if wanted.is_empty() && tool.meta.is_none() {
         return;
     }

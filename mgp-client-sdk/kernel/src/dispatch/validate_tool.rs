@@ -1,4 +1,4 @@
-//! `tools/validate`: checks arguments against the schema of any server's tool, without calling the server.
+//! `tools/validate`: checks arguments against the schema of a server's tool, without calling the server.
 //!
 //! Applies to: inbound.
 
@@ -11,7 +11,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::portable_names;
 use crate::caller_view::VisibleTools;
 
-/// Checks arguments against the definition that the server has listed. A tool that the caller has no access to counts
+/// Checks arguments against the definition that the server has listed. Treats a tool that the caller has no access to
 /// as unknown.
 pub(super) fn validate(
     dispatcher: &Dispatcher,

@@ -1,4 +1,4 @@
-//! Deliveries that the kernel makes on its own: events to URLs, and messages to people (MGP §4.4, §13).
+//! Deliveries that the kernel makes on its own: events to URLs (webhooks), and messages to people (MGP §4.4, §13).
 //!
 //! Each delivery is a durable subscription, which keeps events while the kernel or the receiver is down.
 
@@ -28,10 +28,11 @@ use crate::logins;
 /// The prefix of the ids of webhooks' subscriptions.
 const WEBHOOK: &str = "webhook-";
 
-/// The prefix of the names of deliveries to people; the names are also the ids of their subscriptions.
+/// The prefix of the names of deliveries to people. The name of such a delivery is also the id of its subscription.
 const NOTIFY: &str = "kernel.notify.";
 
-/// The maximum number of attempts to deliver an event. They take about ten minutes; then the event is given up.
+/// The maximum number of attempts to deliver an event. After them, i.e. after about ten minutes, the kernel gives the
+/// event up.
 const ATTEMPTS: u32 = 12;
 /// The delay before the second attempt to deliver an event, to use the store, or to prepare a receiver.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -46,10 +47,10 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// The number of events that a delivery reads from the store at a time.
 const BATCH: usize = 32;
 
-/// The maximum length of the error text that is kept for a failed delivery.
+/// The maximum length of the stored error text of a failed delivery, in bytes.
 const MAX_ERROR: usize = 256;
 
-/// The deliveries of a kernel. This handle is cheap to clone.
+/// The running deliveries of a kernel: events to webhooks, and messages to people. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Deliveries(Arc<DeliveryTable>);
 
@@ -59,7 +60,7 @@ struct DeliveryTable {
     context: OnceLock<DeliveryContext>,
 }
 
-/// A delivery with the task that runs it; the task ends when this value is dropped.
+/// A delivery with the task that runs it. Dropping this value ends the task.
 struct RunningDelivery {
     delivery: Arc<Delivery>,
     outbound: Outbound,
@@ -67,13 +68,13 @@ struct RunningDelivery {
     task: JoinSet<()>,
 }
 
-/// The configured proxy of deliveries, and the hosts that are reached without it.
+/// The proxy for deliveries from the configuration, and the hosts that the kernel reaches without it.
 type ProxySettings = (ProxyConfig, Vec<String>);
 
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
-    /// A place where a person receives messages, and the configured address of the operators' web console.
+    /// The configuration of one way to reach a person, and the configured address of the operators' web console.
     Notify(NotifyConfig, Option<String>),
 }
 
@@ -82,7 +83,7 @@ enum Outbound {
 pub(crate) struct DeliveryContext {
     pub(super) store: Arc<dyn Store>,
     sender: SenderContext,
-    /// The decisions that are looked up before a message about them is sent.
+    /// The decisions that wait for a person. They are looked up before a message about them is sent.
     pub(super) open: OpenDecisions,
 }
 
@@ -91,9 +92,9 @@ pub(crate) struct DeliveryContext {
 pub(super) struct SenderContext {
     pub(super) expander: Expander,
     pub(super) proxy: Proxy,
-    /// The address of the operators' web console of this process.
+    /// The address of the operators' web console that this process serves.
     pub(super) served: LateText,
-    /// The option that commands of the program need to reach this kernel, if any.
+    /// The option that commands of the program `mgp` need to reach this kernel, if any.
     pub(super) command_option: LateText,
 }
 
@@ -103,7 +104,7 @@ pub(super) type LateText = Arc<OnceLock<String>>;
 /// A delivery of events to one receiver, with the count of accepted events.
 pub(super) struct Delivery {
     pub(super) name: String,
-    /// The text that operators see for the receiver: host and name of a webhook, or the name of the delivery.
+    /// The name of the receiver that operators see: host and name of a webhook, or the name of the delivery.
     target: String,
     reader: Mutex<Option<EventReader>>,
     state: Mutex<DeliveryState>,
@@ -118,9 +119,9 @@ struct DeliveryState {
 /// The result of an attempt to deliver an event.
 pub(super) enum Attempt {
     Accepted,
-    /// The event was not accepted, but another attempt might succeed.
+    /// The receiver did not accept the event, but another attempt might succeed.
     Failed(String),
-    /// The receiver refuses this event, so no further attempt is made.
+    /// The receiver refuses this event, so the kernel makes no further attempt.
     Refused(String),
 }
 
@@ -162,8 +163,8 @@ impl SenderContext {
 }
 
 impl Outbound {
-    /// Returns the deliveries of a configuration by their names in the store. The name of a place for messages contains
-    /// a dot and that of a webhook cannot, so no two names are equal.
+    /// Returns the deliveries of a configuration by their names in the store. The names of deliveries to people contain
+    /// a dot, and the names of webhooks cannot contain one, so all names differ.
     fn of(config: &KernelConfig) -> BTreeMap<String, Self> {
         let webhooks = config.webhooks.iter();
         let webhooks = webhooks.map(|(name, one)| (name.clone(), Self::Webhook(one.clone())));
@@ -185,9 +186,9 @@ impl Outbound {
 }
 
 impl Deliveries {
-    /// Sets what the deliveries need to run; until this is called, no delivery runs.
+    /// Sets the handles that the deliveries need. Until this is called, no delivery runs.
     pub(crate) fn enable(&self, context: DeliveryContext) {
-        // A kernel is built only once, so no context was set before.
+        // Ignore the result: a kernel is built only once, so no context was set before.
         let _ = self.0.context.set(context);
     }
 
@@ -200,10 +201,10 @@ impl Deliveries {
         }
     }
 
-    /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. A delivery that is no
-    /// longer configured loses its waiting and its given-up events, even if it was removed while no kernel ran. A
-    /// delivery with a changed configuration keeps them; if the channels or the minimum severity changed, only the
-    /// given-up ones.
+    /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. If a delivery is not
+    /// configured any more, drops its waiting and its given-up events, even if it was removed while no kernel ran. A
+    /// delivery with a changed configuration keeps these events; if its channels or its minimum severity changed, it
+    /// keeps only the given-up events.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
         let context = context.clone().with_proxy(logins::proxy(config));
@@ -217,7 +218,7 @@ impl Deliveries {
             running.extract_if(.., is_old).collect()
         };
         for (_, RunningDelivery { mut task, .. }) in ended {
-            // Wait for the end of this task: its successor must not send an event at the same time.
+            // Wait for the end of this task: the task that replaces it must not send an event at the same time.
             task.shutdown().await;
         }
         let ids: BTreeSet<_> =
@@ -268,9 +269,10 @@ fn start(
     outbound: Outbound,
 ) -> (Arc<Delivery>, JoinSet<()>) {
     let target = match &outbound {
-        // The path is not shown either, because it is often a secret; the name distinguishes webhooks of one host.
+        // Leave the path of the URL out, because it is often a secret. The name distinguishes webhooks to the same
+        // host.
         Outbound::Webhook(config) => format!("{} ({name})", shown_origin(&config.url)),
-        // Topics and addresses are not shown, because everyone who knows a topic can read its messages.
+        // Leave topics and addresses out, because everyone who knows a topic can read its messages.
         Outbound::Notify(..) => name.clone(),
     };
     let (reader, state) = (Mutex::default(), Mutex::default());
@@ -287,8 +289,8 @@ fn start(
     (delivery, task)
 }
 
-/// Delivers events until the store is closed; fails if the subscription is refused. The subscription is opened first,
-/// so that events are kept while the receiver cannot be prepared.
+/// Delivers events until the store is closed. Fails if the subscription is refused. Opens the subscription first, so
+/// that it keeps events while the receiver cannot be prepared.
 async fn run(
     hub: &EventHub,
     context: &DeliveryContext,
@@ -317,7 +319,7 @@ async fn run(
     Ok(())
 }
 
-/// Returns the error of the store that caused this error, if any did.
+/// Returns the store's error that caused this error, if the store caused it.
 fn store_error(error: &RpcError) -> Option<&StoreError> {
     error.source()?.downcast_ref()
 }
@@ -333,7 +335,7 @@ impl Delivery {
     ) -> Result<Option<EventReader>, String> {
         let open = || async move {
             match hub.reader(id, channels, min).await {
-                // The store did not fail, so another attempt would fail as well.
+                // The failure is not one of the store, so another attempt would fail too.
                 Err(error) if store_error(&error).is_none() => Ok(Err(error)),
                 opened => opened.map(Ok),
             }
@@ -344,14 +346,15 @@ impl Delivery {
         Ok(Some(reader))
     }
 
-    /// Repeats the preparation of a receiver until it succeeds: e.g. a secret may be set later, or a keyring unlocked.
+    /// Repeats the preparation of a receiver until it succeeds, e.g. after a user has set a secret or unlocked a
+    /// keyring.
     async fn prepare<T: Send + 'static>(
         &self,
         create: impl Fn() -> Result<T, String> + Clone + Send + 'static,
     ) -> T {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         loop {
-            // Run this on a blocking thread, because expanding variables reads files and runs commands.
+            // Run this on a blocking thread, because expanding variables can read files and run commands.
             let created = tokio::task::spawn_blocking(create.clone()).await;
             let why = match created.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(receiver) => {
@@ -381,12 +384,12 @@ impl Delivery {
         self.repeat(|| reader.read_after(seq, BATCH)).await
     }
 
-    /// Stores that the events up to `seq` are delivered. Returns `false` if the store was closed.
+    /// Records in the store that the events up to `seq` are delivered. Returns `false` if the store was closed.
     pub(super) async fn acknowledge(&self, reader: &EventReader, seq: u64) -> bool {
         self.repeat(|| reader.acknowledge(seq)).await.is_some()
     }
 
-    /// Repeats a use of the store until it succeeds. Returns `None` if the store was closed.
+    /// Repeats an operation on the store until it succeeds. Returns `None` if the store was closed.
     async fn repeat<T, E: Into<RpcError>, F: Future<Output = Result<T, E>> + Send>(
         &self,
         attempt: impl Fn() -> F + Send + Sync,
@@ -402,7 +405,7 @@ impl Delivery {
                     tracing::debug!(delivery = self.name, "store closed; the delivery ends");
                     return None;
                 }
-                // The error of the store has details that the error of the request lacks.
+                // Use the error of the store, because it has details that the error of the request lacks.
                 Some(cause) => cause.to_string(),
                 None => error.to_string(),
             };
@@ -411,8 +414,8 @@ impl Delivery {
         }
     }
 
-    /// Repeats `send` until the receiver accepts the event. Stores the event as given up if the receiver refuses it, or
-    /// has not accepted it after too many attempts.
+    /// Repeats `send` until the receiver accepts the event. If the receiver refuses the event, or has not accepted it
+    /// after the maximum number of attempts, stores the event as given up.
     pub(super) async fn deliver<F: Future<Output = Attempt> + Send>(
         &self,
         store: &dyn Store,
@@ -434,7 +437,7 @@ impl Delivery {
             self.state.lock().last_error = Some(error.clone());
             if is_final {
                 tracing::warn!(delivery = self.name, seq = event.seq, error, "gave up an event");
-                // If the store is closed, the caller notices it at its next use of the store.
+                // Ignore a closed store: the caller notices it at the next use of the store.
                 self.repeat(|| failures::add(store, &self.name, event, error.clone())).await;
                 return;
             }
@@ -466,10 +469,10 @@ mod tests {
 
     use super::*;
 
-    /// A time, in seconds, after which all attempts to deliver an event have ended.
+    /// A number of seconds after which all attempts to deliver an event have ended.
     const LONG: usize = 3_600;
 
-    /// Makes each write of a given-up event fail, and each write of a position.
+    /// SQL that makes each write of a given-up event or of a position fail.
     const BREAK: &str = "
         CREATE TRIGGER no_failure BEFORE INSERT ON store_record
             BEGIN SELECT RAISE(ABORT, 'broken'); END;
@@ -480,7 +483,7 @@ mod tests {
         db.write(move |tx| Ok(tx.execute_batch(sql)?)).await.unwrap();
     }
 
-    /// Waits for some seconds of the paused clock, in each of which queued jobs of the database are completed.
+    /// Waits for some seconds of the paused clock. In each second, the queued jobs of the database are completed.
     async fn wait(db: &Db, seconds: usize) {
         for _ in 0..seconds {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,14 +1,14 @@
-//! The events whose delivery was given up. They are stored, so that operators can see them.
+//! The events that the kernel could not deliver and has given up. They are stored, so that operators can see them.
 
 use mgp_server_sdk::ReadEvent;
 use mgp_types::mgp::KernelWebhookFailure;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::{Payload, Timestamp};
 
-/// The part of the store that keeps the events. A key is the name of the delivery, a space and the event's number.
+/// The part of the store that keeps these events. A key is the name of the delivery, a space and the event's number.
 const SPACE: &str = "events.failed";
 
-/// The maximum number of events that are kept per delivery.
+/// The maximum number of stored events for each delivery.
 const MAX_FAILURES: usize = 100;
 
 /// Stores an event that a delivery gave up, and drops the oldest stored one if there are too many.
@@ -29,7 +29,8 @@ pub(super) async fn add(
     store.commit(change).await.map(drop)
 }
 
-/// Returns the events, each with the name of its delivery, those of a delivery in their order.
+/// Returns the stored events, each with the name of its delivery. The events of a delivery are in the order in which
+/// they occurred.
 pub(super) async fn load(
     store: &dyn Store,
 ) -> Result<Vec<(String, KernelWebhookFailure)>, StoreError> {
@@ -42,7 +43,7 @@ pub(super) async fn load(
     Ok(read.collect())
 }
 
-/// Drops the events of deliveries that are not configured.
+/// Drops the stored events of deliveries that are not configured.
 pub(super) async fn retain(
     store: &dyn Store,
     is_configured: impl Fn(&str) -> bool,
@@ -56,7 +57,7 @@ pub(super) async fn retain(
     store.commit(change).await.map(drop)
 }
 
-/// Returns the keys of the events in their order.
+/// Returns the keys of the stored events in their order.
 async fn keys(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let records = store.load(SPACE).await?.records.into_iter();
     let mut keys: Vec<_> =

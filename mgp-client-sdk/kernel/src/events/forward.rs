@@ -1,4 +1,4 @@
-//! Forwards the events of servers: one subscription per server, however many clients subscribe.
+//! Forwards the events of servers. The kernel subscribes once to each server, however many clients subscribe.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use mgp_types::sync::Mutex;
 
 use super::{CHANNELS, KernelEvents};
 
-/// The prefixes of the channels that only the kernel may publish in, because clients trust these channels.
+/// The prefixes of the channels in which only the kernel may publish, because clients trust these channels.
 const RESERVED: [&str; 2] = ["security.", "approvals."];
 
-/// The maximum number of servers whose refused events are logged; each server is logged once.
+/// The maximum number of servers whose refused events the kernel logs. It logs only one such event of each server.
 const MAX_LOGGED: usize = 1_024;
 
-/// The servers that the kernel has already logged a refused event of.
+/// The servers for which the kernel has already logged that it refused an event.
 #[derive(Default)]
 pub(super) struct ForwardLog(Mutex<BTreeSet<ServerId>>);
 
 impl KernelEvents {
-    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal that an
-    /// isolated instance of the server belongs to.
+    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal that owns the
+    /// isolated instance of the server, if the instance is isolated.
     pub(crate) async fn follow(
         &self,
         connection: &NewConnection,
@@ -31,7 +31,7 @@ impl KernelEvents {
         owner: Option<Principal>,
     ) {
         if !connection.client().server().has(Extension::Events) {
-            // The server has no events now, but an earlier version of it may have had some, so remove its channels.
+            // Remove the channels of the server: it has no events now, but an earlier version of it may have had some.
             return self.forget_channels(server);
         }
         let (events, id) = (self.clone(), server.clone());
@@ -45,7 +45,7 @@ impl KernelEvents {
         }
     }
 
-    /// Removes the channels of a server that no longer exists or has no events.
+    /// Removes the channels of a server that has left the fleet or has no events.
     pub(crate) fn forget_channels(&self, server: &ServerId) {
         self.hub().set_channels(server, std::iter::empty::<String>());
     }
@@ -66,8 +66,8 @@ impl KernelEvents {
             .payload(event.data)
             .subject(subject)
             .dropped(event.dropped)
-            // The depth counts the kernels that an event has passed, so that it cannot be sent in an endless circle of
-            // kernels.
+            // Count this kernel in the depth: the number of kernels that an event has passed, so that kernels cannot
+            // forward an event in an endless circle.
             .depth(event.depth.saturating_add(1));
         // Use the server's time if it is valid; otherwise the event gets the time when it arrived.
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
@@ -88,8 +88,8 @@ impl KernelEvents {
     }
 }
 
-/// Returns whether only the kernel is allowed to publish in a channel. Case is ignored, because a person could take
-/// `Security.x` for `security.x`.
+/// Returns whether only the kernel may publish in a channel. Ignores case, because a person could take `Security.x` for
+/// `security.x`.
 fn is_reserved(channel: &str) -> bool {
     let begins = |family: &&str| {
         channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))

@@ -1,7 +1,7 @@
-//! The kernel's events: those that it emits itself, and those that it forwards from its servers (MGP §13).
+//! The kernel's events: those that the kernel itself emits, and those that it forwards from its servers (MGP §13).
 //!
-//! A subscriber receives an event only if it also sees the server or tool of the event in lists, and no event about a
-//! call of another caller; operators receive all events.
+//! An operator receives all events. Any other subscriber receives an event only if its lists contain the server or tool
+//! of the event, and never an event about a call of another caller.
 
 mod deliveries;
 mod failures;
@@ -62,14 +62,15 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
-/// The key for the duration of a call's earlier rounds, in milliseconds. A call that continues in another request (its
-/// next round) stores it. If the key is present, the start of the call was published in an earlier round.
+/// The key under which a call keeps the duration of its earlier rounds, in milliseconds, until its next request
+/// (round). If the key is present, the start of the call was published in an earlier round.
 const STARTED_KEY: &str = "mgp.event.started";
 
-/// The capacity that is reserved for the facts of a call, in bytes, to avoid a second allocation.
+/// The reserved size of the text with the facts of a call, in bytes. The facts usually fit, so that no second
+/// allocation is needed.
 const FACTS_CAPACITY: usize = 256;
 
-/// The capacity that is reserved for the members after the facts, in bytes, to avoid a second allocation.
+/// The reserved size of the members that each event adds after `facts`, in bytes, to avoid a second allocation.
 const ADDED_CAPACITY: usize = 64;
 
 /// The events of a kernel. This handle is cheap to clone.
@@ -82,17 +83,18 @@ pub(crate) struct KernelEvents {
 
 mgp_types::opaque_debug!(KernelEvents);
 
-/// A call whose start event has been published. A caller can repeat a call with answers to questions; each such request
-/// is a round of the call, and the start is published in the first one.
+/// A call whose start was published as an event. A caller can repeat a call with answers to questions; each of these
+/// requests is a round of the call. The start is published in the first round.
 pub(crate) struct PublishedCall<'a> {
     events: &'a KernelEvents,
     cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
-    /// The facts that all events of the call have, as JSON without the closing brace.
+    /// The facts about the call that all its events contain, as JSON without the closing brace.
     facts: String,
     began: Instant,
-    /// The duration, in milliseconds, of the earlier requests (rounds) of the call; after each, its caller repeated it.
+    /// The duration of the earlier requests (rounds) of the call, in milliseconds; 0 if the caller has not repeated the
+    /// call.
     earlier: u64,
     is_ended: bool,
 }
@@ -117,7 +119,7 @@ impl KernelEvents {
         &self.hub
     }
 
-    /// Publishes without waiting for slow subscribers: the kernel must not wait for a client.
+    /// Publishes an event without waiting for slow subscribers: the kernel must not wait for a client.
     fn publish(&self, draft: EventDraft) {
         drop(self.hub.publish(draft));
     }
@@ -137,8 +139,8 @@ impl KernelEvents {
         }
     }
 
-    /// Publishes that a transaction of a tenant waits for an operator. The event lacks the arguments of the
-    /// transaction's steps, and names the tenant unless it is the local one.
+    /// Publishes that a transaction waits for an operator. The event does not contain the arguments of the
+    /// transaction's steps. It names the tenant, unless this is the local one.
     pub(crate) fn transaction_stuck(&self, tenant: &str, transaction: &TransactionRecord) {
         let mut shown = transaction.clone();
         for step in shown.steps.iter_mut() {
@@ -164,10 +166,12 @@ impl KernelEvents {
         server: &'a ServerId,
         tool: &'a str,
     ) -> PublishedCall<'a> {
+        let tenant = cx.principal.tenant();
         let facts = CallFacts {
             server_id: server.as_str(),
             tool_name: tool,
             agent_id: cx.principal.as_agent().map(AgentId::as_str),
+            tenant: (tenant != Principal::local().tenant()).then(|| tenant.as_str()),
             trace_id: cx.trace.as_deref(),
         };
         let mut facts = facts.to_json();
@@ -191,8 +195,8 @@ impl KernelEvents {
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, unless `answer` only asks the caller questions, so that the call continues. Waits
-    /// until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
+    /// Publishes the end of the call, unless `answer` only asks the caller questions, because the call then continues.
+    /// Waits until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
     pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_success: bool) {
         self.is_ended = true;
         if matches!(answer, Ok(Reply::InputRequired(_))) {
@@ -215,25 +219,26 @@ impl PublishedCall<'_> {
         }
     }
 
-    /// Returns the duration of the earlier requests (rounds) of the call; after each, its caller repeated it.
+    /// Returns the duration of the earlier requests (rounds) of the call; zero if the caller has not repeated the call.
     pub(crate) fn earlier(&self) -> Duration {
         Duration::from_millis(self.earlier)
     }
 
-    /// Returns the channel that asks the caller questions in answers to the call, if there is one.
+    /// Returns the channel for questions to the caller, which go into answers to the call; `None` if the caller has no
+    /// such channel.
     fn asker(&self) -> Option<&dyn CallerChannel> {
         self.cx.caller_access.channel()
     }
 
-    /// Stores, for the next request of the caller (the next round), the duration of the call so far, and that its start
-    /// has been published.
+    /// Stores the duration of the call so far for the caller's next request (round). The stored value also shows that
+    /// the start of the call was published.
     fn suspend(&self) {
         if let Some(asker) = self.asker() {
             asker.keep(STARTED_KEY, &Payload::from_trusted(self.duration().to_string()));
         }
     }
 
-    /// Returns the duration of all requests of the call so far (rounds), in milliseconds.
+    /// Returns the duration of all requests (rounds) of the call so far, in milliseconds.
     fn duration(&self) -> u64 {
         self.earlier.saturating_add(mgp_types::millis(self.began.elapsed()))
     }
@@ -259,9 +264,9 @@ impl PublishedCall<'_> {
     }
 }
 
-/// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected. A
-/// call that is dropped because it asks its caller a question is only suspended, because the caller can repeat it with
-/// the answer.
+/// Publishes the end of a call that is dropped before its end, because its caller cancelled it or disconnected. A call
+/// that is dropped because it asks its caller a question is only suspended, because the caller can repeat it with the
+/// answer.
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
         if self.is_ended {
@@ -277,13 +282,16 @@ impl Drop for PublishedCall<'_> {
     }
 }
 
-/// The facts about a call that are in the data of all its events.
+/// The facts about a call that the data of all its events contain.
 #[derive(Serialize)]
 struct CallFacts<'a> {
     server_id: &'a str,
     tool_name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<&'a str>,
+    /// The tenant of the caller, unless it is the local one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
 }
@@ -297,8 +305,8 @@ impl CallFacts<'_> {
     }
 }
 
-/// Returns whether a caller that is not an operator is allowed to see an event, i.e. sees the event's server or tool in
-/// lists, and the event is not about another caller.
+/// Returns whether a caller that is not an operator may see an event: its lists contain the event's server or tool, and
+/// the event is not about another caller.
 fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
     let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
         || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());

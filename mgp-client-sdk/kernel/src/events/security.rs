@@ -1,4 +1,4 @@
-//! Publishes the records of the audit log about security and approvals as events (MGP §6, §13.5).
+//! Publishes events about the records of the audit log that concern security and approvals (MGP §6, §13.5).
 
 use std::sync::Weak;
 
@@ -20,13 +20,14 @@ use crate::handle::KernelParts;
 /// The number of audit records that are read at a time.
 const BATCH: usize = 256;
 
-/// Publishes new records of the audit log until the kernel is dropped; does not keep the kernel or its log alive.
+/// Publishes new records of the audit log until the kernel is dropped. This task keeps neither the kernel nor its log
+/// alive.
 pub(crate) async fn follow(kernel: Weak<KernelParts>) {
     let Some(parts) = kernel.upgrade() else { return };
     let Some(mut newest) = parts.audit.as_ref().map(|audit| audit.newest()) else { return };
     let before = *newest.borrow_and_update();
     let log = parts.fleet.context().governance.log().map(AuditLog::watch);
-    // Publish the records that were written after `before` was read and before the log was watched.
+    // Publish the records that were written between the reading of `before` and the beginning of the watch above.
     let last = publish_after(&parts, before).await;
     drop(parts);
     match log {
@@ -35,7 +36,7 @@ pub(crate) async fn follow(kernel: Weak<KernelParts>) {
     }
 }
 
-/// Publishes the records that a log sends. Reads the stored log only after this task has fallen behind, because a busy
+/// Publishes the records that a log sends. Reads the stored log only if this task has fallen behind, because a busy
 /// kernel records thousands of calls per second.
 async fn follow_log(
     kernel: &Weak<KernelParts>,
@@ -106,7 +107,7 @@ struct SecurityData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     actor: &'a str,
-    /// The tenant of the actor, unless it is the local one.
+    /// The tenant of `actor`, unless it is the local one.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +116,7 @@ struct SecurityData<'a> {
     details: Object,
 }
 
-/// The details of a record that its event includes; other details could reveal the arguments of calls.
+/// The members of a record's details that the event contains. Other details could reveal the arguments of calls.
 const DETAILS: [&str; 5] = ["code", "method", "approval_id", "decision", "expires_at"];
 
 /// Returns the event to publish for an audit record; `None` for most kinds of records, which are not published.
@@ -180,7 +181,7 @@ fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
         // Skip this record: a record of `ValidationFailed` about the same call follows, and becomes the event.
         EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
         EventType::ToolBlocked => (ACCESS_DENIED, Severity::Warning),
-        // Records about a tool are skipped here, because a refused call of a tool also has a record of `ToolBlocked`.
+        // Skip records about a tool here, because a refused call of a tool also causes a record of `ToolBlocked`.
         EventType::PermissionDenied if !is_about_tool => (ACCESS_DENIED, Severity::Warning),
         EventType::ValidationFailed | EventType::CodeRejected => {
             (VALIDATION_FAILED, Severity::Warning)

@@ -1,4 +1,5 @@
-//! Webhooks: events sent to URLs, in order, until each is accepted or given up (MGP §13).
+//! Webhooks: the kernel sends events to URLs, in order, until the receiver accepts each event or the kernel gives it up
+//! (MGP §13).
 
 use std::time::SystemTime;
 
@@ -51,15 +52,15 @@ impl Webhook {
     }
 }
 
-/// Returns the id of an event. It is the same in each attempt, so that the receiver can drop repeated events. With the
-/// hash, it differs from the ids that an earlier webhook of this name sent.
+/// Returns the id of an event. It is the same in each attempt, so that the receiver can ignore repetitions. The hash
+/// distinguishes the event from events of an earlier webhook with the same name.
 fn event_id(webhook: &str, event: &ReadEvent) -> String {
     let hash = Sha256Hash::digest(event.event.as_str().as_bytes());
     format!("{webhook}-{}-{}", event.seq, to_hex(&hash.as_bytes()[..ID_HASH]))
 }
 
-/// Returns a POST request with a JSON body and a header with the time. If there is a secret, a second header has the
-/// signature of the time and the body.
+/// Returns a POST request with a JSON body and a header with the current time. If there is a secret, adds a header with
+/// the signature of the time and the body.
 pub(super) fn signed(url: &str, json: &str, secret: Option<&str>) -> FetchRequest {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let timestamp = now.as_secs().to_string();

@@ -1,5 +1,5 @@
-//! Notifications of changed lists: changes within a short time are collected, and sent once to each client whose lists
-//! they affect.
+//! Notifies clients of changed lists. Collects the changes within a short time, and then notifies each client whose
+//! lists are affected once.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,17 +12,16 @@ use super::changed_lists::{ChangedLists, Changes, is_in_all_lists};
 use super::refresh_queue::ListGroup;
 use super::servers::{Fleet, WeakFleet};
 
-/// The time that changes of lists are collected before clients are notified.
+/// The time for which changes of lists are collected before clients are notified.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum delay of the notification of a change while new servers start, because their start will change the same
-/// lists.
+/// The maximum delay of a notification while new servers start, because their start will change the same lists.
 const MAX_COLLECT: Duration = Duration::from_secs(5);
 
 /// The interval at which the task checks whether the fleet still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Notifies clients of changed lists until the fleet is dropped.
+/// Notifies clients of changed lists; ends when the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     loop {
         tokio::select! {
@@ -42,8 +41,8 @@ pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     }
 }
 
-/// Records each change of the operator's rules as a change of all lists, because rules decide which entries a client
-/// sees; ends when the governance is dropped.
+/// Records each change of the operator's rules as a change of all lists, because the rules decide which entries a
+/// client sees. Ends when the governance is dropped.
 pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: ChangedLists) {
     while rules.changed().await.is_ok() {
         changes.add_rules();
@@ -60,7 +59,8 @@ fn announce(fleet: &Fleet, Changes { of_servers, of_rules }: Changes) {
         if changed.is_empty() && of_rules.is_none() {
             continue;
         }
-        // Do not notify a session that knows the change: some old hosts hang when a notification follows their lists.
+        // Do not notify a session whose lists already contain the change: some old hosts hang if a notification follows
+        // their lists.
         let needs_notice = |principal: &Principal, scope: &Scope| {
             let is_new = |version: u64| !is_in_all_lists(scope, version);
             let is_affected = |(id, version): &(&ServerId, u64)| {
@@ -87,8 +87,8 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal can see single tools of a server that it does not see as a whole. The tools of a removed server, or
-    // of one that must not run, are not known here, so the principal is notified in any case.
+    // A principal can see single tools of a server without access to the server as a whole. If the server was removed
+    // or must not run, its tools are unknown here, so notify the principal in any case.
     let tools = fleet.context().index.tools_of(server.as_str());
     fleet
         .get(server.as_str())

@@ -1,4 +1,4 @@
-//! The lists whose changes have not been announced to clients yet.
+//! The changes of lists that clients have not been notified of yet.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 
 use super::refresh_queue::ListGroup;
 
-/// The changes of lists that are not announced yet. This handle is cheap to clone.
+/// The changes of lists that clients have not been notified of yet. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ChangedLists(Arc<Pending>);
 
 #[derive(Default)]
 struct Pending {
     changes: Mutex<Changes>,
-    /// The version of the last recorded change; each change increases it by one.
+    /// The version of the last recorded change. Each change increments it.
     version: AtomicU64,
     marked: Notify,
 }
@@ -27,18 +27,18 @@ struct Pending {
 /// The changes that were recorded since the last announcement.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// The version of the last change of each list.
+    /// For each list, the version of its last change.
     pub(super) of_servers: BTreeMap<(ListGroup, ServerId), u64>,
     /// The version of the last change of the rules that decide what callers see.
     pub(super) of_rules: Option<u64>,
 }
 
-/// The version of the last change before the first list of a session was composed. All lists of the session contain
-/// this change and those before.
+/// The version of the last change before the first list of a session was composed. All lists that the session has
+/// received contain this change and all earlier changes.
 #[derive(Default)]
 struct FirstList(OnceLock<u64>);
 
-/// Returns whether a session has received lists, and all of them contain the change with this version.
+/// Returns whether a session has received lists that all contain the change with this version.
 pub(super) fn is_in_all_lists(scope: &Scope, version: u64) -> bool {
     scope.state::<FirstList>().0.get().is_some_and(|first| *first >= version)
 }
@@ -62,10 +62,10 @@ impl ChangedLists {
         self.0.version.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Records the first list of a legacy session. Must be called before the list is composed: a change in the meantime
-    /// may be missing in the list.
+    /// Records that a legacy session receives its first list. Call this before the list is composed, because the list
+    /// may lack a change that is made meanwhile.
     ///
-    /// Lists of modern clients are not recorded, because requests of one client need not share a scope.
+    /// Records nothing for modern clients, because the requests of one client need not share a scope.
     pub(crate) fn note_list(&self, cx: &Context) {
         if cx.caller.era == Era::Legacy {
             let first = cx.scope.state::<FirstList>();

@@ -37,8 +37,7 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// The folders and files of an interpreter's installation, relative to the parent of the folder `bin` that contains the
-/// interpreter.
+/// The folders and files of an interpreter's installation, relative to the folder that contains its folder `bin`.
 const BESIDE: &[&str] =
     &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo", "pyvenv.cfg"];
 
@@ -46,7 +45,8 @@ const BESIDE: &[&str] =
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
-/// Returns the confinement that permits a program what these rights permit, and otherwise only what it needs to run.
+/// Returns the confinement that permits a program what these rights permit and what every program needs to run, and
+/// nothing else.
 pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     let mut all = Confinement::new();
     all.read = SYSTEM.iter().map(PathBuf::from).collect();
@@ -60,15 +60,16 @@ pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     all
 }
 
-/// Returns the folders of the installations that an interpreter and the target of its link belong to: the interpreter
-/// of a virtual environment of Python is a link to that of another installation.
+/// Returns the folders of the installations of an interpreter and, if it is a link, of its target. In a virtual
+/// environment of Python, the interpreter is a link to that of another installation.
 fn installations(program: &Path) -> Vec<PathBuf> {
     let target = program.canonicalize();
     let target = target.iter().flat_map(|target| installation(target));
     installation(program).into_iter().chain(target).collect()
 }
 
-/// Returns the folders of the installation that an interpreter belongs to; none if its path shows no installation.
+/// Returns the folders of the installation to which an interpreter belongs; none if its path does not reveal an
+/// installation.
 fn installation(program: &Path) -> Vec<PathBuf> {
     let is_manager = |folder: &&Path| {
         folder.file_name().is_some_and(|name| MANAGERS.iter().any(|known| name == *known))
@@ -96,7 +97,8 @@ mod tests {
         assert_eq!(of("/home/u/scripts/made.py"), Vec::<PathBuf>::new());
     }
 
-    /// Regression test: such an interpreter could not read its `pyvenv.cfg`, so no script of an agent started.
+    /// Regression test: the interpreter of a virtual environment could not read its `pyvenv.cfg`, so no script of an
+    /// agent started.
     #[cfg(unix)]
     #[test]
     fn an_interpreter_of_a_virtual_environment_reads_both_installations() {

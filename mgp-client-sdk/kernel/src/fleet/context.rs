@@ -59,7 +59,7 @@ pub(crate) struct FleetContext {
     pub(crate) subscriptions: ResourceSubscriptions,
     /// The owners of instances that were stopped together with their server.
     pub(crate) stopped: StoppedOwners,
-    /// The references to data in results of one server, which callers can pass to other servers.
+    /// The references to data in the results of servers, which callers can pass to other servers.
     pub(crate) references: References,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,
@@ -67,13 +67,14 @@ pub(crate) struct FleetContext {
 }
 
 impl FleetContext {
-    /// Adds the layers inside the security checks to the stack of calls to a server, beginning with the innermost one.
+    /// Adds the layers that run after the security checks to the stack that sends calls to a server, beginning with the
+    /// innermost layer.
     pub(super) fn layers(&self, builder: ClientBuilder, server: &ServerId) -> ClientBuilder {
         let builder = self.calls.layers(builder, &self.governance, server);
         self.bounds.layer_decided(builder, &self.governance, server)
     }
 
-    /// Returns whether there is any subscription to a resource or to the events of a principal's instance of a server.
+    /// Returns whether any client is subscribed to a resource, or to the events, of a principal's instance of a server.
     pub(super) fn has_subscriber(&self, server: &ServerId, owner: &Principal) -> bool {
         self.subscriptions.has_any(server, Some(owner))
             || self.events.hub().has_subscriber(server, Some(owner))

@@ -1,4 +1,5 @@
-//! Starts and stops that an operator requests. Each completes even if the operator's connection ends.
+//! Starts and stops servers on request of an operator. Each start or stop completes even if the operator's connection
+//! ends.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,26 +15,28 @@ use super::managed_server::ManagedServer;
 use super::session::has_failed;
 use crate::policy;
 
-/// The time that an operator waits for the tools of a started server. Afterwards the current state is returned.
+/// The time that the answer to an operator waits for the tools of a started server. The answer then contains the
+/// current state.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time after which a state counts as lasting, because a passing state, such as that of a restart, usually ends
+/// The time after which a state counts as lasting, because a temporary state, e.g. during a restart, usually ends
 /// sooner.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
-/// The default time that an operator waits for a stop. Afterwards the current state is returned.
+/// The default time that the answer to an operator waits for the stop of a server. The answer then contains the current
+/// state.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
-    /// Starts the server unless it runs, waits until its tools are known, and returns its state.
+    /// Starts the server unless it runs, waits for a limited time until its tools are known, and returns its state.
     pub(crate) async fn operator_start(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
-        // Start the server in a task of its own, so that the start continues even while it waits for a permit.
+        // Start the server in a separate task, so that the start continues even if this future is dropped.
         let starting = tokio::spawn(async move { server.start().await });
         self.resume_isolated();
         let started = async {
-            // Ignore the error: the task fails only if the runtime ends.
+            // Ignore the error: the task fails only when the runtime ends.
             let _ = starting.await;
             self.listed().await;
         };
@@ -41,7 +44,8 @@ impl ManagedServer {
         self.state()
     }
 
-    /// Checks a server at a URL because an operator looks at it; if the server has failed, tries to connect again.
+    /// Checks whether a server at a URL answers; if it has failed, tries to connect again. Called when an operator
+    /// views the server.
     pub(super) async fn look(&self) {
         if policy::is_remote(&self.config()) {
             self.check_sessions().await;
@@ -49,18 +53,19 @@ impl ManagedServer {
         }
     }
 
-    /// Returns whether the last start of the server failed for a lasting reason, so that the server is not restarted
+    /// Returns whether the last start of the server failed for a lasting reason, so that the kernel does not restart it
     /// automatically.
     pub(crate) fn has_failed_to_start(&self) -> bool {
         self.client().supervised().rest().is_some_and(|rest| rest.is_start_failure)
     }
 
-    /// Starts a server again after its start has failed, because the cause, e.g. a missing program, may be gone by now.
-    /// Waits until the server is connected or has failed again. Does nothing shortly after an earlier attempt.
+    /// Starts a server again after its start has failed, because the cause may be gone, e.g. a program is now
+    /// installed. Waits until the server is connected or has failed again. Does nothing shortly after an earlier
+    /// attempt.
     pub(super) async fn retry_start(&self) {
         if self.has_failed_to_start() {
             self.main().retry(self.hold()).await;
-            // Ignore the error: the caller looks at the state of the server itself.
+            // Ignore the error: the caller reads the state of the server itself.
             let _ = self.client().ready().await;
         }
     }
@@ -82,18 +87,19 @@ impl ManagedServer {
         });
     }
 
-    /// Drains and stops the server, and returns its state. Only an operator can start the server again; calls do
-    /// not.
+    /// Drains and stops the server, and returns its state. After this, only an operator can start the server again;
+    /// calls do not start it.
     pub(crate) async fn operator_stop(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         let _ = timeout(wait.unwrap_or(STOP_TIMEOUT), self.begin_operator_stop(None)).await;
         self.state()
     }
 
-    /// Begins to stop the server as [`operator_stop`](Self::operator_stop) does. The drain ends after the time that the
-    /// server's configuration sets, or after `drain` if that is shorter.
+    /// Begins to stop the server as [`operator_stop`](Self::operator_stop) does. The drain lasts at most the time that
+    /// the server's configuration sets; `drain` can shorten it.
     pub(super) fn begin_operator_stop(self: &Arc<Self>, drain: Option<Duration>) -> JoinHandle<()> {
         self.hold().set_stopped(true);
-        // The lists of a server that is stopped during its first start are not read, so calls must not wait for them.
+        // The kernel does not read the lists of a server that is stopped during its first start. So calls must not wait
+        // for them.
         self.finish_first_sync();
         let (server, clients) = (Arc::clone(self), self.clients());
         tokio::spawn(async move {
@@ -116,12 +122,12 @@ impl ManagedServer {
         let server = Arc::clone(self);
         let restarted = tokio::spawn(async move {
             tokio::join!(server.stop_isolated(), server.restart_sessions());
-            // If an operator has stopped or removed the server in the meantime, stop it again.
+            // If an operator has stopped or removed the server meanwhile, stop it again.
             if server.hold().forbids_start() {
                 return server.stop().await;
             }
             server.resume_isolated();
-            // Wait until the server is connected or stays failed, so that no earlier state is returned.
+            // Wait until the server is connected or stays failed, so that the returned state is not an earlier one.
             tokio::select! {
                 _ = server.client().ready() => server.listed().await,
                 () = server.stays_failed() => {}

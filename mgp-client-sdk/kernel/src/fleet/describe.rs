@@ -1,4 +1,4 @@
-//! Describes servers for operators, with the reason why a server lacks tools.
+//! Describes servers for operators, with the reason why tools of a server are missing.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ const MAX_REACH_BYTES: usize = 400;
 
 /// Describes all servers, ordered by id.
 pub(crate) fn describe_all(fleet: &Fleet) -> Vec<KernelServer> {
-    // Count the waiting definitions only once, because there may be hundreds of servers.
+    // Count the waiting definitions only once for all servers, because there may be hundreds of servers.
     let mut waiting = HashMap::new();
     for one in fleet.context().governance.definitions().waiting().unwrap_or_default() {
         *waiting.entry(one.server).or_insert(0) += 1;
@@ -84,18 +84,19 @@ fn reach(server: &ServerConfig) -> String {
     text
 }
 
-/// Returns why a server has no tools or lacks some, in one short sentence.
+/// Returns the reason why a server has no tools or why some are missing, in one short sentence.
 fn lack_of_tools(
     fleet: &Fleet,
     server: &ManagedServer,
     described: &KernelServer,
     waiting: &HashMap<ServerId, usize>,
 ) -> Option<String> {
-    // Check this first: while the list of tools cannot be read, what is known about the definitions may be outdated.
+    // Check this first: while the list of tools cannot be read, the known definitions may be out of date.
     if described.status == ServerState::Connected
         && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
     {
-        // `mgp doctor` shows what follows the last semicolon as the remedy, so the server's text must not be last.
+        // `mgp doctor` shows the text after the last semicolon as the remedy, so the text of the server must not be
+        // last.
         let id = server.id();
         return Some(format!("{error}; see `mgp servers logs {id}`"));
     }
@@ -116,7 +117,8 @@ fn lack_of_tools(
     let unlocked = definitions.unlocked_tools(server.id()).len();
     let unusable = definitions.refused(server.id()).saturating_sub(unlocked);
     if unusable > 0 {
-        // Name the id as the reason if it is invalid, because then all definitions of the server are refused.
+        // If the id of the server is invalid, name it as the reason, because the kernel then refuses all its
+        // definitions.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
             let one = unusable == 1;
             let (definitions, them) = if one { ("definition", "it") } else { ("definitions", "them") };
@@ -142,9 +144,9 @@ fn lack_of_tools(
     ))
 }
 
-/// Returns what is wrong with the id of a server, or `None` if it is acceptable.
+/// Returns the reason why the id of a server cannot be used, or `None` if it can.
 ///
-/// The check compares the id with the ids of all other servers, so it runs only for servers that lack tools.
+/// This check compares the id with the ids of all other servers. So it runs only for servers whose tools are missing.
 fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
     let id = server.id();
     Some(match fleet.context().governance.definitions().flaw(id)? {

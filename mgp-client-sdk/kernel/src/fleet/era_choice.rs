@@ -1,10 +1,10 @@
 //! The choice between the two sessions that an instance of a server can have, one for each protocol era.
 //!
-//! Servers built with some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only,
-//! although they also serve the modern era. So the kernel uses the caller's era towards the server: the main
-//! session has the newest era of the server, and a second, legacy one is opened for the first legacy caller
-//! that can be asked or subscribes to a resource. A server at a URL that keeps no sessions, or answers in JSON, cannot
-//! ask in the legacy era; then the main session serves all calls, and the legacy one only subscriptions, if it has a
+//! Servers that use some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only, although
+//! they also serve the modern era. So the kernel speaks the era of the caller to the server. The main session has the
+//! newest era of the server. The kernel opens a second, legacy session for the first legacy caller that can be asked or
+//! that subscribes to a resource. Some servers at URLs cannot ask in the legacy era, because they keep no sessions or
+//! answer in JSON. Then the main session serves all calls, and the legacy session only subscriptions, if it has a
 //! stream for messages outside of calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::task_tools::{InMainSession, TaskTools};
 
-/// The time that the kernel waits before it tries again to open a legacy session with a server that has refused one.
+/// The time until the kernel tries again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
 
 /// The minimum time between two attempts to open a legacy session with a server that did not answer.
@@ -34,7 +34,7 @@ pub(crate) enum SessionKind {
     Legacy,
 }
 
-/// The reason why a caller uses a session.
+/// The purpose for which a caller uses a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
     Call,
@@ -45,7 +45,7 @@ pub(crate) enum SessionUse {
 }
 
 impl SessionUse {
-    /// Returns whether the caller might miss questions or notifications in a session of the modern era.
+    /// Returns whether the caller might miss questions or notifications of the server in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
         let is_affected = match self {
             Self::Call => cx.caller.accepts.any() && cx.extensions.get::<InMainSession>().is_none(),
@@ -56,36 +56,45 @@ impl SessionUse {
     }
 }
 
-/// The known facts about the eras of a server, learnt from its last connection or stored by the last kernel. All
+/// The facts that the kernel knows about the eras of a server, from the last connection or from the store. All
 /// instances of the server share them.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
-    /// Set if the program fails at the request that detects its era.
+    /// Set if the server's program fails at the request that detects its era (the probe).
     fails_at_probe: FailsAtProbe,
     /// `true` if the last connection used MCP 2025-03-26 or an earlier revision.
     is_early: AtomicBool,
-    /// The times until which the kernel does not try to use a legacy session: for calls, and for subscriptions.
+    /// The times before which the kernel does not try to use a legacy session: first for calls, then for subscriptions.
     refused_until: Mutex<[Option<Instant>; 2]>,
-    /// The tools that need a task of the main session.
+    /// The tools that run only as tasks of the main session.
     pub(super) task_tools: TaskTools,
 }
 
-/// The sessions that a server needs for callers of both eras.
+/// The number of sessions that a server needs to serve callers of both eras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionNeeds {
-    /// Unknown, because the server has never been connected.
+    /// Unknown: the server has never been connected.
     Unknown,
-    /// One session: the server is legacy, or can ask modern callers for all kinds of input.
+    /// One session: the server is legacy, or it can ask modern callers all kinds of questions.
     One,
-    /// One session per era: the server is modern, but might ask for more kinds of input in the legacy era, if it
-    /// supports that era.
+    /// One session per era: the server is modern, but may be able to ask further kinds of questions in the legacy era,
+    /// if it supports that era.
     OnePerEra,
 }
 
+/// The reason why the kernel could not use a legacy session.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LegacyFailure {
+    /// The server has answered the attempt, so it does not support the legacy era for this purpose.
+    Refused,
+    /// The server may have been unreachable, so the kernel tries again soon.
+    Unanswered,
+}
+
 impl KnownEras {
-    /// Derives from the facts of a server's main session whether one session suffices, or each era needs a session of
-    /// its own.
+    /// Derives from the properties of the server in its main session whether one session is enough, or whether the
+    /// server needs one session per era.
     pub(super) fn observe(&self, facts: &PeerInfo) {
         self.is_early.store(facts.revision <= Revision::V2025_03_26, Ordering::Relaxed);
         let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
@@ -96,7 +105,7 @@ impl KnownEras {
         self.needs.store(needs as u8, Ordering::Relaxed);
     }
 
-    /// Returns the sessions that the server needs for this use.
+    /// Returns whether the server needs one session, or one per era, for calls or for subscriptions.
     pub(super) fn needs(&self, session_use: SessionUse) -> SessionNeeds {
         let until = || self.refused_until.lock()[usize::from(session_use != SessionUse::Call)];
         let is_refused = || until().is_some_and(|until| until > Instant::now());
@@ -107,35 +116,38 @@ impl KnownEras {
         }
     }
 
-    /// Records that no legacy session could be used. If the server has answered the attempt, it does not support the
-    /// legacy era for this use. Otherwise it may have been unreachable, so the kernel tries again soon.
-    pub(super) fn refuse_legacy(&self, session_use: SessionUse, has_answered: bool) {
-        let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
+    /// Records that the kernel could not use a legacy session.
+    pub(super) fn refuse_legacy(&self, session_use: SessionUse, failure: LegacyFailure) {
+        let ttl = match failure {
+            LegacyFailure::Refused => REFUSED_TTL,
+            LegacyFailure::Unanswered => RETRY_INTERVAL,
+        };
         let mut refused_until = self.refused_until.lock();
         let refused_until = &mut refused_until[usize::from(session_use != SessionUse::Call)];
-        // Concurrent calls can report both outcomes; a refusal takes precedence over a missing answer.
+        // Concurrent calls can report different outcomes. A refusal, which has the later time, takes precedence over a
+        // missing answer.
         *refused_until = (*refused_until).max(Some(Instant::now() + ttl));
     }
 
-    /// Returns the flag for a program that fails at the probe, which all its clients share.
+    /// Returns the flag that is set if the program fails at the probe. All clients of the program share the flag.
     pub(super) fn fails_at_probe(&self) -> &FailsAtProbe {
         &self.fails_at_probe
     }
 
-    /// Restores what an earlier kernel stored about the probe.
+    /// Restores the flag that an earlier kernel stored about the probe.
     pub(super) fn restore_probe_failure(&self, fails: bool) {
         self.fails_at_probe.set(fails);
         self.is_early.store(fails, Ordering::Relaxed);
     }
 
-    /// Returns, for the store, whether the program fails at the probe; `false` for one with a later revision than
-    /// 2025-03-26. Programs on early SDKs, e.g. the Python SDK before 1.8, do not answer the probe at all, which costs
-    /// 10 s at each start. After an update to a later SDK they must be probed again.
+    /// Returns, for the store, whether the program fails at the probe; `false` if its last connection used a revision
+    /// after 2025-03-26. Programs with early SDKs, e.g. the Python SDK before 1.8, do not answer the probe at all,
+    /// which costs 10 s at each start. After an update to a later SDK, the kernel must probe them again.
     pub(super) fn stores_probe_failure(&self) -> bool {
         self.fails_at_probe.get() && self.is_early.load(Ordering::Relaxed)
     }
 
-    /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.
+    /// Returns, for the store, whether the server needs one session per era; `None` if it has never been connected.
     pub(super) fn stored_needs(&self) -> Option<bool> {
         match self.needs.load(Ordering::Relaxed) {
             0 => None,
@@ -144,19 +156,19 @@ impl KnownEras {
     }
 }
 
-/// The extensions that a server negotiated when each kind of its sessions last connected, or that the last kernel
-/// stored. All instances of the server share them.
+/// The extensions that a server negotiated in the last main session and in the last legacy session. An earlier kernel
+/// may have stored them. All instances of the server share them.
 #[derive(Default)]
 pub(super) struct NegotiatedExtensions(RwLock<[Option<ExtensionSet>; 2]>);
 
 impl NegotiatedExtensions {
-    /// Records what a server negotiated in a session of this kind.
+    /// Records the extensions that a server negotiated in a session of this kind.
     pub(super) fn set(&self, session: SessionKind, extensions: ExtensionSet) {
         self.0.write()[session as usize] = Some(extensions);
     }
 
-    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller: in the main
-    /// one, unless the caller needs a legacy session and such a session has connected.
+    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller: in the
+    /// legacy session if the caller needs one and it has been connected, otherwise in the main session.
     pub(super) fn for_calls(&self, cx: &Context, eras: &KnownEras) -> ExtensionSet {
         let [main, legacy] = *self.0.read();
         let session_use = SessionUse::Call;
@@ -165,7 +177,7 @@ impl NegotiatedExtensions {
         legacy.filter(|_| is_legacy).or(main).unwrap_or_default()
     }
 
-    /// Returns the extensions that the server negotiated in sessions of any kind.
+    /// Returns the extensions that the server negotiated in any kind of session.
     pub(super) fn all(&self) -> ExtensionSet {
         let [main, legacy] = *self.0.read();
         main.unwrap_or_default() | legacy.unwrap_or_default()
@@ -206,7 +218,7 @@ mod tests {
             assert_eq!(negotiated.for_calls(other, &eras), of_main);
         }
         assert_eq!(negotiated.all(), of_main | of_legacy);
-        eras.refuse_legacy(SessionUse::Call, true);
+        eras.refuse_legacy(SessionUse::Call, LegacyFailure::Refused);
         assert_eq!(
             negotiated.for_calls(&asked, &eras),
             of_main,
@@ -218,14 +230,16 @@ mod tests {
     async fn only_a_server_that_answered_is_taken_as_one_without_the_legacy_era() {
         let eras = KnownEras::default();
         eras.set(SessionNeeds::OnePerEra);
-        for (has_answered, ttl) in [(false, RETRY_INTERVAL), (true, REFUSED_TTL)] {
+        for (failure, ttl) in
+            [(LegacyFailure::Unanswered, RETRY_INTERVAL), (LegacyFailure::Refused, REFUSED_TTL)]
+        {
             let needs = || eras.needs(SessionUse::Call);
-            eras.refuse_legacy(SessionUse::Call, has_answered);
+            eras.refuse_legacy(SessionUse::Call, failure);
             tokio::time::advance(ttl / 2).await;
-            assert_eq!(needs(), SessionNeeds::One, "{has_answered}");
+            assert_eq!(needs(), SessionNeeds::One, "{failure:?}");
             assert_eq!(eras.needs(SessionUse::Subscription), SessionNeeds::OnePerEra);
             tokio::time::advance(ttl).await;
-            assert_eq!(needs(), SessionNeeds::OnePerEra, "{has_answered}");
+            assert_eq!(needs(), SessionNeeds::OnePerEra, "{failure:?}");
         }
     }
 }

@@ -11,20 +11,21 @@ use tokio::time::sleep;
 
 use super::processor_times::until_processors_have_room;
 
-/// The time after which a first start moves to a permit for slow starts, so that servers that hang do not delay the
-/// others for long.
+/// The time after which a first start needs a permit for slow starts instead of its own, so that servers that hang do
+/// not delay others for long.
 pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The maximum time that a slow first start occupies a permit for slow starts, so that a few servers that hang do not
-/// make the others wait for their whole time limits.
+/// The maximum time that a slow first start keeps a permit for slow starts. Without this limit, a few servers that hang
+/// would make others wait until their starts time out.
 pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The bounds of the number of servers that are started at the same time to read their lists. Between these bounds, the
-/// number is twice that of the processors.
+/// The minimum and the maximum number of servers that are started at the same time to read their lists. The number is
+/// twice that of the processors, within these bounds.
 const FIRST_STARTS: (usize, usize) = (4, 8);
 
 /// The permits that limit how many servers are started at the same time to read their lists. If a kernel started many
-/// interpreters at once on few processors, none of them would answer before its time limit, nor after a restart.
+/// interpreters at the same time on few processors, none of them would answer before its time limit, and restarts would
+/// not help.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstStartPermits {
     starts: Arc<Semaphore>,
@@ -33,7 +34,7 @@ pub(crate) struct FirstStartPermits {
 }
 
 impl FirstStartPermits {
-    /// Creates permits for as many starts as the processors can serve.
+    /// Creates as many permits as starts that the processors can serve at the same time.
     pub(crate) fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let starts = (2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1);
@@ -41,11 +42,11 @@ impl FirstStartPermits {
         Self { starts: permits(), slow_starts: permits() }
     }
 
-    /// Waits for a permit, and then runs a start. A slow start exchanges its permit for one for slow starts, and
-    /// returns that one after a while. While processors are idle, a start returns its permit at once: it then waits for
-    /// something other than a processor, e.g. a download, or hangs.
+    /// Waits for a permit, and then runs a start. After a while, a slow start exchanges its permit for a permit for
+    /// slow starts, and later returns this permit too. While processors are idle, a start returns its permit early,
+    /// because it hangs or waits for something other than a processor, e.g. a download.
     pub(super) async fn run(&self, mut start: Pin<&mut impl Future<Output = ()>>) {
-        // The semaphores are never closed.
+        // Ignore the error, because the semaphores are never closed.
         let permit = self.starts.acquire().await;
         let slow_start = async {
             sleep(FIRST_START_PERMIT_TIMEOUT).await;
@@ -68,7 +69,7 @@ impl FirstStartPermits {
         start.await;
     }
 
-    /// Returns the permits that starts begin with, and those for slow starts.
+    /// Returns the permits for the beginning of starts, and the permits for slow starts.
     #[cfg(test)]
     pub(super) fn semaphores(&self) -> (Arc<Semaphore>, Arc<Semaphore>) {
         (Arc::clone(&self.starts), Arc::clone(&self.slow_starts))

@@ -1,17 +1,17 @@
-//! The first reading of a new server's lists; requests wait for it.
+//! The first reading of a new server's lists. Requests of clients wait for it.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The maximum time after a server was added that searches and calls of unknown tools wait for its lists.
+/// The maximum time after the addition of a server for which searches and calls of unknown tools wait for its lists.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The maximum time after a server was added that requests for lists wait for its lists.
+/// The maximum time after the addition of a server for which requests for lists wait for its lists.
 ///
-/// It is shorter than the time limits that hosts have for their start, e.g. 10 s in Codex: a host whose limit passes
-/// has no tools at all. Hosts are notified once the lists were read.
+/// This is shorter than the time limits of hosts for their start, e.g. 10 s in Codex: a host that reaches its limit has
+/// no tools at all. The kernel notifies hosts once it has read the lists.
 pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The progress of this kernel's first reading of a server's lists. List requests and searches wait for it.
@@ -22,11 +22,12 @@ pub(super) struct FirstSync {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncProgress {
-    /// The lists are unknown: list requests and searches wait for them, for a limited time.
+    /// The lists are unknown: requests for lists and searches wait for them, for a limited time.
     Unknown,
-    /// The lists that an earlier kernel read are used: only calls of unknown tools wait.
+    /// The kernel uses the lists that an earlier kernel has read: only calls of unknown tools wait.
     Deferred,
-    /// The lists were read; or nothing waits for them any more, because the server has failed or does not answer.
+    /// The kernel has read the lists; or requests no longer wait for them, because the server has failed or does not
+    /// answer.
     Done,
 }
 
@@ -40,8 +41,8 @@ impl FirstSync {
         self.progress.send_replace(SyncProgress::Deferred);
     }
 
-    /// Ends the wait, because the lists have been read or the server has failed. Returns `true` if the lists were
-    /// unknown until now, because callers may now get other tool lists.
+    /// Ends the wait, because the kernel has read the lists or the server has failed. Returns `true` if the lists were
+    /// unknown until now, because the tool lists of callers may now change.
     pub(super) fn finish(&self) -> bool {
         let mut before = SyncProgress::Done;
         self.progress.send_if_modified(|progress| {
@@ -56,7 +57,7 @@ impl FirstSync {
         self.is_unknown() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
-    /// Returns whether the lists are still unknown; `false` even if the server has failed.
+    /// Returns whether the lists are still unknown. If the server has failed, they do not count as unknown.
     pub(super) fn is_unknown(&self) -> bool {
         *self.progress.borrow() == SyncProgress::Unknown
     }
@@ -68,13 +69,13 @@ impl FirstSync {
     }
 
     /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server did not
-    /// answer in time; `true` if that time had passed before.
+    /// answer in time, but `true` if that time has already passed before the call.
     pub(super) async fn wait(&self, limit: Duration) -> bool {
         let left = limit.saturating_sub(self.begun.elapsed());
         !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await
     }
 
-    /// Waits until the lists were read or the server has failed; returns `false` after the time limit.
+    /// Waits until the kernel has read the lists or the server has failed. Returns `false` after the time limit.
     pub(super) async fn wait_at_most(&self, limit: Duration) -> bool {
         let mut progress = self.progress.subscribe();
         let done = progress.wait_for(|progress| *progress == SyncProgress::Done);

@@ -1,5 +1,5 @@
-//! Periodic tasks for the servers: they stop idle servers (their lists stay known, and the next call starts them),
-//! check that servers at URLs answer, and read again the lists that an earlier kernel has read.
+//! Periodic tasks for the servers. They stop idle servers, whose lists stay known and which the next call starts again.
+//! They check that servers at URLs answer. They also read lists again that an earlier kernel has stored.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The interval between two checks of the connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The delay before the kernel starts servers to read their lists again, after its own start and after a client has
-/// connected. So the first requests of clients take precedence.
+/// The delay between a start of the kernel, or the connection of a client, and the first start of a server to read its
+/// stored lists again. The delay lets the first requests of clients take precedence.
 const REREAD_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of servers to start at a time for reading their lists again.
+/// The maximum number of servers that are started at the same time to read their stored lists again.
 const MAX_REREADS: usize = 2;
 
 /// Stops idle servers in periodic checks, until the fleet is dropped.
@@ -46,12 +46,12 @@ pub(super) async fn run(fleet: WeakFleet) {
     }
 }
 
-/// Returns whether a client has a subscription in a session of the shared instance: to a resource, or to events that
-/// the kernel receives over the session.
+/// Returns whether a client is subscribed to a resource, or to events that the kernel receives, in this session of the
+/// shared instance.
 fn has_subscriber(fleet: &Fleet, server: &ManagedServer, session: SessionKind) -> bool {
     let context = fleet.context();
-    // The kernel receives events only over main sessions, and for an isolated server only over those of principals'
-    // instances.
+    // The kernel receives events only over main sessions. For an isolated server, these are the sessions of the
+    // principals' instances, not that of the shared instance.
     let has_events = session == SessionKind::Main && !server.is_isolated();
     context.subscriptions.has(&server.source(session))
         || has_events && context.events.hub().has_subscriber(server.id(), None)
@@ -66,9 +66,9 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
     }
 }
 
-/// Reads stored lists of an earlier kernel from their servers again, once per run of the kernel, because a server's
-/// program may have been updated. Begins when a client other than an operator connects, and ends early if the fleet is
-/// dropped.
+/// Reads stored lists of an earlier kernel again from their servers, because a server's program may have been updated.
+/// This happens once in each run of the kernel. Begins when a client other than an operator connects; ends early if the
+/// fleet is dropped.
 pub(super) async fn reread(fleet: WeakFleet) {
     let mut is_used = false;
     loop {

@@ -1,4 +1,4 @@
-//! An instance of a server: the sessions that one principal, or all principals, have with it.
+//! An instance of a server: the sessions with it that serve one principal or all principals.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -12,7 +12,9 @@ use mgp_types::service::{Context, Principal, Router, ServerId};
 use tokio::sync::Semaphore;
 
 use super::context::FleetContext;
-use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds, SessionUse};
+use super::era_choice::{
+    KnownEras, LegacyFailure, NegotiatedExtensions, SessionKind, SessionNeeds, SessionUse,
+};
 use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
 use super::offer::{offer_callers, offer_to};
@@ -25,10 +27,10 @@ use super::target;
 use crate::operator_questions::record_unanswered;
 use crate::policy;
 
-/// The maximum time to wait for a usable client after a server has entered the state "connected".
+/// The maximum time to wait for a usable client (a connection) after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sessions that one principal, or all principals, have with a server: a main session, and a second one in the
+/// The sessions with a server that serve one principal or all principals: a main session, and a second one in the
 /// legacy era if callers need it.
 pub(super) struct Instance {
     parts: InstanceParts,
@@ -36,7 +38,7 @@ pub(super) struct Instance {
     legacy: OnceLock<Arc<Session>>,
 }
 
-/// The parts that the sessions of an instance are built from.
+/// The parts from which the sessions of an instance are built.
 #[derive(Clone)]
 pub(super) struct InstanceParts {
     pub(super) config: Arc<ServerConfig>,
@@ -75,7 +77,7 @@ impl Instance {
         &self.parts
     }
 
-    /// Returns the connected session that was used last, or the main session if none is connected.
+    /// Returns the connected session that was last used, or the main session if none is connected.
     pub(super) fn latest(&self) -> &Arc<Session> {
         let connected = self.sessions().filter(|session| session.present().is_some());
         connected.max_by_key(|session| session.used_at()).unwrap_or(&self.main)
@@ -121,8 +123,8 @@ impl Instance {
         legacy
     }
 
-    /// Connects the session that serves a caller, and returns it with its client. If permits are given, a start of the
-    /// main session needs one of them.
+    /// Connects the session that serves a caller, and returns the session with its client. If permits are given, the
+    /// main session starts only with one of them.
     pub(super) async fn wake_for(
         &self,
         cx: &Context,
@@ -146,18 +148,18 @@ impl Instance {
             let is_refused = !hold.forbids_start();
             if is_refused {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
-                self.parts.eras.refuse_legacy(session_use, false);
+                self.parts.eras.refuse_legacy(session_use, LegacyFailure::Unanswered);
             }
             let woken = self.wake_main(permits).await;
             if is_refused && woken.is_ok() && self.main.answers().await {
-                self.parts.eras.refuse_legacy(session_use, true);
+                self.parts.eras.refuse_legacy(session_use, LegacyFailure::Refused);
             }
             return (Arc::clone(&self.main), woken);
         }
         (Arc::clone(&self.main), self.wake_main(permits).await)
     }
 
-    /// Returns the time that a call waits for a server that is started for it.
+    /// Returns the time for which a call waits for a server that it has started.
     fn wake_timeout(&self) -> Duration {
         self.parts.config.start_timeout()
     }
@@ -175,7 +177,8 @@ impl Instance {
         }
     }
 
-    /// Opens the legacy session if its principal had subscriptions in the legacy session of an earlier instance.
+    /// If clients have subscriptions in the legacy session of this instance's principal, opens this session again. An
+    /// earlier instance had it.
     pub(super) fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());
@@ -197,7 +200,8 @@ impl Instance {
 }
 
 impl InstanceParts {
-    /// Returns the owner of the login at the server; `None` for the login that all agents share.
+    /// Returns the owner of the instance's login at the server; `None` if the instance uses the login that all agents
+    /// share.
     pub(super) fn login_owner(&self) -> Option<Principal> {
         let is_own = matches!(
             &self.config.target,
@@ -206,10 +210,11 @@ impl InstanceParts {
         self.owner.clone().filter(|_| is_own)
     }
 
-    /// Returns whether the server is allowed to send `roots/list` over a legacy session: always if the instance belongs
-    /// to one agent; if it is shared, only if the operator has set `roots`.
+    /// Returns whether the server may send `roots/list` over a legacy session of this instance: always if the instance
+    /// belongs to one agent; if agents share the instance, only if the operator has set `roots`.
     ///
-    /// In a shared session, one agent's roots would apply to all agents, and could extend what the others can access.
+    /// In a shared session, the roots of one agent would apply to all agents, and could extend what the other agents
+    /// can access.
     pub(super) fn answers_roots(&self) -> bool {
         let is_allowed = self.config.mgp.as_ref().is_some_and(|mgp| mgp.roots);
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
@@ -217,7 +222,8 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        // Servers list some tools only to clients with roots, so the instance that reads the lists declares roots.
+        // Some servers list some of their tools only to clients with roots. So also declare roots in the instance that
+        // only reads the lists.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
@@ -228,7 +234,7 @@ impl InstanceParts {
         }
     }
 
-    /// Lets the server ask for roots outside of calls, if that is allowed.
+    /// Lets the server request roots outside of calls, if that is allowed.
     fn answer_roots(&self, builder: ClientBuilder) -> ClientBuilder {
         if !self.answers_roots() {
             return builder;
@@ -255,8 +261,8 @@ impl InstanceParts {
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, server, event_owner) = (context.events.clone(), id.clone(), owner.clone());
-        // Do not subscribe to the events of the shared instance of an isolated server: it only lists tools, and its
-        // events belong to no principal.
+        // Do not subscribe to events over the shared instance of an isolated server: this instance only lists tools,
+        // and its events belong to no principal.
         let is_shared = self.approved.is_some() || !config.is_per_agent();
         let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
         let negotiated = Arc::clone(&self.negotiated);
@@ -280,8 +286,8 @@ impl InstanceParts {
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
         builder = gateway::share_probe_failure(builder, self.eras.fails_at_probe().clone());
-        // Limit the extensions only now, because the callback handler above offers callbacks, which the limit may
-        // exclude.
+        // Limit the extensions after the callback handler above was added: the handler offers callbacks, which the
+        // limit may exclude.
         builder = offer_to(builder, context.proposals.with_servers(), config);
         if let Some(retries) = policy::retries(config) {
             builder = builder.retry(retries);
@@ -301,7 +307,7 @@ impl InstanceParts {
     }
 }
 
-/// Adds handlers that forward what a server sends outside of calls (changes, log messages, questions) to the clients.
+/// Adds handlers that forward the messages that a server sends outside of calls (changes, log messages) to the clients.
 fn handle_notifications(
     builder: ClientBuilder,
     notifier: &ServerNotifier,

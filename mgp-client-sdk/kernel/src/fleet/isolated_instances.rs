@@ -1,4 +1,4 @@
-//! The instances of an isolated server: one for each principal (MGP §15.2 `isolation`).
+//! The instances of an isolated server, i.e. of one with an instance for each principal (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,20 +19,21 @@ use super::log_messages::ServedPrincipals;
 use super::session::Session;
 use super::subscriptions::Source;
 
-/// The maximum number of instances per isolated server. If it is reached, an unused one is stopped to make room.
+/// The maximum number of instances of an isolated server. At the limit, the kernel stops the oldest unused instance to
+/// make room for a new one.
 const MAX_INSTANCES: usize = 32;
 
-/// The time after which the unused instance of a principal is stopped.
+/// The time after which the kernel stops an unused instance.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The interval at which a busy instance is checked again for idleness.
+/// The interval between two checks whether a busy instance has become idle.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The instances of an isolated server, by principal.
 pub(super) struct Instances(Arc<InstanceTable>);
 
 struct InstanceTable {
-    /// The parts that all instances have in common; their `owner` is `None`, and each instance sets its own.
+    /// The parts that all instances share. Their `owner` is `None`; each instance replaces it by its own owner.
     parts: InstanceParts,
     by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
 }
@@ -49,7 +50,7 @@ impl Instances {
         Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
     }
 
-    /// Returns the instance of a principal, created if necessary, in a guard that keeps it running.
+    /// Returns a principal's instance, in a guard that keeps it running. Creates the instance if necessary.
     pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
         let InstanceTable { parts, by_owner } = &*self.0;
         let mut table = by_owner.lock();
@@ -129,7 +130,7 @@ impl InstanceGuard {
         Self(Arc::clone(instance))
     }
 
-    /// Opens, each in a task, the sessions that have subscriptions of the owner to resources or events.
+    /// Opens the sessions in which the owner is subscribed to resources or events, each in a task.
     pub(super) fn resume(self) {
         let InstanceParts { config, context, owner, .. } = self.0.instance.parts();
         let (server, owner) = (config.id.clone(), owner.clone());
@@ -143,7 +144,7 @@ impl InstanceGuard {
         }
     }
 
-    /// Returns the client of the session that serves a caller, and connects the session if that is allowed.
+    /// Returns the client of the session that serves a caller. Connects the session if that is allowed.
     pub(super) async fn wake(
         &self,
         cx: &Context,
@@ -169,7 +170,8 @@ impl Drop for InstanceGuard {
 }
 
 impl InstanceTable {
-    /// Returns whether a principal is subscribed to any resource or event; if so, its instance counts as used.
+    /// Returns whether a principal is subscribed to any resource or event of the server. Its instance then counts as
+    /// used.
     fn has_subscription(&self, owner: &Principal) -> bool {
         let InstanceParts { config, context, .. } = &self.parts;
         context.has_subscriber(&config.id, owner)
@@ -204,7 +206,7 @@ fn connected(session: &Arc<Session>) -> Option<Client> {
     session.client().client().ok()
 }
 
-/// Stops an instance after it has been unused for [`IDLE_TIMEOUT`].
+/// Stops an instance once it has been unused for [`IDLE_TIMEOUT`].
 async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<AgentInstance>) {
     loop {
         let Some(due) = instance.upgrade().map(|one| one.used_at() + IDLE_TIMEOUT) else { return };
@@ -214,7 +216,7 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
         if table.has_subscription(&owner) {
             instance.touch();
         } else if instance.is_free() && instance.used_at().elapsed() >= IDLE_TIMEOUT {
-            // Remove only this instance: a new one may have replaced it.
+            // Remove only this instance from the table: a new one may have replaced it.
             if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
                 table.remove(&mut by_owner, &owner);
             }

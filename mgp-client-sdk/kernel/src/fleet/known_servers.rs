@@ -1,5 +1,5 @@
-//! Servers whose tools are already known for their current configuration, so that they need not be started for
-//! a list, and servers that did not answer, so that no list waits for them again.
+//! The servers whose tools the kernel knows for their current configuration, so that no list requires their start; and
+//! the servers that did not answer, so that no list waits for them again.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -13,11 +13,11 @@ use mgp_types::{Payload, Sha256Hash};
 
 pub(super) const SPACE: &str = "kernel.met";
 
-/// The word that replaces the number of tools in the digest of a server that did not answer in time.
+/// The word that replaces the number of tools in the record of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// The servers whose tools are known, and those that did not answer, each with a digest of its configuration at that
-/// time. This handle is cheap to clone.
+/// For each server whose tools are known or that did not answer, a digest of its configuration at that time. This
+/// handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 
@@ -42,14 +42,14 @@ impl KnownServers {
         digests.get(&server.id).is_some_and(|known| *known == digest(server, tools))
     }
 
-    /// Returns whether a server with exactly this configuration did not answer in time, and has listed nothing since.
+    /// Returns whether a server with exactly this configuration did not answer in time, and has listed no tools since.
     pub(super) fn is_silent(&self, server: &ServerConfig) -> bool {
         let digests = self.0.by_server.lock();
         digests.get(&server.id).is_some_and(|known| *known == digest(server, SILENT))
     }
 
-    /// Records that this number of tools of a server is known. If the record cannot be stored, the next kernel has to
-    /// start the server once.
+    /// Records that the kernel knows this number of tools of a server. If the record cannot be stored, the next kernel
+    /// has to start the server once.
     pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
         self.put(server, tools);
     }
@@ -86,29 +86,29 @@ impl KnownServers {
     }
 }
 
-/// Returns the digest of everything that determines a server's tools in the index, such as its command or URL, the
-/// extensions that the kernel offers to it and the settings that determine the risk of its tools, followed by `tools`:
-/// the number of tools or [`SILENT`].
+/// Returns a digest of everything that determines a server's tools in the index: e.g. its command or URL, the
+/// extensions that the kernel offers to it, and the settings that determine the risk of its tools. `tools` follows the
+/// digest: the number of tools, or [`SILENT`].
 ///
-/// The configuration may contain secrets, so only the digest is stored.
+/// Return only a digest, because the configuration can contain secrets and the result is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {
     let mut text = String::new();
-    // The fields are quoted, so that different configurations cannot produce the same text. Writing to a string cannot
-    // fail.
+    // Quote the fields, so that different configurations never lead to the same text. Writing to a string cannot fail.
     let _ = match &server.target {
         TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
         TargetConfig::Url { url, headers, transport, auth } => {
             let auth = (**auth != AuthConfig::default()).then_some(auth);
-            // Add `auth` only if it is set, so that the digests of older kernels, which did not know it, remain valid.
+            // Add `auth` only if it is set, so that the digests of older kernels, which did not know this key, remain
+            // valid.
             let auth = auth.map(|auth| format!(" {auth:?}")).unwrap_or_default();
             write!(text, "url {url:?} {headers:?} {transport:?}{auth}")
         }
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };
     let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
-    // Add `era` only if it is set, so that the digests of older kernels, which did not know it, remain valid.
+    // Add `era` only if it is set, so that the digests of older kernels, which did not know this key, remain valid.
     if let Some(era) = server.era {
         let _ = write!(text, " {era:?}");
     }
@@ -121,7 +121,8 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
 
 /// Adds the settings that determine the risk and the permissions of tools, because the index contains both.
 ///
-/// Each is added only if it is set, so that the digests of older kernels, which did not know it, remain valid.
+/// Add each setting only if it is set, so that the digests of older kernels, which did not know the setting, remain
+/// valid.
 fn add_assessment(text: &mut String, mgp: &GovernanceConfig) {
     let default = GovernanceConfig::default();
     if mgp.risk != default.risk {

@@ -1,6 +1,7 @@
 //! A cache of the resources, templates, prompts and skills that a server last listed.
 //!
-//! The cached lists outlive the server's process, so that a client can list them without a start of the server.
+//! The lists stay in the cache when the server's process ends, so that a client can list them without a start of the
+//! server.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,16 +21,18 @@ use tokio::time::Instant;
 use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
 use super::list_reading::{entry_key, read_list};
 
-/// The time that a list counts as fresh if its server does not announce changes of it.
+/// The time for which a list counts as fresh if its server does not announce changes.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// The minimum duration of an abandoned read that counts as unanswered; a shorter one was cancelled.
+/// The minimum duration of an abandoned read of a list that counts as unanswered. After a shorter read, the client
+/// cancelled its request.
 const MIN_UNANSWERED: Duration = Duration::from_secs(4);
 
-/// The pause after a server left the reading of a list unanswered; meanwhile none of its lists is read for clients.
+/// The pause after a server did not answer the read of a list. During the pause, the kernel reads none of its lists for
+/// clients.
 const UNANSWERED_TTL: Duration = Duration::from_secs(30);
 
-/// A kind of list other than the list of tools.
+/// The kind of a list, other than the list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ListKind {
     Resources,
@@ -43,7 +46,8 @@ pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
     negotiated: Arc<NegotiatedExtensions>,
-    /// A lock held by the task that reads a list; other tasks that need the list wait for it and use its result.
+    /// A lock that a task holds while it reads a list. Other tasks that need the list wait for the lock, and then use
+    /// the result.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -51,14 +55,14 @@ pub(crate) struct ListCache {
 struct Lists {
     capabilities: Option<Arc<ServerCapabilities>>,
     by_kind: [Option<Arc<CachedList>>; 4],
-    /// The digest of the lists and capabilities that were stored most recently.
+    /// The digest of the lists and capabilities that were last stored.
     stored: Option<u64>,
-    /// The time when a read for a client was given up without an answer, unless a list was read since.
+    /// The time when the last unanswered read of a list for a client was abandoned; `None` if a list was read since.
     unanswered_at: Option<Instant>,
 }
 
-/// A read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`], it records the current time as
-/// a failure of the server to answer.
+/// A running read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`] or more, it records that
+/// the server did not answer.
 struct ClientRead<'a> {
     lists: &'a ListCache,
     begun: Instant,
@@ -73,7 +77,7 @@ impl Drop for ClientRead<'_> {
     }
 }
 
-/// A cached list, in the order of its server.
+/// A cached list, in the order in which the server listed the entries.
 #[derive(Default)]
 pub(crate) struct CachedList {
     entries: Vec<ListEntry>,
@@ -82,10 +86,10 @@ pub(crate) struct CachedList {
     digest: u64,
 }
 
-/// An entry of a list, in the JSON of its server.
+/// An entry of a list, in the JSON that the server sent.
 #[derive(Clone)]
 pub(crate) struct ListEntry {
-    /// The URI, URI template or name, which identifies the entry.
+    /// The value that identifies the entry: its URI, URI template or name.
     pub(crate) key: Arc<str>,
     pub(crate) text: Payload,
 }
@@ -98,7 +102,7 @@ pub(super) struct StoredLists {
     prompts: Option<Vec<Payload>>,
     #[serde(default)]
     skills: Option<Vec<Payload>>,
-    /// `true` if the server needs a session of its own for callers of each era.
+    /// `true` if the server needs one session for each era of its callers.
     #[serde(default)]
     session_per_era: Option<bool>,
     /// The names of the extensions that the server negotiated.
@@ -151,13 +155,13 @@ impl CachedList {
         self.by_key.contains_key(key)
     }
 
-    /// Returns the digest of the entries, which changes with them.
+    /// Returns a digest of the entries. It differs for different entries.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
     pub(super) fn push(&mut self, entry: ListEntry) {
-        // Keep only the first of several entries with the same key, because the others could not be addressed.
+        // Of several entries with the same key, keep only the first, because clients could not address the others.
         if !self.by_key.contains_key(&entry.key) {
             self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
             self.entries.push(entry);
@@ -181,13 +185,13 @@ impl ListCache {
         self.lock().capabilities.clone()
     }
 
-    /// Returns a list as it was last read, or an empty list if it was never read.
+    /// Returns a list as it was last read; an empty list if it was never read.
     pub(crate) fn list(&self, kind: ListKind) -> Arc<CachedList> {
         self.lock().by_kind[kind as usize].clone().unwrap_or_default()
     }
 
-    /// Returns whether a list that the server offers was never read, although its capabilities are known. Skills do not
-    /// count, because they are listed only in modern sessions.
+    /// Returns whether the server offers a list that was never read; `false` if its capabilities are unknown. Ignores
+    /// skills, because servers list them only in modern sessions.
     pub(super) fn lacks_any(&self) -> bool {
         let lists = self.lock();
         let Some(capabilities) = &lists.capabilities else { return false };
@@ -204,8 +208,8 @@ impl ListCache {
         &self.negotiated
     }
 
-    /// Stores the capabilities of a server that has just connected. Keeps the known extensions if a legacy session
-    /// declares none, because such a session cannot declare skills.
+    /// Stores the capabilities that a server has just declared. If a legacy session declares no extensions, keeps the
+    /// known ones, because a legacy session cannot declare skills.
     pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities, era: Era) {
         let mut lists = self.lock();
         let mut capabilities = capabilities.clone();
@@ -218,12 +222,12 @@ impl ListCache {
         lists.capabilities = Some(Arc::new(capabilities.clone()));
         let capabilities = &capabilities;
         for kind in ListKind::ALL.into_iter().filter(|kind| !kind.is_offered(capabilities)) {
-            // Keep a known list until it is read again, so that its end is noticed as a change.
+            // Keep a known list until it is read again, so that the kernel notices that its entries are gone.
             lists.by_kind[kind as usize].get_or_insert_default();
         }
     }
 
-    /// Restores the lists that an earlier kernel stored. Invalid data is ignored.
+    /// Restores the lists that an earlier kernel stored. Ignores invalid data.
     pub(super) fn restore(&self, stored: &Payload) {
         let Ok(stored) = stored.get::<StoredLists>() else { return };
         self.set_capabilities(&stored.capabilities, Era::Modern);
@@ -250,8 +254,8 @@ impl ListCache {
         }
     }
 
-    /// Returns the lists and capabilities if they must be stored because they changed since the last call of this
-    /// method.
+    /// Returns the lists and capabilities if they have changed since the last call of this method, so that they must be
+    /// stored.
     pub(super) fn take_unstored(&self) -> Option<StoredLists> {
         let mut lists = self.lock();
         let mut hasher = DefaultHasher::new();
@@ -283,8 +287,8 @@ impl ListCache {
         })
     }
 
-    /// Reads a list again unless it is fresh, the server is not connected, or it did not answer such a read shortly
-    /// before; returns whether the list changed.
+    /// Reads a list again for a client. Does nothing if the list is fresh, or if the server is not connected or has
+    /// recently not answered such a read. Returns whether the list changed.
     pub(super) async fn refresh(
         &self,
         kind: ListKind,
@@ -307,7 +311,7 @@ impl ListCache {
         })
     }
 
-    /// Reads a list again; returns whether it changed. If this fails, the list stays as it was last read.
+    /// Reads a list again; returns whether it changed. If the read fails, the list stays unchanged.
     pub(super) async fn reread(
         &self,
         kind: ListKind,
@@ -328,8 +332,8 @@ impl ListCache {
         })
     }
 
-    /// Returns whether a list must be read again for a client, because it was never read or might have changed without
-    /// a notification.
+    /// Returns whether the list must be read for a client, because it was never read or may have changed without a
+    /// notification.
     fn is_stale(&self, kind: ListKind) -> bool {
         let lists = self.lock();
         if lists.unanswered_at.is_some_and(|at| at.elapsed() < UNANSWERED_TTL) {
@@ -375,8 +379,8 @@ mod tests {
         let restored = ListCache::default();
         restored.restore(&stored);
         assert_eq!(restored.negotiated().all(), negotiated);
-        // The extensions that the next connection negotiates replace the restored ones, separately for each kind of
-        // session.
+        // The extensions that the server negotiates in its next connection replace the restored ones, separately for
+        // each kind of session.
         let other = ExtensionSet::EMPTY.with(Extension::SessionState);
         restored.negotiated().set(SessionKind::Legacy, other);
         restored.negotiated().set(SessionKind::Main, ExtensionSet::EMPTY);
@@ -408,7 +412,7 @@ mod tests {
         assert!(lists.take_unstored().unwrap().capabilities.completions.is_some());
     }
 
-    /// Otherwise, if a kernel stopped before it had read all lists of a server, the next kernel would show only the
+    /// Without this, if a kernel stopped before it had read all lists of a server, the next kernel would show only the
     /// lists that were read.
     #[test]
     fn a_list_that_was_not_read_before_the_kernel_stopped_is_missed() {

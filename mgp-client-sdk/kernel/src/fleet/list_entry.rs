@@ -1,14 +1,14 @@
-//! Corrections of the entries of lists that hosts would refuse.
+//! Corrects entries of lists that hosts would refuse.
 //!
-//! Hosts built with the official SDKs refuse a whole list because of one entry that does not follow MCP, e.g. because
-//! of a description that is `null`. The list of the kernel has the entries of all servers.
+//! Because of a single entry that does not follow MCP, e.g. with a description that is `null`, hosts built with the
+//! official SDKs refuse a whole list. The kernel's list contains the entries of all servers.
 
 use mgp_types::{Object, Payload, differs_only_in_case};
 
 use super::list_cache::ListKind;
 use crate::server_answer::retain_members;
 
-/// Returns an entry without the members that hosts would refuse, and with a name if it has none.
+/// Returns an entry without the members that hosts would refuse. Adds a name if the entry has none.
 pub(super) fn fit_entry(kind: ListKind, entry: Payload) -> Payload {
     if kind == ListKind::Skills {
         return entry;
@@ -17,7 +17,7 @@ pub(super) fn fit_entry(kind: ListKind, entry: Payload) -> Payload {
     if fit_members(kind, &mut members) { Payload::of(&members).unwrap_or(entry) } else { entry }
 }
 
-/// Corrects the members of an entry; returns `false` if all were correct.
+/// Corrects the members of an entry. Returns `false` if no correction was necessary.
 fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     let mut is_changed = remove_unfit(entry);
     for (name, required) in [("arguments", "name"), ("icons", "src")] {
@@ -46,8 +46,8 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     is_changed
 }
 
-/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of names, so they would use a member
-/// in other case in place of the one that the kernel checks.
+/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names: they would use a
+/// member whose name has different case in place of the member that the kernel checks.
 const KNOWN: [&str; 14] = [
     "_meta",
     "annotations",
@@ -65,13 +65,14 @@ const KNOWN: [&str; 14] = [
     "uriTemplate",
 ];
 
-/// Removes the members whose values have the wrong type or whose names have other case; returns whether there were any.
+/// Removes the members whose value has the wrong type, or whose name differs from a known name only in case. Returns
+/// whether any were removed.
 fn remove_unfit(object: &mut Object) -> bool {
     let is_other = |name: &str| KNOWN.iter().any(|known| differs_only_in_case(name, known));
     retain_members(object, |name, value| is_fit(name, value.as_str()) && !is_other(name))
 }
 
-/// Returns whether a member has a value of the right type, by the first character of its JSON.
+/// Returns whether a member has a value of the right type, according to the first character of its JSON.
 fn is_fit(name: &str, value: &str) -> bool {
     match name {
         "name" | "title" | "description" | "mimeType" | "uri" | "uriTemplate" | "src" => {
@@ -85,14 +86,14 @@ fn is_fit(name: &str, value: &str) -> bool {
     }
 }
 
-/// Returns an object without unfit members; `None` if the object has none.
+/// Returns an object without its unfit members (see [`remove_unfit`]); `None` if all its members are fit.
 fn fit_object(object: Payload) -> Option<Payload> {
     let mut members: Object = object.get().ok()?;
     remove_unfit(&mut members).then(|| Payload::of(&members).unwrap_or(object))
 }
 
-/// Returns a list of objects without unfit members, and without the elements that lack a required member. Returns
-/// `None` if the list needs no such change.
+/// Returns a list of objects without their unfit members, and without the objects that lack the required member.
+/// Returns `None` if the list stays as it is.
 fn fit_list(list: &Payload, required: &str) -> Option<Payload> {
     let elements: Vec<Payload> = list.get().ok()?;
     let fit = |element: &Payload| fit_object(element.clone()).unwrap_or_else(|| element.clone());

@@ -25,10 +25,11 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The maximum number of pages to read of a list.
 const MAX_PAGES: usize = 10_000;
 
-/// The time after which no further page of a list is read.
+/// The time after which the kernel reads no further page of a list.
 const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Reads all pages of a list, up to the maximum number and size of entries. Leaves out entries that hosts cannot read.
+/// Reads all pages of a list, up to the maximum number and total size of its entries. Leaves out entries that hosts
+/// cannot read.
 pub(super) async fn read_list(
     kind: ListKind,
     server: &ServerId,
@@ -74,7 +75,7 @@ pub(super) async fn read_list(
         }
         let next = client.server().next_page(page.next.0);
         bytes = bytes.saturating_add(next.as_ref().map_or(0, String::len));
-        // A server that repeats a cursor would never end the list, so stop reading.
+        // Stop if the server repeats a cursor, because its list would never end.
         match next.filter(|next| bytes <= MAX_BYTES && cursors.insert(next.clone())) {
             Some(cursor) => params.cursor = Some(cursor),
             None => break,
@@ -90,7 +91,7 @@ pub(super) fn entry_key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
         ListKind::Templates => "uriTemplate",
         ListKind::Prompts => "name",
     };
-    // Read no other member: a malformed one is removed or replaced later.
+    // Read only this member, because another part of the kernel removes or replaces malformed members later.
     let key: String = text.get::<Object>().ok()?.decode(member).ok()??;
     (!key.is_empty()).then(|| key.into())
 }
@@ -115,14 +116,14 @@ impl Page {
             ListKind::Prompts => &self.prompts,
             ListKind::Skills => &self.skills,
         };
-        // Copy the entries, because they share the text of their page, and a cached entry must not keep the whole page
-        // in memory.
+        // Copy the entries: they share the text of their page, so a cached entry would keep the whole page in memory.
         entries.iter().flatten().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
     }
 }
 
-/// If the server is itself a kernel, adds one to the number of passed kernels in the `_meta` of the entry; returns
-/// `None` if the number becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
+/// If the server is itself a kernel, increments the number of kernels in the `_meta` of the entry, i.e. of the kernels
+/// between a host and the entry's server. Returns `None` if the number becomes too large or the entry is invalid.
+/// Returns an entry of any other server unchanged.
 fn add_level(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !kernel_hops::is_kernel(callee) {
         return Some(text);

@@ -8,12 +8,11 @@ use super::log_messages::request_level;
 use super::managed_server::ManagedServer;
 
 impl ManagedServer {
-    /// Requests log messages from each instance of the server at the lowest level that any of its clients wants, if
-    /// this level has changed. The clients of a shared instance are all that see the server; those of a principal's
-    /// instance are the principal's own.
+    /// Requests log messages from each instance of the server, at the lowest level that any client of the instance
+    /// wants, if this level has changed. The clients of the shared instance are all clients that see the server; the
+    /// clients of a principal's instance are those of the principal.
     ///
-    /// While no client wants log messages, the kernel requests no level, and each server sends messages at a level of
-    /// its own choice.
+    /// While no client wants log messages, the kernel requests no level. Each server then chooses a level itself.
     pub(crate) async fn request_log_level(&self, context: &FleetContext) {
         let notifier = context.notifier(self.id().clone());
         let Some(lowest) = notifier.wanted_level(None) else { return };
@@ -31,7 +30,8 @@ impl ManagedServer {
         join_all(sent).await;
     }
 
-    /// Forgets the requested log level after a restart of the server, so that the kernel requests it again.
+    /// Forgets the level that was last requested, because the server was restarted. So the kernel requests the level
+    /// again.
     pub(super) fn forget_log_level(&self) {
         *self.log_level().lock() = None;
     }

@@ -1,4 +1,5 @@
-//! Forwards each log message of a server to the client whose call it belongs to, under the server's name (MCP logging).
+//! Forwards each log message of a server, under the server's name, to the client whose call the message belongs to (MCP
+//! logging).
 //!
 //! Applies to: outbound.
 
@@ -21,12 +22,12 @@ use super::notifier::ServerNotifier;
 use crate::kernel_hops;
 use crate::server_answer::is_too_deep;
 
-/// The time limit for a server's answer to the request of a log level. The next change of the level waits for it.
+/// The time limit for a server's answer to a request for a log level. The next such request waits for the answer.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The principals whose calls a server has run since it was added: none, exactly one, or several.
+/// The principals whose calls a server has run since its addition: none, exactly one, or several.
 ///
-/// A log message that belongs to no call can reveal data of each of these principals.
+/// A log message that belongs to no call can reveal data of any of these principals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedPrincipals(Arc<Mutex<Served>>);
 
@@ -58,11 +59,12 @@ impl ServedPrincipals {
     }
 }
 
-/// Forwards a log message of a server; `owner` is the principal of an isolated instance.
+/// Forwards a log message of a server. `owner` is the principal that owns the isolated instance; `None` for the shared
+/// instance.
 ///
-/// While exactly one client has calls in flight at the server, the message belongs to those calls. Between calls it
-/// goes to the clients that see the server, if all of them have the same principal and the server has run no calls of
-/// another. Any other message is dropped, because it could reveal data of one caller's call to another caller.
+/// While exactly one client has calls in flight at the server, the message goes to this client. While there are no
+/// calls, it goes to the clients that see the server, if they all have the same principal and the server has run no
+/// calls of other principals. Any other message is dropped, because it could reveal data of one caller to another.
 pub(super) fn forward_log(
     notifier: &ServerNotifier,
     owner: Option<&Principal>,
@@ -99,8 +101,8 @@ pub(super) fn forward_log(
             tracing::debug!(%server, "log message dropped: calls of several callers are in flight");
             return;
         }
-        // All calls of a client share one log, so send the message over only one call: the newest, because the caller
-        // of an older one may never return with the answer to a question.
+        // All calls of a client share one log, so send the message over only one of them. Choose the newest call: a
+        // call that waits for an answer to a question may never continue.
         let taker = calls.iter().rev().find(|call| Logger::of(&call.cx).wants(level));
         if let Some(call) = taker
             && call.inbox.push(OutletItem::Log(params)) == QueueRoom::Full
@@ -124,7 +126,8 @@ pub(super) fn forward_log(
     }
 }
 
-/// Sets the lowest log level in a legacy server; modern servers receive it with each call.
+/// Requests log messages from a legacy server, at this level or above. A modern server receives the level with each
+/// call.
 pub(super) async fn request_level(client: &Client, server: &ServerId, level: LogLevel) {
     if client.server().era == Era::Modern || client.capabilities().logging.is_none() {
         return;
@@ -138,8 +141,8 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
 }
 
-/// Layer that adds the kernel's members to the `_meta` of a call: the log level that the caller wants if the server is
-/// modern, and the number of kernels that the call has passed if the server is a kernel.
+/// Layer that adds the kernel's members to the `_meta` of a call. For a modern server, this is the log level that the
+/// caller wants; for a server that is itself a kernel, the number of kernels that the call has passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HopMetaLayer;
 

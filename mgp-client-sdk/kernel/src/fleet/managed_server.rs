@@ -1,4 +1,5 @@
-//! A server of the fleet: its starts and stops, its instances and its lists. `managed_server/calls.rs` sends calls to it.
+//! A server of the fleet: its starts and stops, its instances and its lists. Calls to it are in
+//! `managed_server/calls.rs`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ use crate::bounds::CallBounds;
 
 mod calls;
 
-/// The maximum time until the state of a server shows that its connection has ended.
+/// The maximum time until the state of a server shows that the connection has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server of the kernel: its configuration, its instances, and the lists that it last returned.
+/// A server of the kernel, with its configuration, its instances, and the lists that it last returned.
 pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<ServerConfig>>,
@@ -47,17 +48,18 @@ pub(crate) struct ManagedServer {
     log: Arc<ServerLog>,
     start_permits: StartPermits,
     hold: StartHold,
-    /// The instance that all principals share. For an isolated server: the instance that lists are read from.
+    /// The instance that all principals share. If the server is isolated, the kernel only reads lists over this
+    /// instance.
     shared: Instance,
     isolated: Option<Instances>,
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
     changed_lists: ChangedLists,
-    /// The sequence number of the last run of the server (the time between two starts) during which the kernel
-    /// requested the tools.
+    /// The number of the last run of the server (a run is the time between two starts) in which the kernel requested
+    /// the list of tools.
     listed_run: watch::Sender<u64>,
-    /// The log level that was last requested from the shared instance.
+    /// The log level that the kernel last requested from the shared instance.
     log_level: Mutex<Option<LogLevel>>,
 }
 
@@ -116,12 +118,12 @@ impl ManagedServer {
         Arc::clone(&self.config.read())
     }
 
-    /// Returns the approval, if the server was registered at run time.
+    /// Returns the operator's approval, if the server was registered at run time.
     pub(crate) fn approved(&self) -> Option<&ApprovedRegistration> {
         self.approved.as_ref()
     }
 
-    /// Replaces the settings that apply while the server keeps running.
+    /// Replaces the settings that take effect while the server keeps running.
     pub(super) fn set_config(&self, config: ServerConfig) {
         *self.config.write() = Arc::new(config);
     }
@@ -130,7 +132,7 @@ impl ManagedServer {
         &self.log
     }
 
-    /// Returns the connected sessions of the shared instance that have had no call for this time.
+    /// Returns the connected sessions of the shared instance that have had no calls for this time.
     pub(super) fn idle_sessions(&self, time: Duration) -> Vec<Arc<Session>> {
         let is_idle = |session: &&Arc<Session>| {
             session.state() == ServerState::Connected && session.is_idle(time)
@@ -154,10 +156,10 @@ impl ManagedServer {
 
     /// Starts the server, and waits until it is connected or has failed.
     ///
-    /// The start waits for one of the permits that limit how many servers start at the same time. A slow start returns
-    /// its permit before the server is connected.
+    /// First waits for one of the permits that limit how many servers start at the same time. A slow start returns its
+    /// permit before the server is connected.
     pub(crate) async fn start(&self) {
-        // The semaphore is never closed.
+        // Ignore the error, because the semaphore is never closed.
         let permit = self.start_permits.other.acquire().await;
         let mut states = self.client().state().watch();
         if !self.hold.start(self.client()).await {
@@ -176,7 +178,8 @@ impl ManagedServer {
         }
     }
 
-    /// Starts the server to read its lists, as [`start`](Self::start) does, with one of the permits for such starts.
+    /// Starts the server to read its lists, as [`start`](Self::start) does, but with one of the permits for first
+    /// starts.
     pub(super) async fn first_start(&self) {
         self.start_permits.first_starts.run(pin!(self.start())).await;
     }
@@ -193,38 +196,38 @@ impl ManagedServer {
         self.shared.main()
     }
 
-    /// Returns the client of the main session.
+    /// Returns the client (the connection) of the main session.
     pub(crate) fn client(&self) -> &SupervisedClient {
         self.shared.main().client()
     }
 
-    /// Returns the client of the connected session that was used last, or of the main session if none is connected.
+    /// Returns the client of the connected session that was last used, or of the main session if none is connected.
     pub(crate) fn latest(&self) -> SupervisedClient {
         self.shared.latest().client().clone()
     }
 
-    /// Returns the extensions that the server negotiated when the session for a caller's calls last connected, in any
-    /// instance.
+    /// Returns the extensions that the server negotiated in the last connection of the session that serves the calls of
+    /// this caller, in any instance.
     pub(crate) fn extensions(&self, cx: &Context) -> ExtensionSet {
         self.lists.negotiated().for_calls(cx, self.lists.eras())
     }
 
-    /// Returns the extensions that the server negotiated in any session when it last connected.
+    /// Returns the extensions that the server negotiated in any of its sessions, each time in the last connection.
     pub(crate) fn all_extensions(&self) -> ExtensionSet {
         self.lists.negotiated().all()
     }
 
-    /// Returns whether a client belongs to the legacy session that the server has besides its main session.
+    /// Returns whether a client belongs to the legacy session of the shared instance, and not to the main session.
     pub(super) fn is_second_session(&self, client: &Client) -> bool {
         self.shared.kind_of(client) == SessionKind::Legacy
     }
 
-    /// Returns the kind of the session whose client [`latest`](Self::latest) returns.
+    /// Returns the kind of the session that [`latest`](Self::latest) chooses.
     pub(super) fn latest_kind(&self) -> SessionKind {
         self.shared.latest().kind()
     }
 
-    /// Returns why the last check of a connected server at a URL failed.
+    /// Returns the reason why the last check of a server at a URL failed, if the server still counts as connected.
     pub(super) fn doubt(&self) -> Option<String> {
         self.shared.latest().doubt()
     }
@@ -235,14 +238,15 @@ impl ManagedServer {
         join_all(sessions.iter().map(|session| session.check())).await;
     }
 
-    /// Records that the kernel has requested the tools of the server's current run (the time since its last start).
+    /// Records that the kernel has requested the list of tools in the server's current run (the time since its last
+    /// start).
     pub(super) fn note_listing(&self) {
         let live = self.client().supervised().current();
         let run = live.borrow().as_ref().map_or(0, |live| live.run);
         self.listed_run.send_replace(run);
     }
 
-    /// Waits until the tools of the server's current run are known or could not be read, or the run has ended.
+    /// Waits until the kernel knows the tools of the server's current run, could not read them, or the run has ended.
     pub(super) async fn listed(&self) {
         let mut live = self.client().supervised().current();
         let Some(current) = live.borrow().clone() else { return };
@@ -254,7 +258,7 @@ impl ManagedServer {
         let mut ended = pin!(ended);
         let is_read = matches!(select(pin!(known), ended.as_mut()).await, Either::Left(_));
         if is_read && current.client.is_closed() {
-            // The list could not be read, because the server has ended. Its supervisor notices that a moment later.
+            // The read fails because the server has ended. Wait until the supervisor notices this, a moment later.
             let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
         }
     }
@@ -268,7 +272,7 @@ impl ManagedServer {
         self.shared.main().state()
     }
 
-    /// Returns the number of connected instances that serve one principal each; `None` if all principals share one.
+    /// Returns the number of connected instances of an isolated server; `None` if all principals share one instance.
     pub(super) fn own_instances(&self) -> Option<u64> {
         let sessions = self.isolated.as_ref()?.sessions();
         let is_connected = |session: &&Arc<Session>| {
@@ -277,7 +281,7 @@ impl ManagedServer {
         Some(sessions.iter().filter(is_connected).count() as u64)
     }
 
-    /// Returns whether the server waits for its first start, when the kernel will read its lists.
+    /// Returns whether the server waits for its first start, after which the kernel reads its lists.
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_stopped = self.hold.forbids_start();
         self.approved.is_none() && !is_stopped && self.state() == ServerState::Registered
@@ -295,17 +299,17 @@ impl ManagedServer {
         eras.map(|era| if era == Era::Modern { "modern" } else { "legacy" }).collect()
     }
 
-    /// Records what the server declared about its eras when it connected.
+    /// Records the properties that the server declared about its eras when it connected.
     pub(super) fn observe_eras(&self, facts: &PeerInfo) {
         self.lists.eras().observe(facts);
     }
 
-    /// Returns the source that identifies notifications in a session of the shared instance.
+    /// Returns the source of notifications that arrive in a session of the shared instance.
     pub(super) fn source(&self, session: SessionKind) -> Source {
         Source { server: self.id.clone(), owner: None, session }
     }
 
-    /// Returns the lists of the server other than its tools.
+    /// Returns the cached lists of the server: all but the list of tools.
     pub(crate) fn lists(&self) -> &ListCache {
         &self.lists
     }
@@ -327,32 +331,33 @@ impl ManagedServer {
         &self.log_level
     }
 
-    /// Ends the wait for the first lists, because they have been read, or the server does not answer or is stopped.
-    /// Notifies clients if the lists were unknown, even if the server has no tools: so far, they may have got only meta
-    /// tools.
+    /// Ends the wait for the first lists, because the kernel has read them, or the server does not answer or is
+    /// stopped. If the lists were unknown, notifies the clients even if the server has no tools: so far, their lists
+    /// may have contained only meta tools.
     pub(super) fn finish_first_sync(&self) {
         if self.first_sync.finish() {
             self.changed_lists.add(&self.id, ListGroup::Tools);
         }
     }
 
-    /// Returns whether requests for lists and searches have to wait for the first lists of the server.
+    /// Returns whether requests for lists and searches must wait for the first lists of the server.
     pub(crate) fn delays_lists(&self) -> bool {
         self.first_sync.delays_lists()
     }
 
-    /// Waits for the lists of a new server, at most until `limit` after it was added; returns `false` if it did not
-    /// answer.
+    /// Waits for the lists of a new server, at most until `limit` after it was added. Returns `false` if the server did
+    /// not answer.
     pub(super) async fn synced(&self, limit: Duration) -> bool {
         self.first_sync.wait(limit).await
     }
 
-    /// Returns whether the server might have tools that are not known, because this kernel has not read its lists.
+    /// Returns whether the server may have tools that the kernel does not know, because this kernel has not read its
+    /// lists.
     pub(crate) fn lists_may_be_outdated(&self) -> bool {
         self.first_sync.may_be_outdated()
     }
 
-    /// Returns whether the server's tools are unknown until it has started.
+    /// Returns whether the kernel does not know the tools of the server before the server has started.
     pub(crate) fn has_unknown_lists(&self) -> bool {
         self.first_sync.is_unknown()
     }
@@ -362,8 +367,8 @@ impl ManagedServer {
     }
 
     /// Starts a server whose lists this kernel has not read. Waits until the lists are read, the server has failed, or
-    /// the time limit has passed. Also waits for the tools of a server that connected only after the first wait for its
-    /// lists, or whose announced change of its tools was not read yet.
+    /// the time limit has passed. If the server connected only after the first wait for its lists, or has announced a
+    /// change of its tools, also waits until its tools are read.
     pub(crate) async fn sync(&self, limit: Duration) {
         let begun = tokio::time::Instant::now();
         let _ = tokio::time::timeout(limit, self.retry_start()).await;
@@ -376,7 +381,7 @@ impl ManagedServer {
         if self.lists_may_be_outdated()
             && !tokio::time::timeout(limit, read).await.unwrap_or_default()
         {
-            // End the first wait, so that later list requests do not wait for this server again.
+            // End the wait for the first lists, so that later list requests do not wait for this server again.
             self.finish_first_sync();
         }
         let tools = async {
@@ -388,7 +393,7 @@ impl ManagedServer {
         let _ = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), tools).await;
     }
 
-    /// Returns the reason and the remedy if a server that should run does not run; `None` if it runs or was stopped.
+    /// Returns the reason why a server that should run does not run, with the remedy; `None` if it runs or was stopped.
     pub(crate) fn failure(&self) -> Option<RpcError> {
         use ServerState::{Connecting, Error, Restarting};
         let should_run = matches!(self.state(), Connecting | Restarting | Error);
@@ -409,12 +414,12 @@ impl ManagedServer {
         self.isolated.is_some()
     }
 
-    /// Opens the legacy session again to restore its subscriptions.
+    /// Opens the legacy session again; the subscriptions of clients in it are then restored.
     pub(super) async fn start_legacy(&self) {
         let _ = self.shared.legacy().wake(&self.hold, self.start_timeout()).await;
     }
 
-    /// Restarts the main session, and the legacy one if it is connected.
+    /// Restarts the main session, and the legacy session if it is connected.
     pub(super) async fn restart_sessions(&self) {
         let restarts = self
             .shared
@@ -423,7 +428,7 @@ impl ManagedServer {
         join_all(restarts.map(|session| session.client().restart())).await;
     }
 
-    /// Returns the connections that may give the server the roots of a principal.
+    /// Returns the connections over which the server may receive the roots of a principal.
     pub(crate) fn roots_clients(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
             None if self.shared.parts().answers_roots() => self.clients(),
@@ -445,8 +450,8 @@ impl ManagedServer {
         }
     }
 
-    /// Starts again the instances that were stopped with the server, if their owners are subscribed to its resources or
-    /// events.
+    /// Starts the instances again that were stopped together with the server, if their owners are subscribed to
+    /// resources or events of the server.
     pub(super) fn resume_isolated(&self) {
         let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold.forbids_start()) else {
             return;
@@ -466,8 +471,8 @@ impl ManagedServer {
         self.clients_by_owner().into_iter().map(|(_, client)| client).collect()
     }
 
-    /// Returns the connected clients of all instances, each with the principal that owns the instance; `None` for the
-    /// shared instance.
+    /// Returns the connected clients of all instances, each with the owner of its instance; `None` for the shared
+    /// instance.
     pub(super) fn clients_by_owner(&self) -> Vec<(Option<Principal>, Client)> {
         let isolated = self.isolated.as_ref().map(Instances::clients).unwrap_or_default();
         let shared = self.shared.sessions().filter_map(|session| session.client().client().ok());

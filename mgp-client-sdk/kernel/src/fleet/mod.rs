@@ -1,7 +1,7 @@
 //! The servers of a kernel, each with its supervised client.
 //!
-//! The path of a change: a server announces it ([`notifier`]), the list is marked as stale ([`refresh_queue`]) and read
-//! again ([`refresh`]), and the [`announcements`] notify the clients that see the server.
+//! A changed list takes this path: the server announces the change ([`notifier`]), the list is marked as stale
+//! ([`refresh_queue`]) and read again ([`refresh`]), and the [`announcements`] notify the clients that see the server.
 
 mod announcements;
 mod changed_lists;

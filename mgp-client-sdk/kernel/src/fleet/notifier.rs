@@ -1,5 +1,5 @@
-//! Handles the notifications of a server: marks changed lists as stale, and forwards changes of resources and of the
-//! server's state to the clients that see the server.
+//! Handles the notifications of a server: marks changed lists as stale, and forwards updates of resources and changes
+//! of the server's state to the clients that see the server.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,12 +16,12 @@ use super::subscriptions::{ResourceSubscriptions, Source};
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 
-/// The maximum time that the kernel waits until clients accept the notification of a server's new state.
+/// The maximum time that the kernel waits for clients to accept the notification about a server's new state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The handler of a server's notifications; does not keep the server alive.
+/// The handler of the notifications of one server. It does not keep the server alive.
 ///
-/// An `owner` in its methods is the principal of an isolated instance; `None` means the shared instance.
+/// In its methods, `owner` is the principal that owns the isolated instance; `None` means the shared instance.
 #[derive(Clone)]
 pub(crate) struct ServerNotifier {
     pub(super) server: ServerId,
@@ -54,7 +54,7 @@ impl ServerNotifier {
         }
     }
 
-    /// Notifies the subscribers of a resource, unless they no longer see the server.
+    /// Notifies the subscribers of a resource, except those that do not see the server any more.
     pub(super) fn resource_updated(&self, key: &str) {
         self.subscriptions.count_change(key);
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
@@ -71,8 +71,8 @@ impl ServerNotifier {
         let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
-    /// Finds the client that answers a request of the server outside of any call. Returns `None` unless the request is
-    /// `roots/list` and exactly one client can answer it.
+    /// Returns the client that can answer a request that the server makes outside of any call. Returns `None` unless
+    /// the request is `roots/list` and exactly one client can answer it.
     pub(super) fn find_unattributed(
         &self,
         method: &str,
@@ -88,13 +88,14 @@ impl ServerNotifier {
         if askable.len() == 1 { askable.pop() } else { None }
     }
 
-    /// Returns the clients that see the server; for an isolated instance, those of its owner.
+    /// Returns the clients that see the server, or only those of the owner if there is one.
     pub(super) fn clients(&self, owner: Option<&Principal>) -> Vec<Context> {
         self.callers
             .all(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
     }
 
-    /// Returns the lowest log level that clients that see the server have requested; `None` if none was requested.
+    /// Returns the lowest log level that a client that sees the server has requested; `None` if no client has requested
+    /// a level.
     pub(super) fn wanted_level(&self, owner: Option<&Principal>) -> Option<LogLevel> {
         self.callers
             .level(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))

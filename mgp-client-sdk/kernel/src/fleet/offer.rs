@@ -1,5 +1,5 @@
 //! The extensions and capabilities that the kernel offers to its servers. Servers list some tools, and some members of
-//! their definitions, only to clients that offer these.
+//! definitions, only to clients that offer certain extensions or capabilities.
 
 use mgp_client_sdk::{ClientBuilder, ClientConfig};
 use mgp_discovery::{KernelConfig, ServerConfig};
@@ -9,7 +9,7 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 
 use crate::proposals::{WITH_SERVERS, served};
 
-/// The extensions that the kernel itself implements and therefore offers to all servers.
+/// The extensions that the kernel offers to all servers, because it implements them itself.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)
@@ -17,8 +17,8 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::Events);
 
-/// Offers a server the same extensions as a kernel with this configuration, so that the server lists the same
-/// definitions.
+/// Offers the extensions to a server that a kernel with this configuration would offer, so that the server lists the
+/// same definitions.
 pub fn offer_extensions(
     builder: ClientBuilder,
     kernel: &KernelConfig,
@@ -27,7 +27,8 @@ pub fn offer_extensions(
     offer_to(builder, served(kernel) & WITH_SERVERS, server)
 }
 
-/// Offers a server the extensions of the kernel and these proposals, as far as the server's configuration allows them.
+/// Offers the extensions of the kernel and these extensions beyond MGP to a server, except those that the server's
+/// configuration excludes.
 pub(super) fn offer_to(
     builder: ClientBuilder,
     proposals: ExtensionSet,
@@ -43,11 +44,12 @@ pub(super) fn offer_to(
     }
 }
 
-/// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling. Some
-/// servers list further tools for clients with these capabilities.
+/// Sets the capabilities that the kernel declares to servers on behalf of its callers, e.g. elicitation and sampling.
+/// Some servers list further tools for clients with these capabilities.
 pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
-    // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
-    // declares every capability, and the kernel refuses requests that the actual caller does not support.
+    // In the modern era, each request declares what its own caller supports. In the legacy era, several callers share a
+    // session, so the session declares all capabilities, and the kernel refuses requests that the caller does not
+    // support.
     config.offer.answerer = Answerer::Caller;
     let offered = &mut config.offer.capabilities;
     let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
@@ -61,7 +63,7 @@ pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
         roots.list_changed = Some(true);
         offered.roots.get_or_insert(roots);
     }
-    // Declare support for pages to every server, because servers offer tools with pages only to such clients, and one
-    // list serves all callers.
+    // Declare support for pages to every server: servers offer tools with pages only to clients that support pages, and
+    // all callers share one list.
     offered.declare_apps();
 }

@@ -1,4 +1,4 @@
-//! The time that the processors spent busy and idle. It decides whether a kernel starts further servers.
+//! Measures the busy and idle times of the processors. The result decides whether a kernel starts further servers.
 
 use std::fs;
 use std::future;
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 /// The time between two readings of the processor times.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The minimum time of one processor that a measurement covers, in ticks of the system's clock; a second has 100.
+/// The minimum duration of a measurement, per processor, in ticks of the system's clock; a second has 100 ticks.
 const MIN_TICKS: u64 = 90;
 
-/// The time of all processors since the start of the system, in ticks.
+/// The time of all processors together since the start of the system, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessorTimes {
     processors: u64,
@@ -22,14 +22,15 @@ struct ProcessorTimes {
 }
 
 impl ProcessorTimes {
-    /// Reads the times; `None` on a system without `/proc/stat`, e.g. any but Linux.
+    /// Reads the current times; `None` on a system without `/proc/stat`, i.e. most systems other than Linux.
     fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Parses the content of `/proc/stat`. Its first line has the sums of all processors: user, nice, system, idle,
-    /// waiting for disks, two kinds of interrupts, taken by other machines, and two that are already part of the first
-    /// two.
+    /// Parses the content of `/proc/stat`. Its first line has the sums over all processors. The first eight numbers are
+    /// the times spent in user programs, in programs with low priority, in the system, idle, waiting for disks, in two
+    /// kinds of interrupts, and in other machines on the same hardware. The two numbers after these are already
+    /// included in the first two.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let sums = lines.next()?.strip_prefix("cpu ")?.split_ascii_whitespace().take(8);
@@ -45,8 +46,8 @@ impl ProcessorTimes {
     /// Returns whether at least a quarter of the available processors was idle since `begin`; `None` if too little time
     /// has passed.
     ///
-    /// If this program may use only a part of the processors, e.g. in a container, all work of the system counts as
-    /// work on that part.
+    /// If this program may use only a part of the processors, e.g. in a container, the work of the whole system counts
+    /// as if this part did it.
     fn had_room_since(self, begin: Self, available: u64) -> Option<bool> {
         let total = self.total.saturating_sub(begin.total);
         if total < MIN_TICKS * self.processors {
@@ -58,7 +59,7 @@ impl ProcessorTimes {
     }
 }
 
-/// Waits until the processors had room for a second; forever if the system does not report their times.
+/// Waits until the processors have had room for a second; forever if the system does not report its processor times.
 pub(super) async fn until_processors_have_room() {
     let available = thread::available_parallelism().map_or(1, usize::from);
     let available = u64::try_from(available).unwrap_or(u64::MAX);
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(had_room(100, 400, 4), Some(true));
         assert_eq!(had_room(99, 400, 4), Some(false));
         assert_eq!(had_room(0, 400, 4), Some(false));
-        // A container that may use one of four processors: three quarters of one are a share of 3/16.
+        // The container may use one of four processors. Three quarters of this processor are 3/16 of all processors.
         assert_eq!(had_room(324, 400, 1), Some(false));
         assert_eq!(had_room(325, 400, 1), Some(true));
     }

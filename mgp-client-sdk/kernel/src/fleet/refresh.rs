@@ -1,6 +1,6 @@
-//! Reads stale lists again and notifies the clients that see them (MGP §16.4).
+//! Reads stale lists again, and notifies the clients that see these lists (MGP §16.4).
 //!
-//! The definitions of tools are checked before they enter the index, so a tool whose definition waits for an operator
+//! The definitions of tools are reviewed before they enter the index. So a tool whose definition waits for an operator
 //! is not in the index. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -32,26 +32,27 @@ use crate::proposals::media;
 /// The maximum number of pages to read of a list of tools.
 const MAX_PAGES: usize = 10_000;
 
-/// The number of tools after which no further page is read. Definitions beyond it would be refused anyway.
+/// The number of tools after which the kernel reads no further page. It would refuse more definitions anyway.
 const MAX_TOOLS: usize = 10_000;
 
-/// The size of a list of tools, in bytes, after which no further page is read.
+/// The size of a list of tools, in bytes, after which the kernel reads no further page.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The time after which no further page of a list of tools is read.
+/// The time after which the kernel reads no further page of a list of tools.
 const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The time limit for reading all pages of a list; for a list of tools, of each request.
+/// The time limit for reading all pages of a list. For a list of tools, the limit applies to each request.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time limit for reading a list of tools, reviewing their definitions and storing them. The review of a long list
-/// may take longer than its server's answer, and begins again if it is interrupted.
+/// The time limit for reading a list of tools, and for reviewing and storing its definitions. It is long, because the
+/// review of a long list may take longer than the answer of the server, and an interrupted review begins again.
 const REVIEW_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The maximum time that the answer to an approval waits until the tools were read again.
+/// The maximum time that the answer to an operator's approval waits until the tools are read again.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A page of a list of tools. Its other members are not read, so that a malformed one does not make the list fail.
+/// A page of a list of tools. The kernel does not decode its other members, so a malformed one does not make the list
+/// fail.
 #[derive(Deserialize)]
 struct ToolsPage {
     /// The tools; servers written in Go encode an empty list as null.
@@ -82,7 +83,7 @@ enum RefreshError {
 }
 
 impl RefreshError {
-    /// Returns whether only a part of the list was read, and this part is used.
+    /// Returns whether the kernel has read only a part of the list and uses this part.
     fn is_partial(&self) -> bool {
         matches!(self, Self::Incomplete { .. } | Self::Slow { .. })
     }
@@ -93,7 +94,7 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
     loop {
         let lists = tokio::select! {
             lists = stale.next() => lists,
-            // No list becomes stale once the fleet has been dropped, so wake up from time to time to check for that.
+            // Wake up from time to time even if no list is stale, to check whether the fleet was dropped.
             () = tokio::time::sleep(READ_TIMEOUT) => BTreeSet::default(),
         };
         let Some(fleet) = fleet.upgrade() else { return };
@@ -110,8 +111,8 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
 }
 
 impl Fleet {
-    /// Reads the tools of a server again, and waits for a limited time until they were read. If the server does not
-    /// run, its tools are read when it runs again; a call of an unknown tool starts it.
+    /// Reads the tools of a server again, and waits for a limited time until they are read. If the server does not run,
+    /// its tools are read at its next start; a call of an unknown tool causes this start.
     pub(crate) async fn reread_tools(&self, id: &ServerId) {
         let Some(server) = self.get(id.as_str()) else { return };
         if server.state() != ServerState::Connected {
@@ -155,7 +156,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                     } else {
                         tracing::debug!(server = %server.id(), %error, list = ?group, "list not read");
                     }
-                    // The text names the tools, because operators see only errors about tools.
+                    // Name the tools in the text, because operators see only errors about lists of tools.
                     format!("its tools could not be listed: {error}")
                 };
                 server.refresh_queue().note_failure(group, &shown);
@@ -166,11 +167,11 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         drop(observers);
-        // End the first wait for the lists: prompts are the last list that the kernel reads from a new server.
+        // End the wait for the first lists: of the lists of a new server, the kernel reads the prompts last.
         if group == ListGroup::Prompts {
             server.finish_first_sync();
         }
-        // Store the lists only if the server was not removed while it answered.
+        // Store the lists only if the server has not been removed while it answered.
         if fleet.is_present(&server) {
             let store = fleet.context().governance.store();
             stored_lists::save(store, server.id(), server.lists()).await;
@@ -178,7 +179,8 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     }
 }
 
-/// Waits for a while after a list could not be read, and then marks it as stale again if the server is connected.
+/// Waits for a while after the read of a list has failed. Then marks the list as stale again, if the server is
+/// connected.
 async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: StaleLists) {
     let delay = server.upgrade().and_then(|server| server.refresh_queue().delay_retry(group));
     let Some(delay) = delay else { return };
@@ -190,13 +192,14 @@ async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: Stale
     }
 }
 
-/// Reads all lists of a group again, and notifies clients of each that changed, even if another cannot be read.
+/// Reads all lists of a group again. Notifies the clients of each list that changed, even if another list of the group
+/// cannot be read.
 async fn read_group(
     server: &Arc<ManagedServer>,
     group: ListGroup,
     fleet: &Fleet,
 ) -> Result<(), RefreshError> {
-    // Wait a moment, because the client can become available shortly after the state "connected".
+    // Wait for the client, because it can become available shortly after the state "connected".
     let reader = server.latest();
     let ready = timeout(READY_TIMEOUT, reader.ready()).await;
     let client = ready.unwrap_or_else(|_| reader.client())?;
@@ -228,8 +231,8 @@ async fn read_group(
     }
 }
 
-/// Updates the tools of a server in the index. Returns whether they changed, and the reason if only a part of the list
-/// was read.
+/// Updates the tools of a server in the index. Returns whether they changed. If the kernel has read only a part of the
+/// list, also returns the reason.
 async fn read_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
@@ -238,14 +241,14 @@ async fn read_tools(
 ) -> Result<(bool, Option<RefreshError>), RefreshError> {
     server.lists().set_capabilities(client.capabilities(), client.server().era);
     if !server.is_second_session(client) {
-        // The facts about the eras are stored together with the lists.
+        // Record the facts about the eras here, because they are stored together with the lists.
         server.observe_eras(client.server());
     }
     let (tools, cut) = if client.capabilities().tools.is_some() {
         list_tools(server, reader, client, context).await?
     } else if client.server().capabilities.is_none() {
-        // Try to read the list, because the server has not described its capabilities, so only its answer shows if it
-        // has tools.
+        // The server has not described its capabilities. So try to read the list, because only the answer shows whether
+        // the server has tools.
         match list_tools(server, reader, client, context).await {
             Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 (Vec::new(), None)
@@ -257,7 +260,7 @@ async fn read_tools(
     };
     let is_slow = matches!(cut, Some(RefreshError::Slow { .. }));
     if is_slow && tools.len() < context.index.tools_of(server.id().as_str()).len() {
-        // Keep the tools that were read before, because there are more of them than were read now.
+        // Keep the tools that are already known, because they are more than those that were read now.
         return Err(RefreshError::Timeout(PAGES_TIMEOUT));
     }
     let mut tools = kernel_hops::nested_tools(tools, client.server());
@@ -274,8 +277,8 @@ async fn read_tools(
     Ok((has_changed, cut))
 }
 
-/// Returns the tools from all pages of the list. If not all pages were read, returns the tools of the first pages and
-/// the reason.
+/// Returns the tools on all pages of the list. If the kernel could not read all pages, returns the tools on the first
+/// pages, and the reason.
 async fn list_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
@@ -332,9 +335,9 @@ fn list_error(error: RpcError) -> RefreshError {
     error.into()
 }
 
-/// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list from a
-/// server's legacy session. There the server left them out, put them into the schema of an object, or replaced a
-/// reference to such a schema. Lists for legacy callers have only those with such a reference.
+/// Restores output schemas in a list from a legacy session of a server: those that are not of type `object`, which only
+/// the modern era has. In the legacy list, the server has left such a schema out, wrapped it in the schema of an
+/// object, or replaced a reference to it.
 fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
     let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();
@@ -351,7 +354,7 @@ fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     }
 }
 
-/// Returns whether a schema can describe an object with the only member `result`.
+/// Returns whether a schema can be that of an object whose only member is `result`.
 fn may_wrap(schema: &RawObject) -> bool {
     let members = schema.get::<Object>().ok();
     let names = members.and_then(|members| members.decode("required").ok().flatten());
@@ -386,14 +389,14 @@ fn index_entry(
             .cloned()
             .unwrap_or_else(|| ToolSecurity::new(assessed.effective_risk.clone()));
         security.risk_level = assessed.effective_risk.clone();
-        // A claimed effective risk would take precedence over the assessed one.
+        // Remove the effective risk that the server claims, because it would take precedence over the assessed risk.
         security.effective_risk_level = None;
         security.permissions_required = assessed.permissions.iter().cloned().collect();
         ToolEntry::from(tool).security(security)
     }))
 }
 
-/// Writes an entry to the index, on a thread of its own because it takes some milliseconds.
+/// Writes an entry to the index. This happens on a separate thread, because it takes some milliseconds.
 async fn index(index: &ToolIndex, entry: ServerEntry) -> Result<bool, RefreshError> {
     let index = index.clone();
     let put = tokio::task::spawn_blocking(move || index.put(entry)).await;

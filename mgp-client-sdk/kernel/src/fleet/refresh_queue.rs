@@ -1,4 +1,4 @@
-//! Queues of lists that have to be read again: one for all servers, and one per server.
+//! Queues of lists that the kernel must read again: one queue for all servers, and one per server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -11,23 +11,24 @@ use mgp_types::{Backoff, clip};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-/// The delay before a list is read again after a failure; doubled for each further failure.
+/// The delay before the kernel reads a list again after a failure; doubled after each further failure.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// The minimum of the pause after a read that found a change; the maximum is `MAX_PAUSE`.
+/// The minimum pause after a read that found a change; `MAX_PAUSE` is the maximum.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// The maximum of the pause after reads of an announced list that found no change; each doubles the pause.
+/// The maximum pause after reads that found no change although the server had announced one. Each such read doubles the
+/// pause.
 const MAX_UNCHANGED_PAUSE: Duration = Duration::from_mins(1);
 
 /// The maximum length of a stored error about a list, in bytes.
 const MAX_ERROR_BYTES: usize = 300;
 
-/// The lists that one `list_changed` notification announces; resources include templates.
+/// A group of lists that one `list_changed` notification announces. The group of resources includes the templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListGroup {
     Tools,
@@ -71,7 +72,7 @@ impl StaleLists {
 #[derive(Default)]
 pub(super) struct RefreshQueue {
     queue: Mutex<Queue>,
-    /// Notified when a list is added to the queue, or when the pause before the next read of a list is ended early.
+    /// Wakes the reading task when a list is added to the queue, or when a pause ends early.
     changed: Notify,
 }
 
@@ -82,24 +83,24 @@ struct Queue {
     reading: Option<ListGroup>,
     has_reader: bool,
     retries: BTreeMap<ListGroup, Backoff>,
-    /// The lists that have a running retry timer. A list has only one timer, however often the server announces
-    /// changes.
+    /// The lists with a running timer for the next attempt. Each list has at most one timer, however often the server
+    /// announces changes.
     delayed: BTreeSet<ListGroup>,
     pauses: BTreeMap<ListGroup, Pause>,
     /// The errors of the lists whose last read failed.
     errors: BTreeMap<ListGroup, String>,
-    /// The callers that wait for the next read of a list; dropping a sender wakes its caller.
+    /// For each list, the callers that wait for the next read to end. Dropping a sender wakes its caller.
     observers: BTreeMap<ListGroup, Vec<oneshot::Sender<()>>>,
 }
 
-/// The pause after a read of a list; until its end the list is not read again.
+/// The pause after a read of a list. The kernel does not read the list again before its end.
 struct Pause {
     until: Instant,
     length: Duration,
 }
 
 impl RefreshQueue {
-    /// Adds a list. Returns `true` if no task is reading, so that the caller has to start one.
+    /// Adds a list. Returns `true` if no task reads the lists of this queue, so that the caller must start one.
     pub(super) fn push(&self, group: ListGroup) -> bool {
         let mut queue = self.queue.lock();
         queue.waiting.insert(group);
@@ -107,8 +108,8 @@ impl RefreshQueue {
         !mem::replace(&mut queue.has_reader, true)
     }
 
-    /// Adds a list like [`push`](Self::push). Also returns a receiver that ends after the next read of the list that
-    /// begins after this call, even if that read fails. That read does not wait for the end of a pause.
+    /// Adds a list like [`push`](Self::push). Also returns a receiver that is closed after the next read of the list
+    /// that begins after this call, even if this read fails. Ends the pause of the list, so that the read begins soon.
     pub(super) fn push_observed(&self, group: ListGroup) -> (bool, oneshot::Receiver<()>) {
         let (observer, read) = oneshot::channel();
         let mut queue = self.queue.lock();
@@ -118,12 +119,12 @@ impl RefreshQueue {
         (self.push(group), read)
     }
 
-    /// If a list waits to be read, or is being read and its last read did not fail, returns a receiver that ends after
-    /// the next read. A list that is being read is then read again. The next read does not wait for the end of a pause.
-    /// Returns `None` for any other list.
+    /// Returns a receiver that is closed after the next read of a list, if the list waits in the queue, or if it is
+    /// being read and the last read did not fail. In the latter case the list is read once more. Ends the pause of the
+    /// list. Returns `None` for any other list.
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
-        // Do not wait for a read whose last attempt failed, because this one may not be answered either.
+        // If the last read failed, do not wait for the current one, because the server may not answer it either.
         let is_reading = queue.reading == Some(group) && !queue.errors.contains_key(&group);
         if !is_reading && !queue.waiting.contains(&group) {
             return None;
@@ -136,13 +137,14 @@ impl RefreshQueue {
         Some(read)
     }
 
-    /// Removes and returns the callers that wait for the read of a list that begins now; they wait until the returned
-    /// value is dropped.
+    /// Removes and returns the callers that wait for a read of a list, because this read begins now. They wait until
+    /// the returned value is dropped.
     pub(super) fn take_observers(&self, group: ListGroup) -> Vec<oneshot::Sender<()>> {
         self.queue.lock().observers.remove(&group).unwrap_or_default()
     }
 
-    /// Waits for the list whose pause ends first, then removes and returns it; after `None` the reading task must end.
+    /// Waits until a list can be read, i.e. for the end of its pause, then removes and returns it. If no list waits,
+    /// returns `None`; the reading task must then end.
     pub(super) async fn next(&self) -> Option<ListGroup> {
         loop {
             let until = match self.next_or_pause() {
@@ -156,8 +158,8 @@ impl RefreshQueue {
         }
     }
 
-    /// Removes and returns the list that can be read now. If all waiting lists have a pause, returns the end of the
-    /// first pause as the error.
+    /// Removes and returns a list that can be read now, or `None` if no list waits. If all waiting lists have a pause,
+    /// returns the end of the first pause as the error.
     fn next_or_pause(&self) -> Result<Option<ListGroup>, Instant> {
         let mut queue = self.queue.lock();
         let now = Instant::now();
@@ -179,15 +181,15 @@ impl RefreshQueue {
         }
     }
 
-    /// Notes that a read, which ends soon, found a change of the list.
+    /// Records that the running read of a list found a change.
     pub(super) fn note_change(&self, group: ListGroup) {
         self.queue.lock().pauses.remove(&group);
     }
 
-    /// Notes that a read of a list has ended, and begins the pause before the next one: a server that constantly
-    /// announces changes must not occupy the kernel. The pause is twice as long as the read, within bounds. It doubles
-    /// as long as the server keeps announcing changes and its list stays the same. There is none while a caller waits for
-    /// the next read.
+    /// Records that a read of a list has ended, and begins the pause before its next read: a server that constantly
+    /// announces changes must not keep the kernel busy. The pause is twice as long as the read, within limits. If the
+    /// server announces changes but its list stays the same, the pause doubles each time. While a caller waits for the
+    /// next read, the pause is left out.
     pub(super) fn note_read(&self, group: ListGroup, begun: Instant) {
         let mut queue = self.queue.lock();
         queue.reading = None;
@@ -203,7 +205,8 @@ impl RefreshQueue {
         queue.pauses.insert(group, Pause { until: Instant::now() + length, length });
     }
 
-    /// Ends the pauses of all lists, because the server has connected again, or an operator has changed its settings.
+    /// Ends the pauses of all lists, because the server has connected again or an operator has changed the settings of
+    /// the server.
     pub(super) fn end_pauses(&self) {
         self.queue.lock().pauses.clear();
         self.changed.notify_one();
@@ -224,7 +227,8 @@ impl RefreshQueue {
         self.queue.lock().errors.get(&group).cloned()
     }
 
-    /// Returns the delay before a failed list is read again, or `None` if its timer is already running.
+    /// Returns the delay before the kernel reads a list again after a failure, or `None` if the timer of the list is
+    /// already running.
     pub(super) fn delay_retry(&self, group: ListGroup) -> Option<Duration> {
         let mut queue = self.queue.lock();
         if !queue.delayed.insert(group) {
@@ -280,7 +284,8 @@ mod tests {
         assert!(queue.observe_waiting(ListGroup::Tools).is_none());
     }
 
-    /// Notes a read of the tools that takes a number of milliseconds; returns the milliseconds of the pause after it.
+    /// Simulates a read of the tools that takes `read` milliseconds; returns the length of the following pause in
+    /// milliseconds.
     async fn pause_after(queue: &RefreshQueue, read: u64) -> u128 {
         let begun = Instant::now();
         advance(Duration::from_millis(read)).await;

@@ -1,7 +1,8 @@
-//! Checks that servers at URLs still answer: periodically, after a failed call, and when an operator lists the servers.
+//! Checks whether servers at URLs still answer: periodically, after a failed call, and when an operator lists the
+//! servers.
 //!
-//! Without these checks the kernel would not notice that such a server has ended, because it has no process or pipe of
-//! the server.
+//! Without these checks, the kernel would not notice that such a server has ended: the kernel has neither its process
+//! nor a pipe to it.
 
 use std::time::Duration;
 
@@ -16,46 +17,48 @@ use tokio::time::{Instant, timeout};
 /// The time within which a server must answer a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The lifetime of a check's result; meanwhile no further check is made.
+/// The time for which the result of a check is valid. The kernel makes no further check during this time.
 const RESULT_TTL: Duration = Duration::from_millis(200);
 
-/// The number of failed checks in a row after which the session with a server ends, if each failure may be temporary.
+/// The number of consecutive failed checks that may have temporary causes after which the session with a server ends.
 const MAX_FAILURES: u32 = 3;
 
-/// The minimum interval between counted failures: failures in quicker succession may have the same cause.
+/// The minimum interval between two failures that are counted separately: failures in quicker succession may have the
+/// same cause.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The health of a session with a server at a URL; sessions with other servers are not checked.
+/// The health of a session with a server. Checks apply only to a server at a URL.
 pub(super) struct RemoteHealth {
     is_remote: bool,
-    /// The history of failed checks; locked while a check is running.
+    /// The history of failed checks. The lock is held while a check is running.
     checks: Mutex<CheckHistory>,
-    /// The reason why the last check failed, if the session continues nevertheless.
+    /// The reason why the last check failed, if the session continues in spite of the failure.
     doubt: mgp_types::sync::Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
 struct CheckHistory {
     checked_at: Option<Instant>,
-    /// The run of the server, i.e. the time between two starts, that the failures belong to.
+    /// The run of the server (a run is the time between two starts) to which the failures belong.
     run: u64,
-    /// The number of failed checks in a row.
+    /// The number of consecutive failed checks.
     failures: u32,
     /// The time of the last failed check that was counted.
     failed_at: Option<Instant>,
 }
 
-/// The failure of a check, with an explanation that contains nothing that the server has sent.
+/// The failure of a check. The explanation contains no text that the server has sent.
 #[derive(Debug, PartialEq, Eq)]
 enum CheckFailure {
-    /// The server does not work until something changes, or its session is lost.
+    /// The server will not work until someone changes something, or its session is lost.
     Lasting(String),
     /// The failure may be temporary, e.g. because a proxy answers for a server that restarts.
     Passing(String),
 }
 
 impl CheckHistory {
-    /// Counts a failed check in a run of the server, i.e. since its last start; returns whether the session must end.
+    /// Counts a failed check in a run of the server (the time since its last start). Returns whether the session must
+    /// end.
     fn count_failure(&mut self, run: u64, now: Instant) -> bool {
         if self.run != run {
             (self.run, self.failures, self.failed_at) = (run, 0, None);
@@ -77,21 +80,21 @@ impl RemoteHealth {
         self.is_remote
     }
 
-    /// Returns why the last check failed, if the session continues nevertheless.
+    /// Returns the reason why the last check failed, if the session continues in spite of the failure.
     pub(super) fn doubt(&self) -> Option<String> {
         self.doubt.lock().clone()
     }
 
-    /// Returns whether the error of a failed call is a reason to check the server.
+    /// Returns whether the error of a failed call is a reason to check whether the server still answers.
     pub(super) fn is_doubtful_after(&self, error: &RpcError) -> bool {
         self.is_remote && check_failure(error, false).is_some()
     }
 
-    /// Pings the server unless it was checked just now. Marks it as unhealthy after a lasting failure, and after
-    /// several that may be temporary.
+    /// Pings the server unless this was done a moment ago. Marks the server as unhealthy after a lasting failure, or
+    /// after several failures that may have temporary causes.
     ///
-    /// While calls are running, a time-out of the ping does not count, because the server might only be busy. Returns
-    /// whether a ping succeeded.
+    /// Returns whether a ping succeeded. While calls are running, ignores a time-out of the ping, because the server
+    /// may just be busy.
     pub(super) async fn check(
         &self,
         client: &SupervisedClient,
@@ -142,19 +145,20 @@ impl RemoteHealth {
     }
 }
 
-/// Sends a request that every server can answer; the request passes no security checks, because it is the kernel's own.
+/// Sends a request that every server can answer. The request passes no security checks, because the kernel itself makes
+/// it.
 async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
         Era::Legacy => Call::ask::<Ping>(&EmptyParams::new(), cx)?,
-        // Ask with a different method, because the modern era has no `ping`.
+        // In the modern era, send a different request, because this era has no `ping`.
         Era::Modern => Call::ask::<ServerDiscover>(&DiscoverParams::new(), cx)?,
     };
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns what an error shows about a server that does not work; `None` if a working server can also cause it. While
-/// calls are running (`is_busy`), a connection that fails may be the exception.
+/// Returns the failure of the server that an error reveals; `None` if a server that works can also cause the error.
+/// While calls are running (`is_busy`), a failed connection may be an exception and counts as temporary.
 fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
     use CheckFailure::{Lasting, Passing};
     let own_text = || {
@@ -176,7 +180,7 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
         }
         Some(HttpFailure::Status(403 | 408 | 425 | 429)) => Passing(own_text()),
         Some(HttpFailure::Unreachable) if is_busy => Passing(own_text()),
-        // Use the text of the failure and not the message, which can contain the server's refusal to resume its answer.
+        // Use the text of the failure, and not that of the error, which can contain text of the server.
         Some(failure @ HttpFailure::ConnectionLost) => {
             let why = failure.to_string();
             if is_busy { Passing(why) } else { Lasting(why) }

@@ -1,4 +1,4 @@
-//! A server's log for operators: its last state, its last failure, and the last lines of its standard error.
+//! The log of a server for operators: its last state, its last failure, and the last lines of its standard error.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The maximum number of missing logins to remember for each server.
+/// The maximum number of missing logins that the log of a server contains.
 const MAX_LOGINS: usize = 32;
 
-/// The maximum number of bytes of a line that the reason of a failed start quotes.
+/// The maximum number of bytes that are quoted from a line in the reason for a failed start.
 const MAX_QUOTE_BYTES: usize = 200;
 
-/// The minimum length of a secret to hide in a quote; hiding shorter values would hide ordinary words.
+/// The minimum length of a secret that the log hides in quoted text. Hiding shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
 
 /// The log of a server, which is kept across restarts of its process.
@@ -32,19 +32,19 @@ pub(crate) struct ServerLog(Mutex<Entries>);
 struct Entries {
     lines: VecDeque<KernelLogLine>,
     bytes: usize,
-    /// The state of each session, by the kind of the session.
+    /// The state of the main session and of the legacy session, at the index of `SessionKind`.
     states: [SessionState; 2],
-    /// The texts about missing logins, by the owner of the login; `None` for the login that all agents share.
+    /// A text about each missing login, by the owner of the login; `None` is the login that all agents share.
     missing_logins: HashMap<Option<Principal>, String>,
-    /// The secrets in the server's configuration, as of the last start.
+    /// The secrets in the server's configuration at the time of the last start.
     secrets: Vec<String>,
     /// `true` from the beginning of a start until the server is connected.
     is_starting: bool,
-    /// The first line of this start's standard output that is not MCP.
+    /// The first line on standard output since the start that is not MCP.
     stray: Option<String>,
-    /// The reason why the server's manifest is not used.
+    /// The reason why the kernel does not use the server's manifest.
     manifest_error: Option<String>,
-    /// The reason of the last failure.
+    /// The reason for the last failure.
     failure: Option<Arc<str>>,
 }
 
@@ -67,13 +67,13 @@ impl ServerLog {
         }
     }
 
-    /// Records that a start of the server begins; `secrets` are those in the server's configuration.
+    /// Records that a start of the server begins. `secrets` are the secrets in the server's configuration.
     pub(super) fn begin_start(&self, secrets: Vec<String>) {
         let mut entries = self.0.lock();
         (entries.secrets, entries.is_starting, entries.stray) = (secrets, true, None);
     }
 
-    /// Adds a line that the server wrote to its standard output and that is not MCP.
+    /// Adds a line on the server's standard output that is not MCP.
     pub(super) fn push_stray(&self, text: &str) {
         let text = {
             let mut entries = self.0.lock();
@@ -91,7 +91,7 @@ impl ServerLog {
     pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
         let mut entries = self.0.lock();
         if *state == ServerState::Connected {
-            // Remove the missing login that all agents share: a session has connected, so this login is not missing.
+            // A session has connected. So the login that all agents share is not missing any more.
             entries.missing_logins.remove(&None);
             (entries.is_starting, entries.stray) = (false, None);
         }
@@ -107,7 +107,7 @@ impl ServerLog {
         }
         match state {
             ServerState::Connected => session.error = None,
-            // Keep the reason that is recorded already: the server failed, and was then stopped while it waited for its
+            // Keep the recorded reason: the server has failed before, and was then stopped while it waited for its
             // restart.
             ServerState::Error if is_stopped => {}
             ServerState::Error | ServerState::Restarting => {
@@ -117,7 +117,7 @@ impl ServerLog {
         }
     }
 
-    /// Records a text about a login that is missing or invalid; `None` records that the login is valid again.
+    /// Records a text about a login that is missing or invalid. `None` records that the login is valid again.
     pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
         let owner = owner.cloned();
         let logins = &mut self.0.lock().missing_logins;
@@ -130,13 +130,13 @@ impl ServerLog {
         }
     }
 
-    /// Returns the recorded text about the missing login of `owner`, with its remedy; `None` means the login that all
-    /// agents share.
+    /// Returns the text about the missing login of `owner`, with the remedy. For `None`, returns the text about the
+    /// login that all agents share.
     pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
         self.0.lock().missing_logins.get(&owner.cloned()).cloned()
     }
 
-    /// Records why the server's manifest is not used.
+    /// Records the reason why the kernel does not use the server's manifest.
     pub(super) fn set_manifest_error(&self, error: String) {
         self.0.lock().manifest_error = Some(error);
     }
@@ -145,12 +145,12 @@ impl ServerLog {
         self.0.lock().manifest_error.clone()
     }
 
-    /// Records why the server has failed; returns whether the reason differs from that of the last failure.
+    /// Records the reason why the server has failed. Returns whether it differs from the reason for the last failure.
     pub(super) fn set_failure(&self, reason: &Arc<str>) -> bool {
         self.0.lock().failure.replace(Arc::clone(reason)).as_ref() != Some(reason)
     }
 
-    /// Returns why the server has failed last, even if it was started again since.
+    /// Returns the reason for the server's last failure, even if the server was started again since.
     pub(super) fn failure(&self) -> Option<Arc<str>> {
         self.0.lock().failure.clone()
     }
@@ -161,17 +161,35 @@ impl ServerLog {
         entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
     }
 
-    /// Returns when a session last changed its state, and why it has failed since it was last connected. If it has not
-    /// failed, a missing login is returned in place of the reason.
+    /// Returns the time at which a session last changed its state, and the reason why it has failed since it was last
+    /// connected. If it has not failed, the reason is a text about missing logins, if there are any.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
-        let missing = || entries.missing_logins.values().next().cloned();
         let SessionState { since, error } = entries.states[of as usize].clone();
-        (since, error.or_else(missing))
+        (since, error.or_else(|| entries.missing_logins()))
     }
 }
 
-/// Removes the time of the next start from the reason of a failure.
+impl Entries {
+    /// Returns the text about the missing login that all agents share, or about those of single agents: their number
+    /// and the text of the first.
+    fn missing_logins(&self) -> Option<String> {
+        if let Some(shared) = self.missing_logins.get(&None) {
+            return Some(shared.clone());
+        }
+        let owned = self.missing_logins.iter().filter_map(|(owner, text)| {
+            let owner = owner.as_ref()?;
+            Some((owner.name(), owner.tenant().as_str(), text))
+        });
+        let (agent, _, text) = owned.min()?;
+        Some(match self.missing_logins.len() {
+            1 => format!("agent `{agent}` lacks its login: {text}"),
+            count => format!("{count} agents lack their logins, e.g. `{agent}`: {text}"),
+        })
+    }
+}
+
+/// Removes the time of the next start from the text about a failure.
 fn remove_next_try(error: &mut String) {
     if let Some((before, rest)) = error.rsplit_once("; next try in ") {
         let behind = rest.find(';').map_or("", |end| &rest[end..]);
@@ -208,6 +226,20 @@ mod tests {
         assert_eq!(log.0.lock().missing_logins.len(), MAX_LOGINS);
         log.set_login(Some(&owner(0)), Some("log in with more scopes"));
         assert_eq!(log.missing_login(Some(&owner(0))).as_deref(), Some("log in with more scopes"));
+    }
+
+    #[test]
+    fn missing_logins_of_agents_are_shown_with_an_agent_and_their_number() {
+        let (log, main) = (ServerLog::default(), SessionKind::Main);
+        let agent = |name: &str| Principal::local().agent(name);
+        log.set_login(Some(&agent("ben")), Some("log in as ben"));
+        let one = "agent `ben` lacks its login: log in as ben";
+        assert_eq!(log.state(main).1.as_deref(), Some(one));
+        log.set_login(Some(&agent("ada")), Some("log in as ada"));
+        let two = "2 agents lack their logins, e.g. `ada`: log in as ada";
+        assert_eq!(log.state(main).1.as_deref(), Some(two));
+        log.set_login(None, Some("log in"));
+        assert_eq!(log.state(main).1.as_deref(), Some("log in"), "all agents lack it");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Fleet(Arc<FleetState>);
 struct FleetState {
     context: FleetContext,
     table: RwLock<Arc<Table>>,
-    /// The stored lists of servers that have not been added yet.
+    /// The stored lists of the servers that have not been added yet.
     stored: Mutex<HashMap<String, Payload>>,
 }
 
@@ -53,8 +53,8 @@ impl Fleet {
         WeakFleet(Arc::downgrade(&self.0))
     }
 
-    /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration. The tools alone
-    /// may be known, if an earlier kernel stopped before it had read the other lists.
+    /// Adds a server. If its lists are not known for its configuration, starts it to read them. It is possible that
+    /// only its tools are known: an earlier kernel stopped before it had read the other lists.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_stored = self.is_known(&server);
@@ -67,7 +67,7 @@ impl Fleet {
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
             server.first_sync().finish();
         }
-        // Also start a server that has subscribed clients. If it replaces another server, it has to serve the
+        // Also start a server to which clients are subscribed. If it replaces another server, it must serve the
         // subscriptions of that server.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || lacks_lists || subscriptions.has(&server.source(SessionKind::Main)) {
@@ -101,14 +101,13 @@ impl Fleet {
         let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
         if is_registered {
-            // End the wait for the first lists: lists do not wait for a registered server, because its first call
-            // starts it.
+            // Make no request wait for the first lists of a registered server: its first call starts it.
             server.first_sync().finish();
         }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
             server.lists().restore(&stored);
             if !self.is_known(&server) {
-                // Another program may have replaced the one that failed.
+                // Forget that an earlier program failed at the probe: another program may have replaced it.
                 server.lists().eras().fails_at_probe().set(false);
             }
         }
@@ -126,7 +125,8 @@ impl Fleet {
         self.0.context.known.contains(&server.config(), tools)
     }
 
-    /// Checks that servers at URLs answer, because an operator looks at them: at all servers, or only at the given one.
+    /// Checks whether the servers at URLs answer: all of them, or only `server`. Called when an operator views the
+    /// servers.
     pub(crate) async fn look(&self, server: Option<&str>) {
         let all = self.all();
         let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
@@ -134,13 +134,13 @@ impl Fleet {
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
-    /// Waits for the lists of new servers as a search does, for a limited time after they were added.
+    /// Waits for the lists of new servers like a search, i.e. for a limited time after each server was added.
     pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
         self.synced_within(servers, FIRST_SYNC_TIMEOUT).await;
     }
 
-    /// Waits for the lists of new servers, at most until `limit` after each was added. Records a server that does not
-    /// even answer until searches stop waiting for it, so that the next kernel does not wait for it.
+    /// Waits for the lists of new servers, at most until `limit` after each was added. If a server does not answer even
+    /// within the longer time limit of searches, records this, so that the next kernel does not wait for the server.
     pub(crate) async fn synced_within(
         &self,
         servers: impl Iterator<Item = &Arc<ManagedServer>>,
@@ -154,7 +154,7 @@ impl Fleet {
                 self.record_silent(server);
                 return;
             }
-            // A server that is only slow must not be recorded, because searches of the next kernel would not wait.
+            // Do not record a server that is only slow, because searches of the next kernel would not wait for it.
             let (fleet, server) = (self.downgrade(), Arc::clone(server));
             tokio::spawn(async move {
                 let is_synced = server.synced(FIRST_SYNC_TIMEOUT).await;
@@ -175,7 +175,7 @@ impl Fleet {
         }
     }
 
-    /// Marks the tools of a server as stale, so that they are read again without a pause if it runs.
+    /// Marks the tools of a server as stale. If the server runs, they are read again without a pause.
     pub(crate) fn refresh_tools(&self, server: &ServerId) {
         if let Some(server) = self.get(server.as_str()) {
             server.refresh_queue().end_pauses();
@@ -183,11 +183,12 @@ impl Fleet {
         self.0.context.stale.mark(server, &[ListGroup::Tools]);
     }
 
-    /// Replaces the settings of a server that keeps running.
+    /// Replaces the settings of a server while it keeps running.
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // Refresh the known tools. They may be outdated, e.g. because the server's tags changed, which searches use.
+        // The known tools may be outdated, e.g. because the server's tags have changed, which searches use. So read the
+        // tools again.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });
@@ -200,7 +201,7 @@ impl Fleet {
         tokio::spawn(async move { stored_lists::save(&store, server.id(), server.lists()).await });
     }
 
-    /// Removes the stored data of all servers that the fleet does not have, except the data of the given servers.
+    /// Removes the stored data of all servers that are neither in the fleet nor in `except`.
     pub(crate) async fn forget_others(&self, except: &[ServerId]) -> Result<(), IndexError> {
         let all = self.all();
         let is_other = |id: &ServerId| !all.contains_key(id) && !except.contains(id);
@@ -218,20 +219,19 @@ impl Fleet {
         Ok(())
     }
 
-    /// Adds a server after the server with the same id, if there is one, was stopped and removed.
+    /// Adds a server. If there is a server with the same id, stops and removes it first.
     pub(crate) async fn replace(&self, config: ServerConfig) -> Result<(), Error> {
         self.retire(&config.id).await;
         self.remove(&config.id).await;
         self.add(config).map(drop)
     }
 
-    /// Drains and stops a server that is about to be removed and added again. Until it is removed, its tools stay
-    /// listed, and its callers are asked to try again.
+    /// Drains and stops a server that will be removed and added again. Until then, its tools stay in the lists, and the
+    /// errors of calls ask callers to try again.
     async fn retire(&self, id: &ServerId) {
         let Some(server) = self.get(id.as_str()) else { return };
         server.hold().set_replaced();
-        // End the wait for the first lists, because a server that is replaced during its first start does not read
-        // them.
+        // End the wait for the first lists, because a server that is replaced during its first start never lists them.
         server.first_sync().finish();
         server.stop().await;
     }
@@ -241,7 +241,7 @@ impl Fleet {
         let Some(server) = self.change(|table| table.remove(id)) else { return };
         self.forget_tools_or_log(id);
         server.hold().set_removed();
-        // End the wait for the first lists, because a server that is removed during its first start does not read them.
+        // End the wait for the first lists, because a server that is removed during its first start never lists them.
         server.first_sync().finish();
         server.stop().await;
         stored_lists::remove(self.0.context.governance.store(), id).await;
@@ -265,8 +265,8 @@ impl Fleet {
         self.forget_tools(id)
     }
 
-    /// Returns whether a server is still in the fleet. If not, removes the tools that were just read from it, or reads
-    /// those of the server that replaced it.
+    /// Returns whether a server is still in the fleet. If it is not, removes its tools, which were just read, from the
+    /// index; if another server has replaced it, marks the tools of that server as stale.
     pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
         match self.get(server.id().as_str()) {
             Some(present) if Arc::ptr_eq(&present, server) => return true,
@@ -290,7 +290,7 @@ impl Fleet {
     /// Drains and stops all servers.
     pub(crate) async fn stop(&self) {
         let all = self.all();
-        // Prevent servers that still wait for a permit from starting.
+        // Prevent the start of servers that still wait for a permit.
         all.values().for_each(|server| server.hold().set_stopped(true));
         let stops = all.values().map(|server| server.stop());
         futures_util::future::join_all(stops).await;
@@ -308,7 +308,7 @@ impl Fleet {
         &self.0.context
     }
 
-    /// Notifies the clients that see a server that a list changed.
+    /// Notifies the clients that see a server that one of its lists has changed.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
         self.0.context.changed_lists.add(server.id(), group);
     }

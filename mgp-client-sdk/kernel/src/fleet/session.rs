@@ -23,11 +23,11 @@ use super::start_hold::StartHold;
 use super::start_permits::PERMIT_TIMEOUT;
 use crate::server_answer::limit_depth;
 
-/// The minimum time between two call-triggered starts of a failed server.
+/// The minimum time between two starts of a failed server that calls cause.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A connection to a server in one era: passes calls to the server, starts it on demand, and counts the calls in
-/// flight.
+/// A session with a server in one protocol era. It passes calls to the server, starts the server when a call needs it,
+/// and counts the calls in flight.
 pub(super) struct Session {
     kind: SessionKind,
     server: ServerId,
@@ -36,11 +36,11 @@ pub(super) struct Session {
     login: LoginState,
     /// The number of calls in flight in this session.
     running: AtomicUsize,
-    /// The time when the last call began or ended, whichever is later.
+    /// The time when the last call began or ended.
     used_at: Mutex<Instant>,
-    /// The time when a call last caused a start of the failed server.
+    /// The last time when a call caused a start of the failed server.
     retried_at: Mutex<Option<Instant>>,
-    /// The lock that lets one call at a time use a permit to start the server.
+    /// The lock that lets only one call at a time wait for a permit to start the server.
     start_turn: tokio::sync::Mutex<()>,
     health: RemoteHealth,
 }
@@ -72,18 +72,18 @@ impl Session {
         self.client.state().get()
     }
 
-    /// Returns the client if it accepts calls. A draining client does not accept any.
+    /// Returns the client if it accepts calls; a draining client does not.
     pub(super) fn present(&self) -> Option<Client> {
         let is_draining = self.state() == ServerState::Draining;
         self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Returns whether the session has had no calls for the given time, and none waits for an answer of its caller.
+    /// Returns whether the session has had no calls for the given time, and no call waits for an answer of its caller.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
         self.running() == 0 && self.hop.parked() == 0 && self.used_at().elapsed() >= time
     }
 
-    /// Returns the route to the server, which holds the calls that wait for answers of their callers.
+    /// Returns the route of calls to the server, which keeps the calls that wait for answers of their callers.
     pub(super) fn hop(&self) -> &Hop {
         &self.hop
     }
@@ -101,8 +101,8 @@ impl Session {
         *self.used_at.lock() = Instant::now();
     }
 
-    /// Starts the server unless it runs or must not be started, and waits until it is connected. A draining server is
-    /// started after it has drained.
+    /// Starts the server unless it runs or must not be started, and waits until it is connected. If the server is
+    /// draining, starts it after the drain.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         let woken = self.wake_client(hold, timeout).await;
         woken.map_err(|error| self.add_remedy(error.into()).into())
@@ -124,7 +124,7 @@ impl Session {
             if !self.health.is_remote() {
                 return self.client.ready().await;
             }
-            // End the wait if the start fails, so that the caller receives the error at once and does not wait for
+            // End the wait when a start fails, so that the caller receives the error immediately and does not wait for
             // further attempts.
             tokio::select! {
                 ready = self.client.ready() => ready,
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Connects the session as [`wake`](Self::wake) does. If permits are given, the start needs one of them; all calls
-    /// that wait for the same start share this permit.
+    /// that wait for this start share the permit.
     pub(super) async fn wake_with_permit(
         &self,
         hold: &StartHold,
@@ -166,14 +166,14 @@ impl Session {
         }
     }
 
-    /// Returns whether a call should start the server now: always if the server is stopped, and only from time to time
-    /// if it has failed; `retried_at` is the time when a call last caused a start of the failed server.
+    /// Returns whether a call should start the server now. If the server is stopped, it should; if the server has
+    /// failed, only from time to time. `retried_at` is the last time when a call caused a start of the failed server.
     fn is_due(&self, retried_at: Option<Instant>) -> bool {
         let is_retry_due = || retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
         match self.state() {
             ServerState::Registered | ServerState::Disconnected => true,
-            // If the server is drained because it failed, its policy decides about a restart: a start would skip the
-            // delay and reset the count of restarts.
+            // If the server is draining because of a failure, the restart policy decides: a start by the call would
+            // skip the delay and reset the number of restarts.
             ServerState::Draining => !self.client.supervised().is_restart_decided(),
             ServerState::Restarting => self.health.is_remote() && is_retry_due(),
             ServerState::Error => {
@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Returns whether this call has to start the server now. Of several calls of a failed server, only one does so.
+    /// Returns whether this call must start the server now. Of several calls at a failed server, only one starts it.
     fn claim_start(&self) -> bool {
         let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
         let mut retried_at = self.retried_at.lock();
@@ -195,25 +195,26 @@ impl Session {
         is_due
     }
 
-    /// Returns whether a failed server has to be started again now, as [`claim_start`](Self::claim_start) does.
+    /// Returns whether a failed server must be started again now, and records the attempt as
+    /// [`claim_start`](Self::claim_start) does.
     pub(super) fn claim_retry(&self) -> bool {
         matches!(self.state(), ServerState::Restarting | ServerState::Error) && self.claim_start()
     }
 
-    /// Tries to start a failed server again, unless a caller or an operator has caused an attempt recently.
+    /// Tries to start a failed server again, unless a call or an operator has caused an attempt recently.
     pub(super) async fn retry(&self, hold: &StartHold) {
         if self.claim_retry() {
             hold.start(&self.client).await;
         }
     }
 
-    /// Returns why the last check of a connected server at a URL failed.
+    /// Returns the reason why the last check of a server at a URL failed, if the server still counts as connected.
     pub(super) fn doubt(&self) -> Option<String> {
         self.health.doubt().filter(|_| self.state() == ServerState::Connected)
     }
 
-    /// Checks that a connected server at a URL answers, unless it was checked just now. The session with a server that
-    /// does not answer is opened again.
+    /// Checks whether a connected server at a URL answers, unless this was checked a moment ago. If the server does not
+    /// answer, the session with it is opened again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
             let is_well = self.health.check(&self.client, || self.running() > 0).await;
@@ -223,13 +224,14 @@ impl Session {
         }
     }
 
-    /// Returns whether a connected server answers a check; servers that are not at a URL are not checked.
+    /// Returns whether a connected server answers a check. Returns `true` without a check for a server that is not at a
+    /// URL.
     pub(super) async fn answers(&self) -> bool {
         !self.health.is_remote() || self.health.check(&self.client, || self.running() > 0).await
     }
 
-    /// Returns the client if it accepts calls and, in a legacy session, the server is known to be able to ask its
-    /// callers.
+    /// Returns the client if it accepts calls. In a legacy session, the kernel must also know that the server can ask
+    /// its callers.
     pub(super) fn usable(&self) -> Option<Client> {
         let is_known = |client: &Client| {
             self.kind == SessionKind::Main
@@ -238,8 +240,8 @@ impl Session {
         self.present().filter(is_known)
     }
 
-    /// Returns whether the server can ask callers in this session or, for a subscription, notify them. If no earlier
-    /// answer shows whether it can ask, pings the server.
+    /// Returns whether the server can ask its callers in this session or, if the session is for subscriptions, notify
+    /// them. If this is still unknown, finds out by pinging the server.
     async fn can_serve(&self, client: &Client, session_use: SessionUse) -> bool {
         let back_channel = || client.monitor().back_channel();
         if session_use != SessionUse::Call && client.monitor().has_session_stream() {
@@ -258,8 +260,8 @@ impl Session {
         !is_missing
     }
 
-    /// Starts this legacy session. Returns `None` if the server does not support the legacy era, or the session does
-    /// not suffice for this use; then also stops the session unless it can serve subscriptions.
+    /// Starts this legacy session. Returns `None` if the server does not support the legacy era, or if the session
+    /// cannot be used for this purpose; in these cases also stops the session, unless it can serve subscriptions.
     pub(super) async fn wake_or_stop(
         &self,
         hold: &StartHold,
@@ -283,7 +285,7 @@ impl Session {
         None
     }
 
-    /// Passes a call to the server after all security checks.
+    /// Sends a call to the server through all security checks.
     pub(super) fn send(
         self: &Arc<Self>,
         call: Call,
@@ -301,16 +303,17 @@ impl Session {
         })
     }
 
-    /// Records that the login is not missing, if it was reported as missing and the server has answered a call.
+    /// If the login was reported as missing, but the server has answered a call, records that the login is valid again.
     fn clear_missing_login(&self, reply: &Reply) {
-        // Count only complete replies: other replies may come from the security checks, e.g. a question to the caller.
+        // Count only complete replies, because the security checks can create other replies, e.g. a question to the
+        // caller.
         let is_answered = self.health.is_remote() && matches!(reply, Reply::Complete(_));
         if is_answered && self.login.missing().is_some() {
             self.login.log.set_login(self.login.owner.as_ref(), None);
         }
     }
 
-    /// Checks the server in a task if the error of a call could mean that the server no longer answers.
+    /// If the error of a call can mean that the server does not answer any more, checks the server in a task.
     fn check_if_doubtful(self: &Arc<Self>, error: &RpcError) {
         if self.health.is_doubtful_after(error) {
             let session = Arc::clone(self);
@@ -318,7 +321,8 @@ impl Session {
         }
     }
 
-    /// Adds the remedy to an error: the key that raises the time limit of a call, or the login that is missing.
+    /// Adds the remedy to an error: the configuration key that raises the time limit of a call, or the login that is
+    /// missing.
     pub(super) fn add_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
         let key = match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
@@ -337,15 +341,15 @@ impl Session {
         error.with_message(message)
     }
 
-    /// Returns the error for a call that fails because the login is missing, with the remedy; `None` if no login is
-    /// known to be missing.
+    /// Returns the error for a call that fails because the login is missing, with the remedy; `None` if no missing
+    /// login is known.
     pub(super) fn login_failure(&self) -> Option<RpcError> {
         let missing = AuthorizationFailed::new(self.login.missing()?);
         Some(missing.into_error(ErrorCode::AUTH_REQUIRED))
     }
 }
 
-/// The log that contains the report about a missing login of a session, and the owner of that login.
+/// The log that contains the text about a missing login of a session, and the owner of that login.
 pub(super) struct LoginState {
     pub(super) log: Arc<ServerLog>,
     pub(super) owner: Option<Principal>,
@@ -357,7 +361,7 @@ impl LoginState {
     }
 }
 
-/// Waits until a start has failed, whether or not it will be retried.
+/// Waits until a start has failed, even if another attempt follows.
 pub(super) async fn has_failed(states: &mut watch::Receiver<ServerState>) {
     while states.changed().await.is_ok() {
         if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
@@ -366,7 +370,7 @@ pub(super) async fn has_failed(states: &mut watch::Receiver<ServerState>) {
     }
 }
 
-/// A call in flight; counted until it is dropped.
+/// A call in flight. It counts as running until this value is dropped.
 struct RunningCall(Arc<Session>);
 
 impl RunningCall {

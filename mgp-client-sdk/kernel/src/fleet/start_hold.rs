@@ -10,9 +10,9 @@ use mgp_types::{ErrorCode, Recovery, RpcError};
 
 /// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
 ///
-/// All code that can start the server shares this value and checks it. A stop sets its flag before it stops the client,
-/// and a start reads the flags again after it has started the client; with the order `SeqCst`, at least one of them
-/// notices the other.
+/// All code that can start the server shares this value and checks it. A stop first sets its flag and then stops the
+/// client; a start first starts the client and then reads the flags again. The order `SeqCst` guarantees that at least
+/// one of the two notices the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartHold(Arc<HoldState>);
 
@@ -32,7 +32,7 @@ impl StartHold {
         self.0.removed.store(true, Ordering::SeqCst);
     }
 
-    /// Prevents starts forever, because this server is replaced by one with the changed configuration entry.
+    /// Prevents starts forever, because a server with the changed configuration entry replaces this server.
     pub(super) fn set_replaced(&self) {
         self.0.replaced.store(true, Ordering::SeqCst);
         self.set_removed();
@@ -47,13 +47,13 @@ impl StartHold {
         self.0.stopped.load(Ordering::SeqCst) || self.0.removed.load(Ordering::SeqCst)
     }
 
-    /// Starts the server through its client; returns `false` if the server must not be started.
+    /// Starts the server through its client. Returns `false` if the server must not be started.
     pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
         if self.forbids_start() {
             return false;
         }
         client.start().await;
-        // An operator may have stopped or removed the server while it was starting, so stop it again.
+        // An operator may have stopped or removed the server during the start, so stop it again.
         if self.forbids_start() {
             client.stop(ShutdownReason::OperatorRequest).await;
             return false;
@@ -61,15 +61,16 @@ impl StartHold {
         true
     }
 
-    /// Returns the error of a call to a server. If the server ended because its entry changed, the error lets the
-    /// caller try again.
+    /// Adapts the error of a call to a server. If the server ended because its configuration entry changed, the
+    /// returned error asks the caller to try again.
     pub(super) fn fit_error(&self, server: &ServerId, error: RpcError) -> RpcError {
         if !self.is_replaced() {
             return error;
         }
         let refusals = [ErrorCode::SERVER_DRAINING, ErrorCode::SERVER_NOT_READY];
         let details = error.as_recovery().and_then(|hints| hints.details.clone());
-        // Keep the error if the call may have run when the server ended, because such a call must not be tried again.
+        // Keep the error if the call may already have run at the server, because the caller must not repeat such a
+        // call.
         let has_started = details
             .as_ref()
             .is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true))));

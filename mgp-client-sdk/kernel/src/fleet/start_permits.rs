@@ -7,28 +7,29 @@ use tokio::sync::Semaphore;
 
 use super::first_start_permits::FirstStartPermits;
 
-/// The maximum number of servers that start at the same time. Starts by calls have a separate limit of this size.
+/// The maximum number of servers that are starting at the same time. Starts that calls cause have a separate limit of
+/// the same size.
 const MAX_STARTS: usize = 8;
 
-/// The maximum number of sessions with subscriptions that start again at the same time.
+/// The maximum number of sessions that are started at the same time to restore subscriptions.
 const MAX_RESUMES: usize = 4;
 
-/// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
-/// prevent others from starting.
+/// The maximum time that a start occupies a permit. Without this limit, a server that hangs would prevent others from
+/// starting.
 pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The permits that limit how many servers start at the same time, separately for each reason to start one.
+/// The permits that limit how many servers are starting at the same time, separately for each reason for a start.
 #[derive(Clone, Debug)]
 pub(crate) struct StartPermits {
-    /// The permits for all starts but those below.
+    /// The permits for all starts that the other fields do not cover.
     pub(super) other: Arc<Semaphore>,
-    /// The permits for starts by calls. They are separate, so that calls do not wait for servers that hang when the
-    /// kernel starts them.
+    /// The permits for starts that calls cause. They are separate from the permits for other starts, so that calls do
+    /// not wait for servers that hang.
     pub(super) calls: Arc<Semaphore>,
-    /// The permits for servers that are started to read their lists. Calls do not wait for them.
+    /// The permits for starts whose purpose is to read the lists of a server. Calls do not wait for these permits.
     pub(super) first_starts: FirstStartPermits,
-    /// The permits for sessions with subscriptions that are started again. They are separate, so that calls and the
-    /// first start of a server do not wait for them.
+    /// The permits for starting sessions to restore subscriptions. They are separate, so that neither calls nor the
+    /// first starts of servers wait for them.
     pub(super) resumes: Arc<Semaphore>,
 }
 

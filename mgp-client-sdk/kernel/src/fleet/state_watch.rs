@@ -1,5 +1,5 @@
-//! Reacts to state changes of a server: updates its log and the index, and repeats the subscriptions and log levels of
-//! clients on a new connection.
+//! Reacts to changes of a server's state: updates the server's log and the index, and repeats the subscriptions and log
+//! levels of clients after a new connection.
 
 use std::sync::{Arc, Weak};
 
@@ -39,8 +39,8 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     }
 }
 
-/// Announces each change of state to the clients that see the server, until the server is dropped. Keeps the reason of
-/// a failure in the server's log, because the state shows it only until the next start.
+/// Announces each change of a server's state to the clients that see the server, until the server is dropped. Writes
+/// the reason for a failure into the server's log, because the state contains the reason only until the next start.
 pub(super) async fn announce(
     mut changes: broadcast::Receiver<Transition>,
     notifier: ServerNotifier,
@@ -54,15 +54,16 @@ pub(super) async fn announce(
                 }
                 notifier.state_changed(&change).await;
             }
-            // Go on if the receiver missed some changes, because the next one contains the current state.
+            // Continue even if the receiver missed some changes, because the next change contains the current state.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-/// Returns whether a server has failed. A drain counts as a failure unless it is part of a stop: the server has then
-/// reported that it is unhealthy. Stopping a failed server instead of restarting it is not another failure.
+/// Returns whether a change means that the server has failed. A drain is a failure if it is not part of a stop: the
+/// server has then reported that it is unhealthy. If a failed server is stopped instead of restarted, this is not
+/// another failure.
 fn is_failure(change: &Transition) -> bool {
     let is_stop = || ShutdownReason::KNOWN.iter().any(|stop| stop.as_str() == &*change.reason);
     match change.to {
@@ -72,8 +73,7 @@ fn is_failure(change: &Transition) -> bool {
     }
 }
 
-/// Logs a failure and keeps its reason. Further attempts to start the server that fail for the same reason are not
-/// logged.
+/// Logs a failure and stores its reason. Does not log further failed starts with the same reason.
 fn note_failure(change: &Transition, server: &ServerId, log: &ServerLog) {
     if log.set_failure(&change.reason) || change.from == ServerState::Connected {
         tracing::info!(%server, reason = ?change.reason, "server failed");
@@ -88,7 +88,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetConte
     if has_failed(state) && server.approved().is_some_and(ApprovedRegistration::is_held) {
         forget_tools(server, context);
         if *state == ServerState::Restarting {
-            // Stop instead of retrying: an operator has to review the server first.
+            // Stop the server instead of trying again: an operator must review it first.
             let server = Arc::clone(server);
             tokio::spawn(async move { server.stop().await });
         }
@@ -98,7 +98,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetConte
     }
 }
 
-/// Removes the tools of a registered server that must not run from the index. They are read again after an operator
+/// Removes the tools of a registered server that must not run from the index. Its tools are read again once an operator
 /// has approved the server and it has started.
 fn forget_tools(server: &ManagedServer, context: &FleetContext) {
     context.known.remove(server.id());
@@ -111,7 +111,8 @@ fn forget_tools(server: &ManagedServer, context: &FleetContext) {
     }
 }
 
-/// Repeats on a new connection what clients requested on the previous one: subscriptions and log levels.
+/// After a new connection, repeats the subscriptions and log levels that clients requested over the previous
+/// connection.
 async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     let _ = tokio::time::timeout(READY_TIMEOUT, server.client().ready()).await;
     server.forget_log_level();
@@ -122,8 +123,7 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     let source = server.source(SessionKind::Main);
     context.subscriptions.restore(source, &client, &notifier);
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
-        // Start the legacy session again, because it was stopped with the server, and there may be no further call that
-        // would start it.
+        // Start the legacy session again: it was stopped with the server, and perhaps no call will start it.
         server.start_legacy().await;
     }
 }

@@ -1,7 +1,8 @@
-//! The owners of instances that were stopped together with their server.
+//! Remembers whose instances (own processes or sessions) of a server were stopped together with the server.
 //!
-//! When the server is started again, or is replaced by a reload, the instances of those that are subscribed to
-//! resources or events are started again, because there may be no further call that would do so.
+//! Usually the next call of an owner starts the owner's instance again. An owner that is subscribed to resources or
+//! events may make no call, so the kernel starts the instances of such owners when the server is started again or
+//! replaced by a reload.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
 
-/// The owners by server, until the server is started again. This handle is cheap to clone.
+/// The owners, by server. They are removed when the server is started again. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct StoppedOwners(Arc<Mutex<HashMap<ServerId, HashSet<Principal>>>>);
 

@@ -1,4 +1,5 @@
-//! Stores the lists of servers in the kernel's state, so that the kernel can list them without starting the servers.
+//! Stores the lists that servers returned in the kernel's state, so that the next kernel can use them without starting
+//! the servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::error::KernelError;
 
 const SPACE: &str = "kernel.lists";
 
-/// The maximum size of a server's stored lists in bytes. Larger lists are not stored, but read when the server is
-/// connected.
+/// The maximum size of a server's stored lists in bytes. Larger lists are not stored; the next kernel reads them when
+/// it has connected the server.
 const MAX_BYTES: usize = 512 * 1024;
 
 /// Loads all stored lists, keyed by server id.
@@ -47,8 +48,8 @@ pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {
     }
 }
 
-/// Removes a server's tools and lists from the state folder of a kernel that does not run, so that a later server with
-/// the same id does not inherit them.
+/// Removes the stored tools and lists of a server from a state folder. Otherwise a later server with the same id would
+/// inherit them. No kernel may be running in this folder.
 ///
 /// # Errors
 /// [`KernelError::Index`] or [`KernelError::Store`] if the state cannot be read or written.

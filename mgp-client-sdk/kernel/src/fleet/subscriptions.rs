@@ -1,4 +1,4 @@
-//! Subscriptions to resources: the kernel subscribes to each resource once at its server, however many clients
+//! Subscriptions to resources: the kernel subscribes to each resource at its server only once, however many clients
 //! subscribe (MCP `resources/subscribe`).
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,43 +22,44 @@ use super::refresh_queue::{MAX_RETRY_DELAY, RETRY_DELAY};
 
 const MAX_SUBSCRIPTIONS: usize = 65_536;
 
-/// The maximum number of levels above a resource that are searched for subscriptions to its folders.
+/// The maximum number of parent folders of a resource that are searched for subscriptions.
 const MAX_LEVELS: usize = 32;
 
-/// The maximum time that a new subscriber waits for the server's answer to the end of the previous subscription.
+/// The maximum time that a new subscriber waits for the end of the previous subscription, i.e. for the server's answer.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The session of a subscription.
+/// The session to which a subscription belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) server: ServerId,
-    /// The principal of an isolated instance; `None` for the shared instance.
+    /// The principal that owns the isolated instance; `None` for the shared instance.
     pub(crate) owner: Option<Principal>,
     pub(crate) session: SessionKind,
 }
 
-/// The resources that clients are subscribed to. This handle is cheap to clone.
+/// The resources to which clients are subscribed. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ResourceSubscriptions(Arc<Mutex<HashMap<String, Subscription>>>);
 
 struct Subscription {
-    /// The number of subscribed clients; zero while the kernel unsubscribes at the server.
+    /// The number of subscribed clients; zero while the kernel ends the subscription at the server.
     subscribers: usize,
     source: Source,
     uri: String,
-    /// The server's client that requested the subscription; `None` before the request or after its failure.
+    /// The connection to the server over which the subscription was requested; `None` before the request and after a
+    /// failure.
     client: Option<WeakClient>,
-    /// `true` if the server has accepted the subscription; `false` if the request for it was cancelled.
+    /// `true` if the server has accepted the subscription; `false` e.g. if the request was cancelled.
     is_accepted: bool,
-    /// The lock that lets one subscriber at a time request the subscription, or the kernel end it; the others wait for
-    /// the outcome.
+    /// The lock for the requests at the server: only one subscriber at a time requests the subscription, or the kernel
+    /// ends it. Other subscribers wait for the outcome.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of requests to subscribe that succeeded or failed; a cancelled request does not count.
     outcomes: u64,
-    /// The error of the last request to subscribe, with the client that sent it; `None` if the server accepted that
-    /// request.
+    /// The error of the last request to subscribe, with the client that sent the request; `None` if the server accepted
+    /// it.
     failure: Option<(WeakClient, RpcError)>,
-    /// The number of changes of the resource that the server has announced.
+    /// The number of updates of the resource that the server has announced.
     changes: Arc<AtomicU64>,
 }
 
@@ -68,14 +69,14 @@ impl Subscription {
         self.subscribers > 0 && self.source == *source
     }
 
-    /// Returns whether a request over this client is in progress.
+    /// Returns whether a request to subscribe over this client is in progress.
     fn is_requested_at(&self, client: &Client) -> bool {
         self.client.as_ref().is_some_and(|requested| requested.is(client))
             && self.turn.try_lock().is_err()
     }
 
-    /// Returns the last request's error if the request used this client and more than `outcomes` requests have
-    /// returned.
+    /// Returns the error of the last request, if the request used this client and more than `outcomes` requests have
+    /// ended so far.
     fn failure_since(&self, outcomes: u64, client: &Client) -> Option<RpcError> {
         let (requested, error) = self.failure.as_ref()?;
         (self.outcomes > outcomes && requested.is(client)).then(|| error.clone())
@@ -97,7 +98,8 @@ fn key(source: &Source, uri: &str) -> String {
 }
 
 impl ResourceSubscriptions {
-    /// Subscribes a client to a resource. A request is sent to the server only if there is no subscription yet.
+    /// Subscribes a client to a resource. Sends a request to the server only if the kernel is not subscribed to the
+    /// resource yet.
     pub(crate) async fn subscribe(
         &self,
         source: Source,
@@ -129,19 +131,19 @@ impl ResourceSubscriptions {
         let guard = SubscriptionGuard { subscriptions: self.clone(), key: key.clone() };
         let has_changed = move || changes.load(Ordering::Acquire) > before;
         let watch = ResourceSubscription::new(key.clone()).guard(guard).has_changed(has_changed);
-        // If this fails, the guard is dropped and removes the subscriber again.
+        // If this fails, the drop of the guard removes the subscriber again.
         self.request(client, &key).await?;
         Ok(watch)
     }
 
-    /// Requests a subscription over a connection to the server. Returns `false` if no subscription has this key, or the
-    /// server has already accepted it over the same connection. If a request over the same connection fails while this
-    /// one waits for its turn, returns the same error, so that waiting times do not add up.
+    /// Requests a subscription over a connection to the server. Returns `false` if no subscription has this key, or if
+    /// the server has already accepted it over this connection. If another request over this connection fails while
+    /// this one waits for its turn, returns the error of that request, so that the waiting times do not add up.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
         let known = self.0.lock().get(key).map(|one| (Arc::clone(&one.turn), one.outcomes));
         let Some((turn, outcomes)) = known else { return Ok(false) };
         let _turn = turn.lock().await;
-        // Compare the turns, because another subscription with the same key may have replaced this one.
+        // Compare the locks, because another subscription with the same key may have replaced this one.
         let is_same = |subscription: &&mut Subscription| Arc::ptr_eq(&subscription.turn, &turn);
         let uri = {
             let mut table = self.0.lock();
@@ -169,9 +171,9 @@ impl ResourceSubscriptions {
         requested.map(|()| true)
     }
 
-    /// Returns the keys of the subscriptions to a resource and to the folders that contain it, in both sessions of the
-    /// server. A server may announce the change of a part of the resource that a client subscribed to (MCP
-    /// `notifications/resources/updated`), and in the session of the call that made the change.
+    /// Returns the keys of all subscriptions that an update of a resource concerns: to the resource and to the folders
+    /// that contain it, in both sessions of the server. A server may announce the update of a part of a subscribed
+    /// resource (MCP `notifications/resources/updated`), and may do so in the session of the call that caused it.
     pub(super) fn keys(&self, source: &Source, uri: &str) -> BTreeSet<String> {
         let levels = uri.rmatch_indices('/').take(MAX_LEVELS);
         let folders = levels.flat_map(|(slash, _)| [&uri[..=slash], &uri[..slash]]);
@@ -185,8 +187,8 @@ impl ResourceSubscriptions {
         keys.into_iter().filter(|key| table.contains_key(key)).collect()
     }
 
-    /// Counts a change of a resource. Clients whose subscriptions are requested now are notified because of this count;
-    /// all others must be notified afterwards.
+    /// Counts an update of a resource. Because of this count, the clients whose subscriptions are being requested now
+    /// are notified later. The caller must notify all other clients afterwards.
     pub(super) fn count_change(&self, key: &str) {
         if let Some(subscription) = self.0.lock().get(key) {
             subscription.changes.fetch_add(1, Ordering::AcqRel);
@@ -198,15 +200,15 @@ impl ResourceSubscriptions {
         self.0.lock().values().any(|subscription| subscription.is_of(source))
     }
 
-    /// Returns whether any client is subscribed to a resource of this instance.
+    /// Returns whether any client is subscribed to a resource in any session of this instance.
     pub(super) fn has_any(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
         let is_of = |source: &Source| source.server == *server && source.owner.as_ref() == owner;
         self.0.lock().values().any(|one| one.subscribers > 0 && is_of(&one.source))
     }
 
-    /// Requests all subscriptions of a session again over its new connection, in a task, and notifies their
-    /// subscribers, because updates were lost while the server was disconnected. A request that fails, e.g. because the
-    /// server still loads its resources, is repeated until it succeeds or the connection is closed.
+    /// In a task, requests all subscriptions of a session again over its new connection. Notifies the subscribers,
+    /// because updates may have been lost while the server was disconnected. Repeats a request that fails, e.g. because
+    /// the server still loads its resources, until it succeeds or the connection is closed.
     pub(super) fn restore(&self, source: Source, client: &Client, notifier: &ServerNotifier) {
         let (subscriptions, notifier) = (self.clone(), notifier.clone());
         let client = gateway::weak(client);
@@ -230,8 +232,8 @@ impl ResourceSubscriptions {
         self.0.lock().values().all(|one| !one.is_of(source) || one.is_at(client))
     }
 
-    /// Requests all subscriptions of a session again over its new connection, except those that a client is already
-    /// requesting over this connection. Returns the keys of those that succeeded.
+    /// Requests all subscriptions of a session again over its new connection, except those that a client is requesting
+    /// now over the same connection. Returns the keys of the subscriptions that succeeded.
     async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
@@ -240,8 +242,8 @@ impl ResourceSubscriptions {
         };
         let mut requested = Vec::new();
         for key in keys {
-            // Do not request over a closed connection: such a request would only replace the one over the next
-            // connection.
+            // Do not use a closed connection: the subscription may already be requested over the next connection, and
+            // would then count as requested over the closed one.
             if client.is_closed()
                 || self.0.lock().get(&key).is_some_and(|one| one.is_requested_at(client))
             {
@@ -258,12 +260,12 @@ impl ResourceSubscriptions {
         requested
     }
 
-    /// Unsubscribes at the server if the subscription still has no subscribers, and then removes it. Until the server
-    /// has answered, a new subscriber waits with its request, because the server may handle requests in any order. A
-    /// server that never answers delays it only for a limited time.
+    /// If the subscription still has no subscribers, ends it at the server and then removes it. Until the server has
+    /// answered, a new subscriber must wait with its request, because the server may handle requests in any order. If
+    /// the server never answers, the new subscriber waits only for a limited time.
     async fn end(&self, key: &str, turn: Arc<tokio::sync::Mutex<()>>) {
         let _turn = turn.lock().await;
-        // Compare the turns, because another subscription with the same key may have replaced this one.
+        // Compare the locks, because another subscription with the same key may have replaced this one.
         let is_same = |subscription: &&mut Subscription| Arc::ptr_eq(&subscription.turn, &turn);
         let (client, uri) = {
             let mut table = self.0.lock();
@@ -288,7 +290,8 @@ impl ResourceSubscriptions {
     }
 }
 
-/// A guard that ends a client's subscription when it is dropped; the last one also unsubscribes at the server.
+/// A guard whose drop ends a client's subscription. The drop of the last guard also ends the subscription at the
+/// server.
 struct SubscriptionGuard {
     subscriptions: ResourceSubscriptions,
     key: String,
@@ -315,7 +318,7 @@ impl Drop for SubscriptionGuard {
     }
 }
 
-/// Sends the kernel's request to subscribe without security checks, because these have already admitted the client.
+/// Sends the kernel's request to subscribe without security checks, because the client has already passed them.
 async fn request_subscribe(client: &Client, uri: &str) -> Result<(), RpcError> {
     if client.server().era == Era::Modern {
         return client.subscribe(uri).await.map_err(Error::into);
@@ -361,7 +364,7 @@ mod tests {
         TestClient::with_builder(server, builder).await
     }
 
-    /// Connects to a server that never answers requests to subscribe, which it counts.
+    /// Connects to a server that never answers requests to subscribe, but counts them.
     async fn hung(requests: &Arc<AtomicUsize>) -> TestClient {
         let requests = Arc::clone(requests);
         let hangs = around(move |call, inner: Stack| {
@@ -396,7 +399,7 @@ mod tests {
         assert_eq!(requests.load(Ordering::SeqCst), 1);
         assert!(subscriptions.0.lock().is_empty());
 
-        // A failure is not kept for later subscribers, and a cancelled request does not count as one.
+        // The failure does not affect later subscribers, and a cancelled request does not count as a failure.
         let (first, second) = tokio::join!(timeout(TIMEOUT / 2, subscribe()), subscribe());
         assert!(first.is_err() && second.is_err());
         assert_eq!(requests.load(Ordering::SeqCst), 3);

@@ -1,4 +1,5 @@
-//! Creates the target of a server's start from its configuration: a program, a URL or an in-process server (MGP §15.2).
+//! Creates the target of a server's start from its configuration: a program, a URL, or a server in this process (MGP
+//! §15.2).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,9 +24,10 @@ use crate::{kernel_hops, lock, references};
 pub(super) type Resolve =
     dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
 
-/// Returns the function that resolves a server's target at each start, so that a changed password is picked up.
+/// Returns the function that resolves a server's target at each start, so that a changed password takes effect at the
+/// next start.
 ///
-/// The approved files of a registered server are verified at each start too.
+/// For a registered server, the function also compares the files with the approval at each start.
 pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
     let starting = Starting {
         context: parts.context.clone(),
@@ -68,12 +70,12 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
     })
 }
 
-/// The parts of the kernel and of an instance that a start needs.
+/// The parts of the kernel and of an instance that are needed for a start.
 #[derive(Clone)]
 struct Starting {
     context: FleetContext,
     log: Arc<ServerLog>,
-    /// The principal who owns the login at the server; `None` for the login that all agents share.
+    /// The principal that owns the login at the server; `None` for the login that all agents share.
     owner: Option<Principal>,
 }
 
@@ -93,8 +95,8 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
 }
 
 impl Starting {
-    /// Returns the target of a server whose variables are expanded. Its program inherits the environment variables
-    /// in `pass_env`, and gets `path` as its `PATH` unless `env` has one.
+    /// Returns the target of a server whose variables are already expanded. Its program inherits the environment
+    /// variables in `pass_env`. If `env` has no `PATH`, the program gets `path`.
     fn resolved(
         &self,
         server: ExpandedServer,
@@ -151,27 +153,29 @@ impl Starting {
     }
 }
 
-/// Returns the search path of the program of a server with the variables `env`: their `PATH`, or else that of this
-/// process, followed by the usual folders of the user. The call may read folders, so it blocks for a moment.
+/// Returns the search path for the program of a server with the variables `env`: their `PATH`, or else the `PATH` of
+/// this process, followed by the usual folders of the user for programs. The call may read folders, so it blocks for a
+/// moment.
 #[must_use]
 pub fn program_path(env: &BTreeMap<String, Expanded>) -> OsString {
     own_path(env).map_or_else(mgp_transport::search_path, |path| OsString::from(path.as_str()))
 }
 
-/// Returns the `PATH` among the variables of a server, whose name Windows compares without case.
+/// Returns the `PATH` among the variables of a server. On Windows, the case of its name does not matter.
 fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
     let is_path = |name: &str| {
         if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
     };
-    // The last one applies, as for the program.
+    // If there are several, the last one applies, as for the started program.
     env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
 }
 
-/// Returns the search path of a server's program, which an operator configured; `None` if `env` has one. Logs the
-/// folder of the program if the `PATH` of the kernel lacks it.
+/// Returns the search path for the program of a configured server; `None` if `env` has a `PATH`. If the folder of the
+/// program is not in the `PATH` of the kernel, logs the folder.
 ///
 /// # Errors
-/// A permanent error if the program is only in a folder that is not searched, because others could change it.
+/// Returns a permanent error if the program is only in a folder that is left out of the search, because other users
+/// could change this folder.
 fn search_path_of(server: &ExpandedServer) -> Result<Option<OsString>, SpawnError> {
     let ExpandedTarget::Program { command, env, .. } = &server.target else { return Ok(None) };
     if own_path(env).is_some() {

@@ -1,4 +1,4 @@
-//! The choice of the session for calls of tools that a server of both eras runs only as tasks.
+//! Chooses the session for calls of tools that a server of both eras runs only as tasks.
 
 use mgp_types::service::Context;
 
@@ -6,7 +6,7 @@ use super::era_choice::{SessionNeeds, SessionUse};
 use super::managed_server::ManagedServer;
 
 impl ManagedServer {
-    /// Returns whether the calls of a caller use the legacy session of a server of both eras.
+    /// Returns whether the calls of this caller go to the legacy session of a server of both eras.
     pub(crate) fn uses_legacy_session(&self, cx: &Context) -> bool {
         let session_use = SessionUse::Call;
         session_use.needs_legacy(cx)

@@ -1,7 +1,7 @@
 //! Tools that servers of both eras run only as tasks.
 //!
-//! Such a server has tasks in the modern era only, and refuses calls of these tools in its legacy session. Tools of the
-//! modern era do not declare that they require a task, so the first refusal is remembered.
+//! Such a server has tasks in the modern era only, and refuses calls of these tools in its legacy session. In the
+//! modern era, tools do not declare that they require a task, so the kernel remembers the first refusal.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use mgp_types::sync::Mutex;
 /// The maximum number of remembered tools of a server.
 const MAX_TOOLS: usize = 1_000;
 
-/// A mark in the extensions of a call that becomes a task of the server's main session, so that it is not sent in the
+/// A mark in the extensions of a call that runs as a task in the server's main session. It keeps the call out of the
 /// legacy session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InMainSession;

@@ -32,7 +32,7 @@ use super::first_start_permits::{FIRST_START_PERMIT_TIMEOUT, SLOW_START_PERMIT_T
 use super::idle::IDLE_TIMEOUT;
 use crate::Kernel;
 
-/// A kernel with one server; the instances of the server are numbered.
+/// A kernel with one server, whose instances are numbered.
 struct World {
     kernel: Kernel,
     client: TestClient,
@@ -105,13 +105,13 @@ impl World {
         .await;
     }
 
-    /// Takes all permits for starting servers, so that neither the kernel nor a call can start one.
+    /// Occupies all permits for starting servers, so that neither the kernel nor a call can start one.
     async fn take_permits(&self) -> [OwnedSemaphorePermit; 2] {
         let permits = &self.kernel.0.fleet.context().start_permits;
         [take_all(&permits.other).await, take_all(&permits.calls).await]
     }
 
-    /// Takes all permits for starting sessions with subscriptions again.
+    /// Occupies all permits for starting sessions again to restore their subscriptions.
     async fn take_resume_permits(&self) -> OwnedSemaphorePermit {
         take_all(&self.kernel.0.fleet.context().start_permits.resumes).await
     }
@@ -346,7 +346,7 @@ async fn a_subscription_moves_to_the_server_that_replaces_another() {
     world.becomes(ServerState::Connected).await;
     world.is_notified(&updates).await;
 
-    // A client that subscribes now must be notified by the new server, too.
+    // The new server must also notify a client that subscribes now.
     let (_other, updates) = world.subscriber().await;
     world.is_notified(&updates).await;
     world.kernel.stop().await;
@@ -490,7 +490,8 @@ async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {
     kernel.stop().await;
 }
 
-/// Returns a host without MGP, which gets all tools if they are few, and the number of changes of one of its lists.
+/// Returns a host without MGP, whose list contains all tools if they are few. Also returns a counter of the changes of
+/// one of its lists.
 async fn counting_host(kernel: &Kernel, list: ServerChange) -> (TestClient, Arc<AtomicUsize>) {
     let changes = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&changes);
@@ -501,7 +502,8 @@ async fn counting_host(kernel: &Kernel, list: ServerChange) -> (TestClient, Arc<
     (TestClient::with_builder(kernel.server(), builder).await, changes)
 }
 
-/// Checks that a host gets only tools for searching while a server is unknown, and is notified when it may get all.
+/// Checks that the list of a host contains only the tools for searching while the tools of a server are unknown, and
+/// that the host is notified when its list may contain all tools.
 async fn check_announced(kernel: &Kernel) {
     let (host, changes) = counting_host(kernel, ServerChange::Tools).await;
     let names = async || {
@@ -553,7 +555,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
                 }
             });
             let server = Server::new(id, "1").prompt(Prompt::new(id, "Asks", || async { "p" }));
-            // The kernel reads a list again only if its server does not announce changes.
+            // The kernel reads a list again for a client only if the server does not announce changes.
             server
                 .offer(|offer| offer.capabilities.prompts = Some(ListChanged::new()))
                 .layer(changes)
@@ -568,7 +570,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = changes.load(Ordering::SeqCst);
     is_changed.store(true, Ordering::SeqCst);
-    // The first host keeps the list that it has until it is notified.
+    // The first host does not request its list again until it is notified.
     let (other, _) = counting_host(&kernel, ServerChange::Prompts).await;
     assert_eq!(other.prompts().await.unwrap().len(), 1);
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! The fleet as the server registry and the lifecycle methods use it (MGP §11, §15.2).
+//! The fleet in the form in which the server registry and the lifecycle methods use it (MGP §11, §15.2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::managed_server::ManagedServer;
 use super::servers::Fleet;
 use crate::caller_view::CallerView;
 
-/// The maximum duration of a drain: half of the default `SuperviseConfig::stop_timeout`.
+/// The maximum duration of a drain: half of the default of `SuperviseConfig::stop_timeout`.
 const MAX_DRAIN: Duration = Duration::from_secs(30);
 
 impl mgp_discovery::ServerCatalog for Fleet {
@@ -50,8 +50,9 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     KnownServer::new(summary, permissions)
 }
 
-/// Adds the server's MGP version to its summary, and returns its extensions: those of the current connection, else
-/// those of the last one, else those in its configuration.
+/// Adds the server's MGP version to its summary, and returns the server's extensions: those of the current connection.
+/// If the server is not connected, returns the extensions that it negotiated last, limited to the configured ones, or
+/// else the configured ones.
 fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
     if let Ok(client) = server.latest().client() {
         summary.mgp_version.clone_from(&client.server().mgp_version);
@@ -86,14 +87,14 @@ impl VisibleFleet {
         (is_operator || sees_tool()).then_some(found)
     }
 
-    /// Returns the client of a server, or the health and state of a server that is not connected; `None` if the caller
-    /// does not see the server.
+    /// Returns the client of a server. If the server is not connected, returns its health and state instead. Returns
+    /// `None` if the caller does not see the server.
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
         let server = self.get(cx, server)?;
         Some(server.latest().client().map_err(|_| health_of(&server)))
     }
 
-    /// Counts the tools of all servers, and those that are available because their server runs or starts on demand.
+    /// Counts the tools of all servers, and the available tools, whose servers run or start when they are needed.
     pub(crate) fn count_tools(&self) -> ToolCounts {
         let index = &self.fleet.context().index;
         self.fleet.all().values().fold(ToolCounts::default(), |counts, server| {
@@ -132,7 +133,7 @@ async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
 
 type Down = (HealthStatus, ServerState);
 
-/// Returns the health of a server that is not connected. An idle server is healthy, because the next call
+/// Returns the health and state of a server that is not connected. An idle server is healthy, because the next call
 /// starts it.
 fn health_of(server: &ManagedServer) -> Down {
     let state = server.state();
@@ -214,17 +215,18 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         accepted.server_id = Some(server.id().to_string());
         let (running, drain) = (server.running(), params.timeout_ms.map(Duration::from_millis));
         accepted.pending_requests = Some(running);
-        // Report when the drain ends at the latest, because the kernel does not know how long the calls take.
+        // Report the time at which the drain ends at the latest, because the kernel does not know how long the running
+        // calls take.
         let latest = drain.map_or(MAX_DRAIN, |drain| drain.min(MAX_DRAIN));
         accepted.estimated_drain_ms = Some(if running == 0 { 0 } else { millis(latest) });
-        // Ignore the caller's reason, because after some reasons, e.g. a changed configuration, the server would be
+        // Do not use the caller's reason: after some reasons, e.g. a changed configuration, the server would be
         // restarted.
         drop(server.begin_operator_stop(drain));
         Some(Ok(accepted))
     }
 }
 
-/// Refuses a shutdown by a caller that is not an operator; records in the audit log whether it is refused or admitted.
+/// Refuses a shutdown by a caller that is not an operator. Records in the audit log whether the shutdown was allowed.
 async fn admit_shutdown(
     governance: &Governance,
     cx: &Context,

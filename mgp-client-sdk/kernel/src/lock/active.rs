@@ -1,4 +1,5 @@
-//! The lock file that the kernel compares servers and tools with, and its changes.
+//! The active lock file (`mgp.lock`), with which the kernel compares servers and tools, and the replacement of its
+//! content.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +10,11 @@ use std::time::SystemTime;
 use mgp_contract::LockFile;
 use mgp_types::sync::RwLock;
 
-/// The values whose change reveals a changed file: its length and its modification time. `None` if there is no readable
-/// file.
+/// The length and the modification time of the lock file, which reveal a change of the file; `None` if the file cannot
+/// be opened.
 pub(crate) type LockStamp = Option<(u64, SystemTime)>;
 
-/// The active lock file, and the path that it is read from again. This handle is cheap to clone.
+/// The active lock file, and the path from which the kernel reads it again. This handle is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveLock {
     current: Arc<RwLock<Arc<LockFile>>>,
@@ -30,12 +31,12 @@ impl ActiveLock {
         Arc::clone(&self.current.read())
     }
 
-    /// Returns the path that the lock file is read from again, if there is one.
+    /// Returns the path from which the kernel reads the lock file again, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Reads the file again; `None` if the lock file does not come from a file. The call blocks.
+    /// Reads the lock file again; `None` if it was not read from a file. The call blocks.
     pub(crate) fn read_file(&self) -> Option<Result<LockFile, String>> {
         let path = self.path()?;
         let shown = path.display();
@@ -47,13 +48,13 @@ impl ActiveLock {
 
     /// Returns the length and the modification time of the lock file. The call blocks.
     pub(crate) fn stamp(&self) -> LockStamp {
-        // Open the file, because its metadata can be read even if its content cannot. So the stamp changes once an
-        // unreadable file can be read again.
+        // Open the file, because the system returns its metadata even if the file itself cannot be read. So the stamp
+        // changes when an unreadable file becomes readable.
         let metadata = fs::File::open(self.path()?).and_then(|file| file.metadata()).ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
     }
 
-    /// Replaces the lock file, and returns the ids of the servers whose entries differ.
+    /// Replaces the lock file, and returns the ids of the servers whose entries changed.
     pub(crate) fn replace(&self, lock: LockFile) -> BTreeSet<String> {
         let lock = Arc::new(lock);
         let before = std::mem::replace(&mut *self.current.write(), Arc::clone(&lock));

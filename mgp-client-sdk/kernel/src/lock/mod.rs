@@ -1,5 +1,5 @@
-//! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since the lock file was
-//! written, and a tool whose definition differs from the one in the lock file cannot be called.
+//! The active lock file (`mgp serve --locked`). A server starts only if it has not changed since the lock file was
+//! written. The kernel refuses calls of a tool whose definition differs from that in the lock file.
 
 mod active;
 mod package;
@@ -21,14 +21,15 @@ pub(crate) use active::ActiveLock;
 use package::Package;
 pub use package::named_package;
 
-/// The maximum number of differing places in a definition that an error names.
+/// The maximum number of different members of a definition that an error names.
 const MAX_PLACES: usize = 4;
 
-/// Environment variables that prevent package runners from updating the locked packages.
+/// The environment variables that prevent package runners, e.g. `npx`, from updating the locked packages.
 pub(crate) const OFFLINE: [(&str, &str); 2] = [("npm_config_offline", "true"), ("UV_OFFLINE", "1")];
 
-/// Returns the entry of a server for the lock file, without its tools: the hashes of its configured command or URL, its
-/// program, its package and the code that its arguments name. `pass_env` are the names of `kernel.pass_env`.
+/// Returns the entry of a server for the lock file, without its tools: the hashes of its configured command or URL, of
+/// its program, of its package, and of the code that its arguments name. `pass_env` contains the names in
+/// `kernel.pass_env`.
 ///
 /// The call blocks: it reads the files of the program or the package.
 ///
@@ -50,7 +51,7 @@ pub fn read_start(
         return Ok(locked);
     };
     let args: Vec<&str> = args.iter().map(Expanded::as_str).collect();
-    // The program gets no other variables, so e.g. the cache of `npx` that `mgp` itself uses may not be the program's.
+    // The program gets only these variables. For example, it may use another cache of `npx` than `mgp` itself.
     let pass_env = [pass_env, &server.pass_env].concat();
     let inherited: HashMap<OsString, OsString> = mgp_transport::inherited_env(&pass_env).collect();
     let variable = |name: &str| {
@@ -79,7 +80,7 @@ pub fn read_start(
     Ok(locked)
 }
 
-/// Returns the reason why a shim cannot be locked, with the remedy.
+/// Returns the reason why the shim of a version manager, e.g. of pyenv, cannot be locked, with the remedy.
 fn unlockable(program: &Path, shim: &VersionShim) -> String {
     let default = shim.default_program();
     let example =
@@ -91,8 +92,8 @@ fn unlockable(program: &Path, shim: &VersionShim) -> String {
     )
 }
 
-/// Finds the file of a program in the same way as a start of the program does. `extensions` are the file extensions
-/// that Windows tries for a program name without one.
+/// Finds the file of a program in the same way as a start of the program. `extensions` are the file extensions that
+/// Windows tries for a program name without an extension.
 fn find_program(
     command: &str,
     cwd: &Path,
@@ -115,7 +116,8 @@ fn find_program(
         .find(|file| mgp_transport::is_program(file))
 }
 
-/// Compares a server that is about to start with the lock file: its command or URL, its program and its package.
+/// Compares a server that is about to start with its entry in the lock file: its command or URL, its program and its
+/// package.
 ///
 /// # Errors
 /// Returns a text with the differences and the remedy.
@@ -141,7 +143,7 @@ pub(crate) fn check_start(
     ))
 }
 
-/// Compares a tool's definition with the lock file. Returns the names of the places that differ, without any text of
+/// Compares a tool's definition with the lock file. Returns the names of the members that differ, without any text of
 /// the server; `None` if the definition is the same, or if the server is not in the lock file.
 pub(crate) fn check_definition(
     lock: &LockFile,
@@ -149,7 +151,7 @@ pub(crate) fn check_definition(
     raw: &Payload,
 ) -> Option<String> {
     let locked = lock.servers.get(server.as_str())?;
-    // Treat an unreadable definition as a tool that the lock file does not have.
+    // Treat a definition that cannot be read like a tool that the lock file lacks.
     let now = raw.get().ok().and_then(Contract::from_definition);
     let known = now.and_then(|now| {
         let mut named = locked.tools.iter().filter(|tool| tool["name"] == *now.name);

@@ -1,4 +1,4 @@
-//! Finds the installed packages that `npx` and `uvx` start, and reads their versions and hashes.
+//! Finds the installed packages that `npx` and `uvx` would start, and reads their versions and hashes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,18 +11,17 @@ use serde_json::Value;
 
 use super::tree;
 
-/// The maximum number of installed packages to search.
+/// The maximum number of installed packages that are searched.
 const MAX_INSTALLED: usize = 5000;
 
-/// The options of a package runner, i.e. of `npx` or `uvx`, which must be known to find the package among its
-/// arguments.
+/// The options of a package runner (`npx` or `uvx`). They must be known to find the package among the arguments.
 struct Runner {
-    /// The options that name the package; those after the first one name additional packages. Without them, the first
-    /// argument that is not an option names the package.
+    /// The options that name the package; if such an option is repeated, it names additional packages. Without such an
+    /// option, the first argument that is not an option names the package.
     package: &'static [&'static str],
-    /// The options that name further packages to install with the package.
+    /// The options that name additional packages, to be installed in the same environment.
     beside: &'static [&'static str],
-    /// The options that take a value, except those in `package` and `beside`.
+    /// The options that are followed by a value, except those in `package` and `beside`.
     values: &'static [&'static str],
 }
 
@@ -89,14 +88,14 @@ type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 /// A package that is named in the arguments of a package runner, such as `npx`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Package {
-    /// A package of npm, as `name` or `name@version`, and the packages beside it, written in the same way.
+    /// A package of npm, as `name` or `name@version`, and the additional packages, in the same form.
     Npm(String, Vec<String>),
-    /// A package of PyPI, as `name`, `name==version` or `name@version`, and the names of the packages beside it.
+    /// A package of PyPI, as `name`, `name==version` or `name@version`, and the names of the additional packages.
     Pypi(String, Vec<String>),
 }
 
 impl Package {
-    /// Returns the package that a command starts; `None` if the command is not a known runner, or starts a local file.
+    /// Returns the package that a command starts; `None` if the command is not `npx` or `uvx`, or starts a local file.
     pub(super) fn of(command: &str, args: &[&str], cwd: &Path) -> Option<Self> {
         let name = Path::new(command).file_stem()?.to_str()?;
         let (name, args) = match (name, args) {
@@ -131,7 +130,7 @@ impl Package {
     }
 }
 
-/// Returns the package that a command starts with `npx` or `uvx`, as it is written in the arguments; `None` for any
+/// Returns the package that a command with `npx` or `uvx` starts, as the arguments contain it. Returns `None` for any
 /// other command, and for a local file.
 ///
 /// ```
@@ -146,7 +145,7 @@ pub fn named_package(command: &str, args: &[&str], cwd: &Path) -> Option<String>
     }
 }
 
-/// Returns the package that the arguments of a runner name, and the packages beside it.
+/// Returns the package that is named in the arguments of a runner, and the additional packages.
 fn named(args: &[&str], runner: &Runner) -> Option<(String, Vec<String>)> {
     let (mut package, mut beside) = (None, Vec::new());
     let mut args = args.iter().copied();
@@ -181,13 +180,13 @@ fn names_of(list: &str) -> Vec<String> {
         c == ',' && !is_inside
     });
     let names = specs.map(|spec| split_pypi(spec.trim()).0);
-    // A part that begins with an operator continues the version of the package before it.
+    // A part that begins with an operator belongs to the version of the package before it.
     let names = names.filter(|name| !name.is_empty() && !name.contains([':', '/']));
     names.map(str::to_owned).collect()
 }
 
-/// Returns the code that the arguments of a program name, as the name of the first file with a hash of all files.
-/// Other files among the arguments are data, which the server may change.
+/// Returns the code files among the arguments of a program, under the name of the first file and with a hash over all
+/// of them. Other files among the arguments are data, which the server may change.
 pub(super) fn script(
     command: &str,
     args: &[&str],
@@ -214,12 +213,12 @@ fn split_npm(spec: &str) -> (&str, Option<&str>) {
     at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
 }
 
-/// Returns the PyPI version that a requirement demands; `rest` is its part after the name. Returns `None` if it demands
-/// no version, e.g. because it has only extras.
+/// Returns the version of a PyPI package that a requirement demands exactly; `rest` is the part of the requirement
+/// after the name. Returns `None` if the requirement demands no version, e.g. because it has only extras.
 ///
 /// # Errors
-/// Returns an error if the requirement is a range, or a tag such as `latest`, because it does not show which version
-/// `uvx` starts.
+/// Returns an error if the requirement is a range, or a tag such as `latest`, because neither determines the version
+/// that `uvx` starts.
 fn exact_pypi(spec: &str, rest: &str) -> Result<Option<String>, String> {
     let rest = rest.split(';').next().unwrap_or_default().trim();
     let extras = rest.strip_prefix('[').and_then(|extras| extras.split_once(']'));
@@ -242,7 +241,7 @@ fn split_pypi(spec: &str) -> (&str, &str) {
     spec.split_at(spec.find(|c: char| "=<>!~@[; ".contains(c)).unwrap_or(spec.len()))
 }
 
-/// Reads a package that the project or the cache of `npx` contains.
+/// Reads a package from the project's folder or from the cache of `npx`.
 fn read_npm(
     spec: &str,
     beside: &[String],
@@ -264,11 +263,11 @@ fn read_npm(
     Ok(LockedPackage { kind: "npm".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Returns whether `npx` starts a package from the project's folder `node_modules`, and not from its cache.
+/// Returns whether `npx` starts a package from the folder `node_modules` of the project, and not from its cache.
 ///
 /// # Errors
-/// Returns an error if the package is in that folder, but a range or a tag such as `latest` does not show whether `npx`
-/// uses it.
+/// Returns an error if the package is in that folder, but the wanted version is a range or a tag such as `latest`,
+/// which does not determine whether `npx` uses the folder.
 fn is_local(local: &Path, name: &str, wanted: Option<&str>) -> Result<bool, String> {
     if !local.join(name).join("package.json").is_file() {
         return Ok(false);
@@ -297,7 +296,7 @@ fn npm_version(modules: &Path, name: &str) -> Option<String> {
     Some(package.get("version")?.as_str()?.to_owned())
 }
 
-/// Finds the folder in the cache of `npx` where it has installed a package with exactly these packages beside it.
+/// Finds the folder in the cache of `npx` that contains a package together with exactly these additional packages.
 fn find_npx(cache: &Path, spec: &str, beside: &[String]) -> Option<PathBuf> {
     let folders = fs::read_dir(cache).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
     let mut wanted: Vec<_> = beside.iter().map(String::as_str).chain([spec]).collect();
@@ -317,7 +316,7 @@ fn json_of(file: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
-/// Reads a package that `uv` has installed as a tool or in its cache, in one environment with the packages beside it.
+/// Reads a package that `uv` has installed as a tool or in its cache, in one environment with the additional packages.
 fn read_pypi(
     spec: &str,
     beside: &[String],
@@ -352,8 +351,8 @@ fn read_pypi(
     Ok(LockedPackage { kind: "pypi".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Returns the name of the folder of a tool that `uv` installs: the name of the package as PyPI writes it, in lower
-/// case with `-`.
+/// Returns the name of the folder in which `uv` installs a tool: the name of the package in the form of PyPI, i.e. in
+/// lower case with `-`.
 fn tool_folder(name: &str) -> String {
     let mut folder = String::new();
     for c in name.chars() {
@@ -467,8 +466,8 @@ mod tests {
         write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
         assert_ne!(npm().unwrap().hash, first.hash);
 
-        // `npx` installs a package together with another one in a folder of its own, which counts as another
-        // installation.
+        // `npx` installs a package with an additional one in a separate folder, which must not count as an installation
+        // of the package alone.
         write(".npm/_npx/00/package.json", r#"{"_npx":{"packages":["x","@a/b"]}}"#);
         write(".npm/_npx/00/node_modules/@a/b/package.json", r#"{"version":"1.0.0"}"#);
         assert_eq!(npm().unwrap().version, "1.2.3");

@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The maximum number of files and folders in a folder that is hashed.
 const MAX_FILES: usize = 100_000;
 
-/// The names of the folders that programs write while they run, which are not part of a hash.
+/// The names of the folders into which programs write while they run. Hashes do not include these folders.
 const CACHES: &[&str] = &[".cache", "__pycache__"];
 
 pub(super) fn hash_file(path: &Path) -> Result<String, String> {
@@ -22,7 +22,7 @@ pub(super) fn hash_file(path: &Path) -> Result<String, String> {
     Ok(to_hex(&hash.finalize()))
 }
 
-/// Returns the SHA-256 over the names and contents of all files below a folder.
+/// Returns the SHA-256 of the names and contents of all files in a folder and its subfolders.
 pub(super) fn hash_folder(folder: &Path) -> Result<String, String> {
     let mut files = Vec::new();
     list(folder, &mut files).map_err(|error| failed(folder, &error))?;
@@ -33,8 +33,8 @@ pub(super) fn hash_folder(folder: &Path) -> Result<String, String> {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name.as_bytes());
         let length = match fs::read_link(file) {
-            // Hash only the target path of a link: a target in the folder is hashed itself, and a target elsewhere is
-            // identified by its path.
+            // Of a link, hash only the target path: a target in the folder is hashed itself, and the path identifies
+            // any other target.
             Ok(target) => {
                 let target = target.to_string_lossy().into_owned();
                 hash.update(target.as_bytes());

@@ -1,4 +1,4 @@
-//! Manifests of servers that are not started yet (proposal 1).
+//! Manifests of servers that are not started yet (extension `manifest`).
 
 use mgp_discovery::{ServerConfig, read_manifest};
 use mgp_security::Inspection;
@@ -11,11 +11,11 @@ use mgp_types::service::ServerId;
 use crate::fleet::FleetContext;
 use crate::lock::{ActiveLock, check_definition};
 
-/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no manifest, if it has
-/// listed one of these tools before, or if it must list a tool before the tool can be used: an operator must review it,
-/// or it differs from the lock file.
+/// Puts the tools of a server's manifest file into the index. Returns `false` if the server has no manifest file or has
+/// listed one of these tools before. Also returns `false` if the server must list one of the tools first, because an
+/// operator must review the tool or it differs from the lock file.
 ///
-/// As soon as the server is started, its own definitions replace these.
+/// The server's own definitions replace these when the server is started.
 ///
 /// # Errors
 /// The reason why the manifest cannot be used.
@@ -24,7 +24,8 @@ pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> Resul
     let manifest = read_manifest(file).map_err(|error| error.to_string())?;
     let definitions = context.governance.definitions();
     if manifest.tools.iter().any(|tool| definitions.is_pinned(&config.id, &tool.name)) {
-        // Keep the server's own definitions, which the index may have, until the server lists its tools again.
+        // Keep the definitions that the server itself has listed and that may be in the index, until it lists its tools
+        // again.
         return Ok(false);
     }
     let mut entry = ServerEntry::new(config.id.as_str())
@@ -55,7 +56,7 @@ pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> Resul
     Ok(is_complete)
 }
 
-/// Returns the index entry of a tool, or the reason why the server must list the tool.
+/// Returns the entry of a tool for the index; if the server must list the tool first, returns the reason as the error.
 fn reviewed(
     context: &FleetContext,
     server: &ServerId,
@@ -73,7 +74,7 @@ fn reviewed(
     }
     match Inspection::of(&definition).findings().iter().find(|finding| finding.blocks()) {
         Some(finding) => Err(finding.to_string()),
-        // Treat the tool as dangerous until the server lists it, whatever the file claims.
+        // Treat the tool as dangerous until the server lists it, whatever the manifest claims.
         None => Ok(ToolEntry::from(tool).security(ToolSecurity::new(RiskLevel::Dangerous))),
     }
 }

@@ -1,4 +1,4 @@
-//! Media types and sizes of tools (proposal 10).
+//! Media types and sizes of tools' inputs (extension `multimodal_signatures`).
 
 use mgp_toolindex::{IndexedTool, ToolFeature};
 use mgp_types::RpcError;
@@ -7,10 +7,10 @@ use mgp_types::mgp::Extension;
 use mgp_types::proposal::{MediaSignature, check_input_size};
 use mgp_types::service::{Call, Context, PeerInfo};
 
-/// Refuses a call whose input is larger than its tool accepts, before the call is sent to the server.
+/// Refuses a call whose input is larger than its tool accepts, before the call reaches the server.
 ///
 /// # Errors
-/// Returns 3001, naming the size of the input and the limit.
+/// Returns 3001 (resource exhausted), with the size of the input and the limit.
 pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     if !call.cx().caller.has(Extension::MultimodalSignatures)
         || !tool.may_use(ToolFeature::InputLimit)
@@ -23,8 +23,8 @@ pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
 }
 
-/// Puts the media types that [`fold`] separated back into a definition, but only if the caller negotiated media types.
-/// If the server did not negotiate them, they were not separated and stay as the server wrote them.
+/// Puts the media types that [`fold`] has separated back into a definition, if the caller negotiated media types. If
+/// the server did not negotiate them, nothing was separated, and the definition stays as the server wrote it.
 pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     if let Some(media) = MediaSignature::unfold(tool)
         && cx.caller.has(Extension::MultimodalSignatures)
@@ -33,7 +33,7 @@ pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     }
 }
 
-/// Separates the media types in a definition from the rest of it, if the server negotiated media types.
+/// Separates the media types from the rest of a definition, if the server negotiated media types.
 pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
     if server.has(Extension::MultimodalSignatures)
         && let Err(error) = MediaSignature::fold(tool)

@@ -1,4 +1,4 @@
-//! Offers methods of proposals as tools, because clients of the proposals' reference implementation call them as tools.
+//! Offers methods of extensions as tools, because clients of the reference implementation call these methods as tools.
 //!
 //! Applies to: inbound.
 
@@ -15,7 +15,8 @@ const TOOLS: [(&str, &str, Extension); 2] = [
     ("recommend_servers", ServersRecommend::METHOD, Extension::ServerRecommendations),
 ];
 
-/// Layer that answers calls of the tools in `TOOLS` with their methods' results. No tool list contains these tools.
+/// Layer that answers calls of the tools in `TOOLS` with the results of their methods. No tool list contains these
+/// tools.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaToolsLayer;
 

@@ -1,15 +1,15 @@
-//! The sources of results (proposal 7): the kernel adds to a result the server that sent it, and does not change the
-//! server's own statements about sources.
+//! The sources of results (extension `provenance`): the kernel adds the server that sent a result to it, and does not
+//! change what the server itself states about sources.
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Member as _, ProvenanceHop, ProvenanceHops};
 use mgp_types::service::{Context, Reply, ServerId};
 
-/// The maximum number of hops (servers that a result has passed) in a result; further hops are not added.
+/// The maximum number of hops in a result, i.e. of servers that the result has passed. The kernel adds no further hops.
 const MAX_HOPS: usize = 16;
 
-/// Adds the server to the hops of a result, for callers that negotiated provenance.
+/// Adds the server to the hops of a result, if the caller negotiated the extension.
 ///
 /// # Errors
 /// Returns −32603 if the hops cannot be written as JSON.
@@ -17,7 +17,7 @@ pub(crate) fn add_hop(cx: &Context, server: &ServerId, reply: &Reply) -> Result<
     if !cx.caller.has(Extension::Provenance) {
         return Ok(());
     }
-    // Keep the hops that the result contains already, because the server may itself be a kernel.
+    // Keep the hops that the result already contains, because the server may itself be a kernel.
     let meta = super::read_meta(reply);
     let read = ProvenanceHops::read(meta.as_ref()).ok().flatten();
     let mut hops = read.unwrap_or_default();

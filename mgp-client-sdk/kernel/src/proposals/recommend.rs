@@ -1,6 +1,7 @@
-//! Recommends servers of a registry file for needs that no connected server meets (proposal 13).
+//! Recommends servers from a registry file for needs that no connected server meets (extension
+//! `server_recommendations`).
 //!
-//! The kernel searches only this file and does not query the network, so a caller's need is never sent to another
+//! The kernel searches only this file. It makes no request to another machine, so the caller's need does not leave this
 //! machine.
 
 use std::collections::HashMap;
@@ -18,28 +19,29 @@ use mgp_types::proposal::{
 use mgp_types::service::{Context, Reply, Router};
 use mgp_types::{Payload, RawObject, RpcError};
 
-/// The default number of servers that are recommended for a need.
+/// The default number of recommended servers for a need.
 const DEFAULT_RESULTS: usize = 3;
 /// The maximum number of recommended servers for a need.
 const MAX_RESULTS: usize = 20;
 
-/// The maximum number of needs in one request that get recommendations.
+/// The maximum number of needs in one reply for which the kernel recommends servers.
 const MAX_NEEDS: usize = 8;
 
-/// The maximum length of the need that a request for recommendations states, in bytes.
+/// The maximum length of the need in a request for recommendations, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// A server whose entry contains at least this share of the words of the need is recommended even with a low score.
+/// A server whose entry contains at least this share of the words of the need is recommended even if its score is low.
 const MIN_COVERAGE: f32 = 0.3;
 /// A server with at least this search score is recommended even if its entry contains few words of the need.
 const MIN_SCORE: f32 = 0.68;
 
-/// The servers of a registry, with a search index of their own. This handle is cheap to clone.
+/// The servers of a registry, with a separate search index. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Recommender(Option<Arc<Registry>>);
 
 struct Registry {
-    /// The search index: each server of the registry is an entry with one tool. The entry's id is the key in `servers`.
+    /// The search index, in which each server of the registry is an entry with one tool. The id of the entry is the key
+    /// in `servers`.
     index: ToolIndex,
     servers: HashMap<String, RegistryServer>,
 }
@@ -67,12 +69,12 @@ impl Recommender {
     async fn recommend(&self, need: &str, most: usize) -> Vec<ServerRecommendation> {
         let Some(registry) = self.0.clone() else { return Vec::new() };
         let need = mgp_types::clip(need, MAX_NEED_BYTES);
-        // Search on a thread for blocking work, because a search blocks for up to some milliseconds.
+        // Search on a thread for blocking work, because a search can take some milliseconds.
         let found = tokio::task::spawn_blocking(move || registry.find(&need, most)).await;
         found.unwrap_or_default()
     }
 
-    /// Adds recommended servers to a reply that reports unmet needs, for callers that negotiated recommendations.
+    /// Adds recommended servers to a reply that reports unmet needs, if the caller negotiated recommendations.
     pub(crate) async fn attach(&self, cx: &Context, mut reply: Reply) -> Result<Reply, RpcError> {
         if self.0.is_none() || !cx.caller.has(Extension::ServerRecommendations) {
             return Ok(reply);
@@ -148,8 +150,8 @@ impl Registry {
     }
 }
 
-/// Returns a server of the registry as an entry of the index. Its only tool is named after the last part of the
-/// server's name.
+/// Returns a server of the registry as an entry of the index, with one tool. The last part of the server's name is the
+/// name of this tool.
 fn entry(id: &str, server: &RegistryServer) -> ServerEntry {
     let name = server.name.rsplit('/').next().unwrap_or(&server.name);
     let mut tool = Tool::new(name, RawObject::empty());

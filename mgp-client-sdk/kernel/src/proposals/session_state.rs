@@ -1,7 +1,7 @@
-//! The session states of servers (proposal 14), which the kernel keeps for its callers.
+//! The session states of servers (extension `session_state`), which the kernel keeps for its callers.
 //!
-//! A caller gets one token of the kernel in place of the states of all servers. So a server's state never reaches
-//! another server or an agent, and each server gets its own state back byte for byte.
+//! A caller gets one token of the kernel instead of the states of all servers. So a server's state never reaches
+//! another server or an agent, and each server gets its own state back unchanged.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,15 +14,15 @@ use mgp_types::service::{Call, Context, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, random_name};
 
-/// The maximum number of sessions of all callers; beyond it, the least recently used session of the owner with the most
-/// sessions is dropped.
+/// The maximum number of sessions of all callers. Beyond it, the owner with the most sessions loses its least recently
+/// used session.
 const MAX_SESSIONS: usize = 1024;
 
-/// The maximum size of all states in bytes; beyond it, the owner whose states are largest in total loses its least
-/// recently used sessions.
+/// The maximum size of all states in bytes. Beyond it, the owner with the most bytes of states loses its least recently
+/// used sessions.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// The states that servers returned, for each session of a caller. This handle is cheap to clone.
+/// The states that servers returned, by the caller's session. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct SessionStates(Arc<Mutex<Table>>);
 
@@ -32,8 +32,8 @@ mgp_types::opaque_debug!(SessionStates);
 struct Table {
     sessions: HashMap<String, Session>,
     bytes: usize,
-    /// A counter that each use of a session increments. Each session keeps the value at its last use, so that the least
-    /// recently used session can be dropped.
+    /// A counter that each use of a session increments. Each session stores the value at its last use; the lowest value
+    /// belongs to the least recently used session.
     uses: u64,
 }
 
@@ -44,13 +44,13 @@ struct Session {
 }
 
 impl Session {
-    /// Returns the size of the states in bytes.
+    /// Returns the total size of the session's states in bytes.
     fn bytes(&self) -> usize {
         self.states.values().map(String::len).sum()
     }
 }
 
-/// The caller's token and the called server of a running call: the key of the session state in the result.
+/// The caller's token and the server of a running call. They are the key for the session state in the result.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.
@@ -59,11 +59,11 @@ pub(crate) struct OpenSession {
 }
 
 impl SessionStates {
-    /// Replaces the caller's token in a call by the state that the called server returned last. Returns `None` if
-    /// session states do not apply to the caller.
+    /// Replaces the caller's token in a call by the state that the called server last returned. Returns `None` if the
+    /// caller does not use session states.
     ///
     /// # Errors
-    /// Returns 4000 if the token is unknown or belongs to another caller.
+    /// Returns 4000 (invalid arguments) if the token is unknown or belongs to another caller.
     pub(crate) fn open(
         &self,
         call: &mut Call,
@@ -89,7 +89,8 @@ impl SessionStates {
 }
 
 impl OpenSession {
-    /// Stores the state that a server with these extensions returned, and puts the caller's token into the result.
+    /// Stores the state that a server with these extensions returned in its result, and puts the caller's token into
+    /// the result.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness for a token.
@@ -108,7 +109,7 @@ impl OpenSession {
                 _ => return Ok(()),
             },
             Err(error) => {
-                // Forget the state of this server only: the caller's token remains valid for the other servers.
+                // Remove the state of this server only. The caller's token stays valid for the other servers.
                 if let Some(token) = self.token.filter(|_| SessionState::is_invalidated(error)) {
                     self.states.0.lock().forget(&token, &self.server);
                 }
@@ -167,8 +168,8 @@ impl Table {
         }
     }
 
-    /// Returns the token of the least recently used session of the owner with the most sessions or, if there are not
-    /// too many sessions, of the owner with the largest states.
+    /// Returns the token of the session to drop: the least recently used one of the owner with the most sessions or, if
+    /// there are not too many sessions, of the owner with the most bytes of states.
     fn oldest_of_most(&self) -> Option<String> {
         let are_too_many = self.sessions.len() > MAX_SESSIONS;
         let mut shares = HashMap::<&Principal, usize>::new();

@@ -1,5 +1,5 @@
-//! Handles references in calls to servers that do not support references: the kernel replaces each reference in the
-//! arguments by its data, or by a URL to read them.
+//! Handles references to data in calls to servers that do not support them: the kernel replaces each reference in the
+//! arguments by the data, or by a URL from which the tool can read the data.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,14 +13,14 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
-/// An argument that names a reference, and that the kernel replaces by the data or their URL.
+/// An argument that consists of a reference, which the kernel replaces by the data or by a URL of the data.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferenceArgument {
     data_reference: NamedReference,
 }
 
-/// The part of a tool's definition that determines the form of the data in an argument.
+/// The part of a tool's definition that determines in which form the kernel writes data into an argument.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Definition {
@@ -44,10 +44,10 @@ struct Property {
     encoding: Option<String>,
 }
 
-/// A form of the data that the kernel writes into an argument.
+/// A form in which the kernel writes data into an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// The tool itself reads the data from a URL.
+    /// A URL from which the tool itself reads the data.
     Url,
     Base64,
     /// The data as text, or in Base64 if they are not text.
@@ -67,8 +67,8 @@ impl Property {
     }
 }
 
-/// Replaces each argument that names a reference: by a URL of the data if the tool's schema requires a URL there, or
-/// else by the data.
+/// Replaces each argument that consists of a reference: by a URL of the data if the tool's schema requires a URL there,
+/// otherwise by the data.
 pub(super) async fn put_into_arguments(
     broker: &Broker,
     call: &mut Call,
@@ -125,7 +125,7 @@ async fn value(
     argument(form, &known.reference.mime_type, bytes)
 }
 
-/// Returns data of this media type as the value of an argument.
+/// Returns data of this media type in the form of an argument's value.
 fn argument(form: Form, mime_type: &str, bytes: Vec<u8>) -> Result<Payload, RpcError> {
     let text = match form {
         Form::Base64 => Err(bytes),
@@ -141,7 +141,7 @@ fn argument(form: Form, mime_type: &str, bytes: Vec<u8>) -> Result<Payload, RpcE
     }
 }
 
-/// Returns whether a media type is that of one JSON value; the type of JSON lines is not.
+/// Returns whether data of a media type are one JSON value. Returns `false` for JSON lines.
 fn is_json(mime_type: &str) -> bool {
     let essence = mime_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case("application/json")

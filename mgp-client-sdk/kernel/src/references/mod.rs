@@ -1,9 +1,9 @@
-//! Data references (proposal 9): the kernel moves data from one server to another, without sending it to a client or a
-//! model.
+//! Data references (extension `data_references`): the kernel moves data from one server to another, without sending it
+//! to a client or a model.
 //!
-//! A server exports data and returns a reference. The kernel keeps the URL of the data to itself. If the caller passes
-//! the reference to a tool of another server, that server gets a URL of the kernel, which passes the bytes on while
-//! they are read. A server that knows nothing of references gets the data as an argument.
+//! A server exports data and returns a reference with the URL of the data. The kernel does not pass this URL on. If the
+//! caller passes the reference to a tool of another server, this server gets a URL of the kernel; the kernel forwards
+//! the bytes while the server reads them. A server that does not support references gets the data as an argument.
 
 mod inline;
 mod table;
@@ -34,21 +34,22 @@ use crate::error::KernelError;
 use crate::logins;
 use crate::results::put_note;
 
-/// The environment variable with the kernel's address for references, for the programs that it starts.
+/// The environment variable in which programs that the kernel starts find its address for references.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
 
-/// The references of all callers; a cheap handle. Empty unless the configuration enables references.
+/// The references of all callers. This handle is cheap to clone; it contains nothing unless the configuration enables
+/// references.
 #[derive(Clone, Default)]
 pub(crate) struct References(Option<Arc<Broker>>);
 
 struct Broker {
     server: ReferenceServer,
     known: KnownReferences,
-    /// The beginning of the URLs at the address of `server`.
+    /// The beginning of all URLs at the kernel's own `server` for references.
     own_url: String,
-    /// The fetcher of data from `server`.
+    /// The fetcher of data from the kernel's own `server`.
     own: Arc<GuardedFetch>,
-    /// The fetcher of data from servers on this machine.
+    /// The fetcher of data from other servers on this machine.
     local: Arc<GuardedFetch>,
     /// The fetcher of data from servers on other machines.
     public: Arc<GuardedFetch>,
@@ -98,21 +99,21 @@ impl References {
         Ok(Self(Some(Arc::new(broker))))
     }
 
-    /// Returns the common beginning of the URLs that servers read data from; `None` if references are not enabled.
+    /// Returns the common beginning of the URLs from which servers read data; `None` if references are not enabled.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.0.as_ref().map(|broker| broker.server.base_url())
     }
 
-    /// Returns whether references apply to the calls of a caller.
+    /// Returns whether calls of a caller can contain references.
     pub(crate) fn apply_to(&self, cx: &Context) -> bool {
         self.0.is_some() && cx.caller.has(Extension::DataReferences)
     }
 
-    /// Stores the reference that a server added to a result; the caller receives the reference without its URL.
+    /// Stores the reference that a server added to a result. The caller receives the reference without its URL.
     ///
     /// Drops a reference of a server on this machine if its URL leads to another machine, or if the server is sandboxed
-    /// without the permission `network.listen`. Otherwise a program without network access could put data into the URL,
-    /// and the kernel would send the data out by reading from the URL.
+    /// without the permission `network.listen`. Otherwise a program without access to the network could put data into
+    /// the URL, and the kernel would send these data to another machine when it reads the URL.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -147,8 +148,8 @@ impl References {
         Ok(())
     }
 
-    /// Stores a complete result if the caller receives only a part of it, and adds a reference to the complete result
-    /// to that part.
+    /// If the caller receives only a part of a result, stores the complete result, and adds a reference to it to the
+    /// part.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -183,10 +184,11 @@ impl References {
         Ok(())
     }
 
-    /// Gives the called server a URL to read the data that a call refers to, or puts the data into the arguments.
+    /// Gives the called server a URL for reading the data to which a call refers, or puts the data into the arguments.
     ///
     /// # Errors
-    /// −32602 if the reference is unknown or cannot be used by this tool, or if the data cannot be read.
+    /// −32602 (invalid params) if the reference is unknown or cannot be used by this tool, or if the data cannot be
+    /// read.
     pub(crate) async fn attach(
         &self,
         call: &mut Call,
@@ -211,8 +213,8 @@ impl References {
 }
 
 impl Broker {
-    /// Stores a reference for a caller, and returns it as the caller receives it; `None` if it cannot be stored. If the
-    /// caller has too many references, its oldest ones are dropped.
+    /// Stores a reference for a caller, and returns it in the form for the caller; `None` if it cannot be stored. Drops
+    /// the oldest references of the caller if it has too many.
     fn keep(
         &self,
         cx: &Context,
@@ -256,8 +258,8 @@ impl Broker {
         Some(reference)
     }
 
-    /// Finds a reference that this caller has received; fails if the caller no longer has access to the tool that
-    /// exported the data.
+    /// Finds a reference that this caller has received. Returns an error if the caller has lost its access to the tool
+    /// that exported the data.
     fn find(
         &self,
         cx: &Context,
@@ -278,19 +280,19 @@ impl Broker {
         })
     }
 
-    /// Returns a reader of the data that also verifies its size and checksum.
+    /// Returns a reader of the data that verifies their size and checksum.
     fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
         let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
-        // Read from the kernel's own address, because the URL for servers can lead through a proxy, or to a host name
-        // that only the servers can resolve.
+        // Read from the kernel's own address: the URL for servers can lead through a proxy, or to a host name that only
+        // the servers can resolve.
         let path = known.url.strip_prefix(self.server.base_url()).unwrap_or_default();
         let reader = ReferenceReader::new(format!("{}{path}", self.own_url), Arc::clone(&self.own));
         Ok(reader.expect(known.reference.size_bytes, sha256))
     }
 }
 
-/// Returns the address for reaching a listener from this process: a loopback address if the listener is bound to all
-/// addresses of this machine.
+/// Returns the address at which this process reaches a listener of its own: a loopback address if the listener is bound
+/// to all addresses of this machine.
 fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -300,7 +302,7 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listener.port())
 }
 
-/// Returns the reference that a call names, in `_meta` or in the arguments of a tool that imports references.
+/// Returns the reference that a call contains, in `_meta` or in the arguments of a tool that imports references.
 fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
     if let Some(DataReference { ref_id, origin_server, .. }) = call.cx().member()? {
         return Ok(Some(NamedReference { ref_id, origin_server: Some(origin_server) }));
@@ -311,8 +313,8 @@ fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
     Ok(arguments.get().ok().filter(|_| is_import))
 }
 
-/// Returns the reason why the kernel must not read data from the URL that a server returned; `None` if the kernel is
-/// allowed to.
+/// Returns the reason why the kernel must not read data from the URL that a server returned; `None` if the kernel may
+/// read them.
 fn why_dropped(
     cx: &Context,
     governance: &Governance,
@@ -344,7 +346,7 @@ fn is_local(server: &ServerConfig) -> bool {
     }
 }
 
-/// Returns the error for the caller if the data of a reference cannot be read.
+/// Returns the error for the caller when the data of a reference cannot be read.
 fn unreadable(error: &ReferenceError) -> RpcError {
     RpcError::invalid_params(error)
 }

@@ -1,4 +1,4 @@
-//! The references that servers returned, each for the caller that received it.
+//! The references that servers returned, with the callers that received them.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The maximum number of references per caller; a further one replaces the caller's oldest one.
+/// The maximum number of references per caller. A further reference replaces the caller's oldest one.
 const MAX_PER_CALLER: usize = 128;
 
-/// The maximum number of references of all callers together; a further one replaces the oldest one of the caller with
-/// the most references.
+/// The maximum number of references of all callers together. A further reference replaces the oldest one of the caller
+/// with the most references.
 pub(super) const MAX_REFERENCES: usize = 1024;
 
-/// The maximum number of bytes in memory per caller. Data with more bytes are not kept; if further data do not fit,
-/// they replace the caller's oldest ones.
+/// The maximum number of bytes of data in memory per caller. The kernel does not keep larger data; if further data do
+/// not fit, they replace the caller's oldest data.
 pub(super) const MAX_CALLER_BYTES: usize = 16 << 20;
 
-/// The maximum number of bytes in memory of all callers together; if further data do not fit, they replace the oldest
-/// ones of the caller with the most bytes.
+/// The maximum number of bytes of data in memory of all callers together. If further data do not fit, they replace the
+/// oldest data of the caller with the most bytes.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// A reference that a server returned to a caller.
@@ -28,16 +28,16 @@ pub(super) struct KnownReference {
     /// The caller that received the reference; only this caller can use it.
     pub(super) owner: Principal,
     pub(super) origin: ServerId,
-    /// The tool that returned the reference, by the server's own name.
+    /// The server's own name of the tool that returned the reference.
     pub(super) tool: String,
     /// The reference in the form that the caller received, without its URL.
     pub(super) reference: DataReference,
-    /// The number of bytes of the data that the kernel keeps in memory; 0 if a server keeps the data.
+    /// The number of bytes of the data that the kernel keeps in memory; 0 if the server of the tool keeps the data.
     pub(super) bytes: usize,
-    /// The id of the data at the kernel's server for references.
+    /// The id of the data at the kernel's own server for references.
     pub(super) id: String,
-    /// The URL of the data at the kernel's server for references. It is the same for each call that names the
-    /// reference, so that confirmations and idempotency keys of calls stay valid.
+    /// The URL of the data at the kernel's own server for references. All calls with the reference get the same URL, so
+    /// that confirmations and idempotency keys of these calls stay valid.
     pub(super) url: String,
     pub(super) expires_at: Instant,
 }
@@ -55,11 +55,11 @@ impl KnownReference {
 pub(super) struct KnownReferences(Mutex<Vec<KnownReference>>);
 
 impl KnownReferences {
-    /// Removes references until there is room for a new one; returns the ids of the removed ones. Call this before the
-    /// data of the new reference are stored.
+    /// Removes references until there is room for a new one. Returns the ids of the removed references. Call this
+    /// before the data of the new reference are stored.
     ///
-    /// First removes a reference of the same server with the same id. Then removes old ones of the caller if it has too
-    /// many, or else of the caller that has the most.
+    /// First removes a reference with the same id that the same caller received from the same server. Then removes old
+    /// references: of the caller if it exceeds its limits, or else of the caller with the most references or bytes.
     pub(super) fn make_room(&self, new: &KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -71,8 +71,8 @@ impl KnownReferences {
         dropped.into_iter().map(|known| known.id).collect()
     }
 
-    /// Adds a reference after a call of [`make_room`](Self::make_room) for it. If other calls have since added
-    /// references of the same caller, server and id, these are removed and their ids returned.
+    /// Adds a reference after a call of [`make_room`](Self::make_room) for it. If other calls have meanwhile added
+    /// references of the same caller, server and id, removes these and returns their ids.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let mut all = self.0.lock();
         let dropped = all.extract_if(.., |known| known.is_replaced_by(&new));
@@ -81,8 +81,8 @@ impl KnownReferences {
         dropped
     }
 
-    /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and `origin` is
-    /// `None`.
+    /// Returns a reference of a caller. Returns `None` if it is unknown, or if `origin` is `None` and several servers
+    /// use the id.
     pub(super) fn get(
         &self,
         owner: &Principal,
@@ -102,7 +102,7 @@ impl KnownReferences {
     }
 }
 
-/// Returns the index of the reference that must be removed to make room for a new one; `None` if there is room.
+/// Returns the index of the next reference to remove so that a new one fits; `None` if the new one fits already.
 fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
     let mut counts = HashMap::<&Principal, usize>::new();
     let mut bytes = HashMap::<&Principal, usize>::new();
@@ -114,7 +114,7 @@ fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
         used.iter().max_by_key(|(_, used)| **used).map(|(owner, _)| (*owner).clone())
     };
     let own = |used: &HashMap<&Principal, usize>| used.get(&new.owner).copied().unwrap_or_default();
-    // Drop only references with bytes in memory, because others make no room for data.
+    // Consider only references with bytes in memory, because removing others makes no room for data.
     let (owner, min_bytes) = if own(&bytes) + new.bytes > MAX_CALLER_BYTES {
         (Some(new.owner.clone()), 1)
     } else if bytes.values().sum::<usize>() + new.bytes > MAX_BYTES {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Adds a reference to so many MiB; returns the ids of the references that were removed for it.
+    /// Adds a reference to `mib` MiB of data; returns the ids of the references that were removed to make room.
     fn add(all: &KnownReferences, agent: &str, ref_id: &str, mib: usize) -> Vec<String> {
         let mut new = known(agent, "a", ref_id);
         new.bytes = mib << 20;
@@ -197,7 +197,7 @@ mod tests {
         for agent in ["c", "d"] {
             assert!(add(&all, agent, "r", 16).is_empty(), "{agent}");
         }
-        // There are 51 MiB, and the caller with the most has 16 MiB.
+        // The table has 51 MiB, and the caller with the most has 16 MiB.
         let dropped = add(&all, "e", "r", 14);
         assert!(dropped == ["c a r"] || dropped == ["d a r"], "{dropped:?}");
         assert!(all.get(&bob, "r", None).is_some());

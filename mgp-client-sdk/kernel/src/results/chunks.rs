@@ -1,4 +1,4 @@
-//! Limits the streamed chunks of a call like its result: the caller receives no more data in chunks than in the result.
+//! Applies the limits of a call's result to its streamed chunks: the chunks may contain as much data as the result.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use mgp_types::sync::Mutex;
 use super::part::{Limits, Part, first_part};
 use crate::server_answer::is_too_deep;
 
-/// A sink that passes chunks on to another sink until the limits of the result are reached.
+/// A sink that passes chunks on to another sink until the limits of a result are reached.
 struct CappedChunks {
     inner: Arc<dyn Sink>,
-    /// The limits that remain for further chunks; `None` once a chunk did not fit.
+    /// The data that further chunks may contain; `None` once a chunk did not fit.
     room: Mutex<Option<Limits>>,
 }
 
-/// Makes a call pass on its chunks only until these limits are reached.
+/// Makes a call pass chunks on only until these limits are reached.
 pub(super) fn cap(call: &mut Call, limits: Limits) {
     let outlet = std::mem::take(&mut call.cx_mut().outlet);
     let room = Mutex::new(Some(limits));
@@ -25,7 +25,8 @@ pub(super) fn cap(call: &mut Call, limits: Limits) {
 }
 
 impl CappedChunks {
-    /// Cuts a chunk to the remaining limits. Returns `None` for a chunk that hosts cannot read.
+    /// Shortens a chunk to the remaining limits. Returns `None` for a chunk that hosts cannot read or that does not
+    /// fit.
     fn fitting(&self, chunk: &Chunk) -> Option<Chunk> {
         if is_too_deep(&chunk.content) {
             return None;
@@ -49,8 +50,8 @@ impl Sink for CappedChunks {
         match item {
             OutletItem::Chunk(chunk) => match self.fitting(&chunk) {
                 Some(chunk) => self.inner.send(OutletItem::Chunk(chunk)),
-                // Drop chunks beyond the limit instead of refusing them, so that the tool continues to run. The caller
-                // can read its complete result in parts.
+                // Drop a chunk beyond the limit instead of refusing it, so that the tool continues to run. The caller
+                // can read the complete result of the call in parts.
                 None => Box::pin(std::future::ready(Ok(()))),
             },
             item => self.inner.send(item),

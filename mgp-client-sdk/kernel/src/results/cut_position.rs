@@ -1,15 +1,17 @@
-//! Chooses the position where a long text is cut: after an element of a JSON list, after a line, or after a character.
+//! Chooses the position at which a long text is cut: after an element of a JSON list, after a line, or after a
+//! character.
 
-/// The first part of a text, and where the rest of the text begins.
+/// The first part of a text, and the position of the rest.
 pub(super) struct Cut {
     pub(super) shown: String,
     /// The position where the rest of the text begins.
     pub(super) rest: usize,
-    /// `true` if the text is a list and the rest begins at one of its elements.
+    /// `true` if the text is a JSON list and the rest begins at one of its own elements.
     pub(super) is_list: bool,
 }
 
-/// Cuts a text to about `max` bytes; JSON remains valid JSON if it has a list with an element that fits.
+/// Cuts a text to about `max` bytes. If the text is JSON with a list from which at least one element fits, the first
+/// part is valid JSON.
 pub(super) fn cut(text: &str, max: usize) -> Cut {
     cut_json(text, max).unwrap_or_else(|| {
         let rest = cut_plain(text, max);
@@ -17,14 +19,15 @@ pub(super) fn cut(text: &str, max: usize) -> Cut {
     })
 }
 
-/// Cuts JSON after an element of a list, the outermost one if possible, and closes the brackets that are open at this
-/// position. Returns `None` if the text is not JSON or no element fits.
+/// Cuts JSON after an element of a list, if possible of the outermost one, and closes the brackets that are open at
+/// this position. Returns `None` if the text is not JSON or no element fits.
 pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     let begin = text.find(|c: char| !c.is_ascii_whitespace())?;
     if !text[begin..].starts_with(['[', '{']) || !is_json(text) {
         return None;
     }
-    // Prefer the outermost list; cut an inner one only if outer cuts leave more than half of the space unused.
+    // Prefer the outermost list. Cut an inner list only if the cuts of outer lists would leave more than half of the
+    // space unused.
     let ends = element_ends(text, begin, max);
     let end = ends.iter().copied().flatten().find(|end| *end >= max / 2);
     let end = end.or(ends.iter().copied().flatten().max())?;
@@ -35,8 +38,8 @@ pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     Some(Cut { shown, rest: if is_list { next_element(text, end) } else { end }, is_list })
 }
 
-/// Returns as many elements of a list as fit, beginning with the one at `from`, as JSON; and the position of the next
-/// element.
+/// Returns as many elements of a list as fit, as JSON, beginning with the element at `from`. Also returns the position
+/// of the next element.
 ///
 /// Returns `None` if not even the first element fits.
 pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(String, usize)> {
@@ -48,12 +51,13 @@ pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(Strin
     Some((format!("[{}]", &list[from..end]), next_element(list, end)))
 }
 
-/// Returns where the shown part of a text ends: at the end of a line if possible, or else of a word, or of a character.
+/// Returns the position at which a text that is not JSON is cut: at the end of a line if possible, or else of a word,
+/// or else of a character.
 pub(super) fn cut_plain(text: &str, max: usize) -> usize {
     if text.len() <= max {
         return text.len();
     }
-    // Show at least one character, so that every part advances.
+    // Show at least one character, so that each part makes progress.
     let end = text.floor_char_boundary(max).max(text.ceil_char_boundary(1));
     let near = text.floor_char_boundary(end / 2);
     let last = |ends: &[char]| text[near..end].rfind(ends).map(|at| near + at + 1);
@@ -69,10 +73,9 @@ fn next_element(text: &str, comma: usize) -> usize {
     text.len() - rest.trim_start().len()
 }
 
-/// Returns, for each depth of brackets, the position of the last comma before `max` that separates two elements of a
-/// list.
+/// Returns, for each depth of brackets, the position of the last comma before `max` that separates elements of a list.
 ///
-/// The text is JSON; if it begins at an element, that element's list has depth 0.
+/// The text must be JSON. If it begins at an element of a list, this list has depth 0.
 fn element_ends(text: &str, begin: usize, max: usize) -> Vec<Option<usize>> {
     let mut scan = Scan::default();
     let mut ends: Vec<Option<usize>> = vec![None];
@@ -93,7 +96,7 @@ fn open_brackets(text: &str) -> Vec<u8> {
     scan.open
 }
 
-/// The open brackets of JSON that is read byte by byte.
+/// The state of reading JSON byte by byte: the brackets that are open.
 #[derive(Default)]
 struct Scan {
     open: Vec<u8>,

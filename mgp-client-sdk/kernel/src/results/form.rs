@@ -1,4 +1,4 @@
-//! The form of a tool's result: an object with a list of content blocks.
+//! Checks and repairs the form of a tool's result: an object with a list of content blocks.
 
 use memchr::memmem::find;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
@@ -18,11 +18,11 @@ const META: &str = "_meta";
 /// The name of the member of a result that marks a failed call.
 const IS_ERROR: &str = "isError";
 
-/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added; a
-/// bare text becomes a text block, and any other invalid block a text block with its JSON.
+/// Returns the result of a call in the form that hosts expect. Adds an empty list if the result has no content. A bare
+/// text becomes a text block; any other invalid block becomes a text block with its JSON.
 ///
 /// # Errors
-/// Returns error 5000 if the server did not answer with the result of a tool.
+/// Returns error 5000 (upstream error) if the server's answer is not the result of a tool.
 pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
     if !matches!(reply, Reply::Complete(_)) {
         return Ok(reply);
@@ -47,7 +47,7 @@ fn is_usual(text: &str) -> bool {
     [r#""_meta""#, r#""isError""#].iter().all(|name| find(unmarked, name.as_bytes()).is_none())
 }
 
-/// Returns the text behind the content of a result that begins with a list of plain text blocks.
+/// If a result begins with a list of plain text blocks, returns the text after this list.
 fn behind_texts(text: &str) -> Option<&[u8]> {
     let mut result = JsonScanner::new(text);
     result.literal("{")?;
@@ -65,7 +65,7 @@ fn behind_texts(text: &str) -> Option<&[u8]> {
     Some(result.rest())
 }
 
-/// Returns whether a result has a form that hosts can certainly read.
+/// Returns whether a result certainly has a form that hosts can read.
 fn is_readable(text: &str) -> bool {
     let mut has_content = false;
     let scanned = JsonScanner::new(text).object(|name, value| match name {
@@ -80,7 +80,7 @@ fn is_readable(text: &str) -> bool {
     scanned.is_some() && has_content
 }
 
-/// Skips a content block; returns `None` if hosts might not be able to read it.
+/// Skips a content block. Returns `None` if hosts may be unable to read it.
 fn scan_block(block: &mut JsonScanner<'_>) -> Option<()> {
     const TEXT: u8 = 1;
     const DATA: u8 = 2;
@@ -120,7 +120,7 @@ fn scan_block(block: &mut JsonScanner<'_>) -> Option<()> {
     (found & required == required).then_some(())
 }
 
-/// Skips the contents of a resource; returns `None` if hosts might not be able to read them.
+/// Skips the contents of a resource. Returns `None` if hosts may be unable to read them.
 fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
     let mut has_uri = false;
     resource.object(|name, value| match name {
@@ -134,7 +134,7 @@ fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
     has_uri.then_some(())
 }
 
-/// Returns a result that hosts can read, with the same content.
+/// Returns a result with the same content that hosts can read.
 fn mend(result: &Payload) -> Result<Payload, RpcError> {
     let mut members: Object = result.get().map_err(|error| malformed(&error))?;
     for name in [META, IS_ERROR] {
@@ -151,7 +151,7 @@ fn mend(result: &Payload) -> Result<Payload, RpcError> {
     Payload::of(&members)
 }
 
-/// Returns the flag for a number or a text that some servers write in its place, e.g. `0` for `false`.
+/// Returns the flag that a number or a text means, which some servers write in place of a flag, e.g. `0` for `false`.
 fn flag_of(value: &Payload) -> Option<Payload> {
     match value.as_str() {
         "0" | "\"false\"" => Some(Payload::from_trusted("false")),
@@ -160,8 +160,8 @@ fn flag_of(value: &Payload) -> Option<Payload> {
     }
 }
 
-/// Repairs the blocks of a result: removes their null members, replaces each invalid block by a text block, and adds
-/// the list of blocks if it is absent.
+/// Repairs the content blocks of a result: removes members that are null, replaces each invalid block by a text block,
+/// and adds an empty list if there are no blocks.
 fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
     let mut blocks = content_blocks(result).map_err(|error| malformed(&error))?;
     for block in &mut blocks {
@@ -175,8 +175,8 @@ fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
     result.encode(CONTENT, &blocks)
 }
 
-/// Returns the text that replaces an invalid block: a bare text itself, a number or flag in place of the text of a text
-/// block, e.g. a sum, and the JSON of any other block.
+/// Returns the text that replaces an invalid block: a bare text itself; for a text block with a number or flag instead
+/// of a text, this value; for any other block, its JSON.
 fn text_of_invalid(block: &Payload) -> String {
     if let Ok(text) = block.get::<String>() {
         return text;
@@ -191,7 +191,7 @@ fn text_of_invalid(block: &Payload) -> String {
     text.filter(is_value).unwrap_or_else(|| block.as_str()).to_owned()
 }
 
-/// Returns the content blocks of a result. Some servers write a text or one block in place of the list.
+/// Returns the content blocks of a result, also if the server wrote a text or a single block instead of a list.
 fn content_blocks(result: &Object) -> Result<Vec<Payload>, RpcError> {
     match result.get(CONTENT) {
         Some(content) if content.as_str().trim_start().starts_with(['"', '{']) => {
@@ -201,11 +201,11 @@ fn content_blocks(result: &Object) -> Result<Vec<Payload>, RpcError> {
     }
 }
 
-/// Removes the structured content of a result, for callers that do not accept it. If the result has no other content,
-/// the JSON becomes its text.
+/// Removes the structured content of a result for a caller that does not accept it. If the result has no other content,
+/// a text block with the JSON replaces it.
 ///
 /// # Errors
-/// Returns error 5000 if the server did not answer with the result of a tool.
+/// Returns error 5000 (upstream error) if the server's answer is not the result of a tool.
 pub(crate) fn structured_as_text(mut reply: Reply) -> Result<Reply, RpcError> {
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
     let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
@@ -222,7 +222,7 @@ pub(crate) fn structured_as_text(mut reply: Reply) -> Result<Reply, RpcError> {
 /// Replaces the structured content of a result.
 ///
 /// # Errors
-/// Returns error 5000 if the server did not answer with the result of a tool.
+/// Returns error 5000 (upstream error) if the server's answer is not the result of a tool.
 pub(crate) fn replace_structured(mut reply: Reply, content: Payload) -> Result<Reply, RpcError> {
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
     let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
@@ -231,10 +231,10 @@ pub(crate) fn replace_structured(mut reply: Reply, content: Payload) -> Result<R
     Ok(reply)
 }
 
-/// Decodes a result. A block that cannot be decoded becomes a text block.
+/// Decodes a result. Replaces a block that cannot be decoded by a text block.
 ///
 /// # Errors
-/// Returns error 5000 if the server did not answer with the result of a tool.
+/// Returns error 5000 (upstream error) if the server's answer is not the result of a tool.
 pub(super) fn decode(reply: &Reply) -> Result<CallToolResult, RpcError> {
     let error: RpcError = match reply.get() {
         Ok(result) => return Ok(result),

@@ -2,9 +2,9 @@
 
 use memchr::memchr;
 
-/// A position in a text that is known to be valid JSON. In any other text, the scanner does not find every fault.
+/// A position in a text that is valid JSON. If the text is not valid, the scanner need not notice it.
 ///
-/// Names and strings are returned as they are written, with their escapes.
+/// The scanner returns names and strings as the text contains them, with their escapes.
 pub(super) struct JsonScanner<'a>(&'a [u8]);
 
 impl<'a> JsonScanner<'a> {
@@ -12,18 +12,18 @@ impl<'a> JsonScanner<'a> {
         Self(text.as_bytes())
     }
 
-    /// Returns the text that is not skipped yet.
+    /// Returns the text that has not been skipped yet.
     pub(super) const fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Skips exactly this text, if it follows.
+    /// Skips exactly this text; returns `None` if it does not follow.
     pub(super) fn literal(&mut self, text: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(text.as_bytes())?;
         Some(())
     }
 
-    /// Skips an object. Each call of `member` receives the name of a member, and skips the member's value.
+    /// Skips an object. Calls `member` with the name of each member; `member` must skip the value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(&[u8], &mut Self) -> Option<()>,
@@ -42,7 +42,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Skips a list. Each call of `element` skips an element.
+    /// Skips a list. Calls `element` for each element; `element` must skip the element.
     pub(super) fn list(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.token(b'[')?;
         if self.token(b']').is_some() {
@@ -62,7 +62,7 @@ impl<'a> JsonScanner<'a> {
         let mut end = 0;
         loop {
             end += memchr(b'"', text.get(end..)?)?;
-            // Look only at the backslashes before a quote, because long texts have many other escapes.
+            // Count only the backslashes directly before a quote, because long texts have many other escapes.
             let escapes = text[..end].iter().rev().take_while(|byte| **byte == b'\\').count();
             if escapes.is_multiple_of(2) {
                 self.0 = &text[end + 1..];
@@ -110,7 +110,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Skips white space and then this byte, if it follows.
+    /// Skips white space and then this byte; returns `None` if it does not follow.
     fn token(&mut self, byte: u8) -> Option<()> {
         if self.peek()? != byte {
             return None;
@@ -119,7 +119,7 @@ impl<'a> JsonScanner<'a> {
         Some(())
     }
 
-    /// Skips white space and returns the byte behind it.
+    /// Skips white space and returns the next byte without skipping it.
     fn peek(&mut self) -> Option<u8> {
         loop {
             let (first, rest) = self.0.split_first()?;

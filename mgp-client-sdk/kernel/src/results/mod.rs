@@ -1,4 +1,5 @@
-//! Long results: a model receives the part of a result that fits its limits, and reads the rest with `mgp_read_more`.
+//! Long results: a model receives the part of a result that is within its limits, and reads the rest with
+//! `mgp_read_more`.
 
 mod chunks;
 mod cut_position;
@@ -37,25 +38,26 @@ use crate::kernel_hops;
 use crate::references::References;
 use crate::refusal::is_refusal;
 
-/// The limits of results, and the parts of long results that were not sent yet; a handle that is cheap to clone.
+/// The limits of results, and the parts of long results that callers have not received yet. This handle is cheap to
+/// clone.
 #[derive(Clone)]
 pub(crate) struct Results(Arc<ResultsState>);
 
 struct ResultsState {
     config: SharedConfig,
     notifications: ChangeNotifier,
-    /// The lowest of all limits, in bytes: a result that is not longer needs no further check.
+    /// The lowest of all limits, in bytes. A result that is not longer needs no further check.
     lowest: AtomicUsize,
     references: References,
     store: RestStore,
 }
 
-/// The maximum length, in bytes, of the message and the data of an error that are passed on unchanged, however low the
-/// limits are.
+/// The maximum length, in bytes, of an error's message and data that the kernel passes on unchanged even if the limits
+/// are lower.
 const MIN_ERROR_BYTES: usize = 4096;
 
-/// Returns whether results for a caller are limited. They are not limited for an operator's programs, which read whole
-/// results, or for another kernel, which has limits of its own.
+/// Returns whether the kernel limits results for a caller. It does not limit them for programs of an operator, which
+/// read whole results, or for another kernel, which has its own limits.
 fn is_limited(cx: &Context) -> bool {
     cx.principal.authority() != Authority::Operator && !kernel_hops::is_from_kernel(cx)
 }
@@ -75,7 +77,7 @@ impl Results {
         this
     }
 
-    /// Replaces the configuration; it applies from the next result on.
+    /// Replaces the configuration, beginning with the next result.
     pub(crate) fn set(&self, config: &Config) {
         let agents = config.agents.values().map(|agent| agent.results);
         let servers = config.servers.iter().map(|server| server.results);
@@ -84,8 +86,8 @@ impl Results {
         self.0.lowest.store(size(lowest), Ordering::Relaxed);
     }
 
-    /// Returns the part of a server's result that the caller receives. Structured content that is cut gets a note only
-    /// if it fits the schema of its tool with it.
+    /// Returns the part of a server's result that the caller receives. Structured content that was cut contains a note,
+    /// but only if it fits the schema of its tool with the note.
     pub(crate) fn limit(
         &self,
         cx: &Context,
@@ -114,7 +116,8 @@ impl Results {
         Reply::of(&shorter)
     }
 
-    /// Returns the part of an error that the caller receives. A server can send anything in its error of a call.
+    /// Returns the part of an error that the caller receives. The limits also apply to errors, because a server can put
+    /// any data into them.
     pub(crate) fn limit_error(
         &self,
         cx: &Context,
@@ -126,7 +129,7 @@ impl Results {
             return error;
         }
         let limits = self.limits(&cx.principal, &server());
-        // Copy only the members that MGP defines: others can be of any size.
+        // Copy only the members that MGP defines, because other members can have any size.
         let message = clip(error.message(), limits.text.max(MIN_ERROR_BYTES));
         let mut shorter = RpcError::new(error.code(), message);
         let most = limits.structured.max(MIN_ERROR_BYTES);
@@ -156,8 +159,8 @@ impl Results {
         }
     }
 
-    /// Returns the limits for a server's result to a caller: the combination of the general limits, the agent's and the
-    /// server's.
+    /// Returns the limits for a server's result to a caller, combined from the general limits, those of the agent and
+    /// those of the server.
     fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
         let config = self.0.config.config();
         let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();
@@ -170,7 +173,7 @@ impl Results {
         }
     }
 
-    /// Returns a shorter result, or `None` if the result is within the limits.
+    /// Returns the shortened result, or `None` if the result is within the limits.
     fn shorten(
         &self,
         owner: &Principal,
@@ -201,7 +204,7 @@ impl Results {
         let keep = self.0.config.config().kernel.results.keep;
         let id = self.0.store.insert(owner, part.rest, keep)?;
         if !had_rest && id.is_some() {
-            // The principal's list of tools now contains `mgp_read_more`, so notify its hosts.
+            // The principal's tool list now contains `mgp_read_more`, so notify the principal's hosts.
             self.0.notifications.tools_changed(|other, _| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
@@ -269,7 +272,7 @@ impl Results {
 const READ_MORE_SCHEMA: &str =
     r#"{"type":"object","properties":{"handle":{"type":"string"}},"required":["handle"]}"#;
 
-/// The note in a result whose structured content is cut and whose other content has all of it.
+/// The note in a result whose structured content was cut, although its other content contains all of it.
 const CUT_NOTE: &str =
     "[mgp: the structured content of the result is too long and is cut; all else is complete.]";
 
@@ -277,8 +280,8 @@ fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// Removes the members of a result other than its content if they are too long, and then adds a note. Returns whether
-/// members were removed.
+/// If the members of a result other than its content are too long, removes them and adds a note. Returns whether it
+/// did.
 fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
     if json_len(&(&result.mgp, &result.meta, &result.extra)) <= limits.structured {
         return false;
@@ -289,8 +292,8 @@ fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
     true
 }
 
-/// Returns whether the content repeats the structured content. It does if a text block is the same JSON value, or if
-/// the structured content only wraps a text block or all blocks, e.g. as `{"result": "…"}`.
+/// Returns whether the content of a result repeats its structured content: if a text block is the same JSON value, or
+/// if the structured content only wraps a text block or all blocks, e.g. as `{"result": "…"}`.
 fn is_in_content(structured: &Payload, content: &[ContentBlock]) -> bool {
     use serde_json::Value;
 
@@ -309,13 +312,14 @@ fn is_in_content(structured: &Payload, content: &[ContentBlock]) -> bool {
             .is_some_and(|wrapped| serde_json::to_value(content).ok().as_ref() == Some(wrapped))
 }
 
-/// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so a note
-/// at the end would be lost. The note is a line of its own, because some hosts join blocks without a line break.
+/// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so the
+/// model would not see a note at the end. The note is a separate line, because some hosts join blocks without a line
+/// break.
 pub(crate) fn put_note(content: &mut Vec<ContentBlock>, note: impl Into<String>) {
     content.insert(0, ContentBlock::text(note.into() + "\n"));
 }
 
-/// Returns the end of a note: the call that reads on, or advice if the rest is not kept.
+/// Returns the end of a note: the call that returns the next part, or advice if the rest of the result is not stored.
 fn read_on(handle: Option<&str>) -> String {
     let name = tool_spelling(READ_MORE);
     match handle {
@@ -326,16 +330,16 @@ fn read_on(handle: Option<&str>) -> String {
     }
 }
 
-/// The sizes that the note in a part of a result names, in bytes: of texts, and of other blocks.
+/// The sizes in the note of a part of a result, in bytes: of its texts, and of its other blocks.
 struct Sizes {
-    /// The word for the place of the part in what the caller has not seen: `first` or `next`.
+    /// The word for the position of the part among the parts that the caller reads: `first` or `next`.
     which: &'static str,
     shown: (usize, usize),
     left: (usize, usize),
 }
 
 impl Sizes {
-    /// Returns the note, which informs the model that there is more, and how to read it.
+    /// Returns the note that informs the model that the result is longer, and how to read on.
     fn note(&self, handle: Option<&str>, is_structured: bool) -> String {
         let Self { which, shown, left } = self;
         let mut note = format!("[mgp: the result is longer: its {which} ");
@@ -359,7 +363,8 @@ impl Sizes {
 }
 
 impl Position {
-    /// Returns the handle of a position: the id of the rest, the block, and the offset.
+    /// Returns the handle with which a caller reads on at this position: the id of the stored rest, the block, and the
+    /// offset.
     fn handle(self, id: &str) -> String {
         let plain = if self.is_plain { "p" } else { "" };
         format!("{id}.{}.{plain}{}", self.block, self.offset)

@@ -1,4 +1,4 @@
-//! The part of a result that is sent to a model, and the part that is left out.
+//! The part of a result that a model receives, and the rest of the result.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::cut_position::{cut, cut_elements, cut_plain};
 
-/// The maximum sizes of the parts of a result that is sent to a model, in bytes: of its texts, its structured content,
-/// and its images and other data.
+/// The maximum sizes, in bytes, of what a model receives at a time: of texts, of structured content, and of images and
+/// other data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) text: usize,
@@ -16,21 +16,21 @@ pub(super) struct Limits {
     pub(super) data: usize,
 }
 
-/// The number of bytes of a block's other members (all but its text or data) that are not counted.
+/// The number of bytes of a block's other members (all but its text or data) that do not count.
 const FREE_BYTES: usize = 256;
 
-/// The maximum size of a block's other members, in bytes; a block with longer ones is read as text, namely its JSON.
+/// The maximum size of a block's other members, in bytes. A block with longer ones becomes a text block with its JSON.
 const MAX_OTHER_BYTES: usize = 16 << 10;
 
-/// The maximum number of blocks to send at a time.
+/// The maximum number of blocks that a model receives at a time.
 const MAX_BLOCKS: usize = 1000;
 
-/// A block that the caller has not seen yet, or only the beginning of.
+/// A block that the caller has not received yet, or of which it has received only the beginning.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     block: ContentBlock,
     len: usize,
-    /// `true` if the block is the rest of a list, which is read element by element.
+    /// `true` if the text of the block is the rest of a list, which the caller reads by whole elements.
     is_list: bool,
 }
 
@@ -41,16 +41,17 @@ enum Kind {
     Data,
 }
 
-/// The caller's reading position in the rest of a result.
+/// The position at which a caller reads on in the rest of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) block: usize,
     pub(super) offset: usize,
-    /// `true` after a list element that was too long: the rest of the block is cut at lines, not at elements.
+    /// `true` after an element of a list that is too long for one part. The rest of the block is then cut at lines
+    /// instead of elements.
     pub(super) is_plain: bool,
 }
 
-/// The first part of a result, which is sent to the caller, and the rest of the result.
+/// The first part of a result, which the caller receives, and the rest of the result.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) shown: Vec<ContentBlock>,
@@ -58,7 +59,7 @@ pub(super) struct Part {
 }
 
 impl Limits {
-    /// Deducts the sizes of blocks that were shown to the caller.
+    /// Subtracts the sizes of blocks that the caller has received from the limits.
     pub(super) fn charge(&mut self, shown: &[ContentBlock]) {
         for block in shown {
             let size = measure(block);
@@ -85,7 +86,7 @@ impl Rest {
     }
 }
 
-/// Returns the text of a block; `None` if the block cannot be read in parts.
+/// Returns the text of a content block; `None` if the block cannot be read in parts.
 fn text_of(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(content) => Some(&content.text),
@@ -94,7 +95,8 @@ fn text_of(block: &ContentBlock) -> Option<&str> {
     }
 }
 
-/// Splits a result into the blocks that fit, with the beginning of the first text that does not fit, and the rest.
+/// Splits a result: into the blocks that fit, including the beginning of the first text that does not fit, and into the
+/// rest.
 pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     let (mut text_room, mut data_room) = (limits.text, limits.data);
     let mut part = Part::default();
@@ -127,7 +129,8 @@ pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     part
 }
 
-/// Returns the part of a rest that begins at a position, and the position after the part; `None` at the end.
+/// Returns the part of the rest that begins at a position, and the position after this part, which is `None` at the
+/// end.
 pub(super) fn next_part(
     rest: &[Rest],
     from: Position,
@@ -140,7 +143,8 @@ pub(super) fn next_part(
         let size = measure(&one.block);
         let room = if size.kind == Kind::Text { &mut text_room } else { &mut data_room };
         let Some(text) = one.text() else {
-            // End the part before a block that does not fit; a block that exceeds the limit by itself is a part alone.
+            // End the part before a block that does not fit. If a block exceeds the limit by itself, it forms a part
+            // alone.
             if size.counted() > *room && !shown.is_empty() {
                 break;
             }
@@ -163,9 +167,9 @@ pub(super) fn next_part(
     (shown, (at.block < rest.len()).then_some(at))
 }
 
-/// Returns the next part of a text, the position of its end, and whether the text is read by lines from there on.
+/// Returns the next part of a text, the position of its end, and whether to cut at lines from there on.
 fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usize, bool) {
-    // Move the position to the beginning of a character, because a caller could have invented it.
+    // Move the position to the beginning of a character, because a caller can send any position.
     let from = text.floor_char_boundary(at.offset);
     if one.is_list
         && !at.is_plain
@@ -177,7 +181,7 @@ fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usiz
     (text[from..end].to_owned(), end, one.is_list)
 }
 
-/// Returns the number of bytes that remain after a position: in texts, and in other blocks.
+/// Returns the number of bytes after a position: in texts, and in other blocks.
 pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
     let left = rest.iter().skip(from.block).fold((0, 0), |(text, data), one| {
         if one.text().is_some() { (text + one.len, data) } else { (text, data + one.len) }
@@ -185,7 +189,7 @@ pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
     (left.0.saturating_sub(from.offset), left.1)
 }
 
-/// Returns the number of bytes of blocks: in texts, and in other blocks.
+/// Returns the number of bytes in blocks: in texts, and in other blocks.
 pub(super) fn count(blocks: &[ContentBlock]) -> (usize, usize) {
     blocks.iter().fold((0, 0), |(text, data), block| {
         let len = measure(block).len;
@@ -266,8 +270,8 @@ pub(super) fn json_len(value: &impl Serialize) -> usize {
     counter.0
 }
 
-/// Returns a block that can be read in parts: a block with long members other than its text or data becomes a text
-/// block with its JSON.
+/// Returns a block in a form that can be read in parts. A block with long members other than its text or data becomes a
+/// text block with its JSON; any other block stays unchanged.
 fn readable(block: ContentBlock) -> ContentBlock {
     let other = match &block {
         ContentBlock::Text(_)

@@ -1,25 +1,25 @@
-//! Shortens structured content to JSON of the same shape, so that it still fits the schema that its tool declares;
-//! clients refuse content that does not fit the schema.
+//! Shortens structured content to JSON of the same shape, so that it still fits the output schema of its tool. Clients
+//! refuse content that does not fit the schema.
 
 use mgp_types::Members;
 use serde_json::value::RawValue;
 
 use super::cut_position::cut_plain;
 
-/// The depth beyond which a value that is too long is omitted.
+/// The depth of nesting beyond which a value that is too long is left out.
 const MAX_DEPTH: usize = 16;
 
-/// The minimum space that each value in an object receives, in bytes.
+/// The minimum space for each value in an object, in bytes.
 const MIN_VALUE: usize = 8;
 
-/// The character at the end of a text that was cut.
+/// The character that ends a text that was cut.
 const ELLIPSIS: &str = "…";
 
-/// The member of structured content that has a note.
+/// The name of the member for a note in structured content.
 const NOTE: &str = "mgp_note";
 
-/// Returns [shorter JSON](shrink_json) with a note as its first member, if it is an object that fits its schema with
-/// the note, else without. Many hosts show a model only the structured content of a result.
+/// Returns [shorter JSON](shrink_json). If it is an object that fits its schema with a note as the first member, adds
+/// the note, because many hosts show a model only the structured content of a result.
 pub(super) fn shrink_with_note(
     text: &str,
     max: usize,
@@ -37,8 +37,8 @@ pub(super) fn shrink_with_note(
     noted().or_else(|| shrink_json(text, max))
 }
 
-/// Returns JSON within about `max` bytes: long lists lose their last elements, long texts their end, and objects keep
-/// their members. Returns `None` if the text is not a JSON list or object.
+/// Returns JSON of about `max` bytes: removes the last elements of long lists and the end of long texts, and keeps the
+/// members of objects. Returns `None` if the text is not a JSON list or object.
 pub(super) fn shrink_json(text: &str, max: usize) -> Option<String> {
     let value: &RawValue = serde_json::from_str(text).ok()?;
     value.get().starts_with(['[', '{']).then(|| shrink(value.get(), max, 0))
@@ -52,7 +52,7 @@ fn shrink(value: &str, max: usize, depth: usize) -> String {
         [b'"', ..] => shrink_text(value, max),
         [b'[', ..] => shrink_list(value, max, depth),
         [b'{', ..] => shrink_object(value, max, depth),
-        // Keep a number, because it has no shorter form.
+        // Keep a value that has no shorter form, e.g. a number.
         _ => None,
     };
     shorter.unwrap_or_else(|| value.to_owned())
@@ -67,7 +67,7 @@ fn shrink_text(value: &str, max: usize) -> Option<String> {
         if shorter.len() <= max || room <= 1 {
             return Some(shorter);
         }
-        // Try half the length if the shortened text is still too long, because escaped characters need more space.
+        // Try half the length while the shortened text is still too long, because escaped characters need more space.
         room /= 2;
     }
 }
@@ -92,13 +92,13 @@ fn shrink_list(value: &str, max: usize, depth: usize) -> Option<String> {
     Some(shown)
 }
 
-/// Shortens an object: short members receive the space they need, and the others divide the remaining space.
+/// Shortens an object. Short members get the space that they need; the other members divide the remaining space.
 fn shrink_object(value: &str, max: usize, depth: usize) -> Option<String> {
     if depth >= MAX_DEPTH {
         return Some("{}".to_owned());
     }
     let Members(mut members) = serde_json::from_str(value).ok()?;
-    // Omit members only if not even the shortest forms of all members fit.
+    // Leave members out only if not even the shortest forms of all members fit.
     let (mut names, mut shortest) = (2, 0);
     let fits = members.iter().take_while(|(name, value)| {
         shortest += value.get().len().min(MIN_VALUE);

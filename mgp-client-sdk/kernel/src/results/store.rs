@@ -1,6 +1,7 @@
-//! Stores the rests of long results, so that their callers can read them.
+//! Stores the rests (unsent parts) of long results, so that their callers can read them.
 //!
-//! The memory for them is limited, for each principal and in total. A rest expires, and only its caller can read it.
+//! The memory for these rests is limited, for each principal and in total. A rest expires, and only the caller of the
+//! result can read it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,19 +14,19 @@ use tokio::time::{Instant, sleep_until};
 
 use super::part::Rest;
 
-/// The maximum number of bytes per principal; if it is exceeded, the principal's oldest rests are dropped.
+/// The maximum number of bytes per principal. Beyond it, the principal loses its oldest rests.
 const MAX_PRINCIPAL_BYTES: usize = 16 << 20;
 
-/// The maximum number of bytes in total; if it is exceeded, the oldest rests of the principal with the most bytes are
-/// dropped.
+/// The maximum number of bytes in total. Beyond it, the principal with the most bytes loses its oldest rests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The minimum number of bytes counted per entry, which limits the number of entries.
+/// The minimum number of bytes that each entry counts as, which also limits the number of entries.
 const MIN_ENTRY_BYTES: usize = 1024;
 
 /// The stored rests of long results, by their ids.
 ///
-/// While the table has an entry, a task runs that removes expired entries; only this task leaves the table empty.
+/// While the table has an entry, a task removes entries that expire. Only this task removes the last entry, and it then
+/// ends.
 #[derive(Debug, Default)]
 pub(super) struct RestStore(Arc<Mutex<Table>>);
 
@@ -41,7 +42,7 @@ struct StoredRest {
 }
 
 impl RestStore {
-    /// Keeps a rest until it expires, and returns its id, or `None` if it is too long to be kept.
+    /// Stores a rest until it expires, and returns its id; `None` if the rest is too long to be stored.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime.
@@ -86,8 +87,8 @@ impl RestStore {
     }
 }
 
-/// Removes rests when they expire, until none is left. Otherwise the memory would be freed only by the next long
-/// result, which may never be sent.
+/// Removes rests when they expire, until none is left. Without this task, only the next long result would free the
+/// memory, and there may never be one.
 async fn remove_expired(table: Weak<Mutex<Table>>) {
     while let Some(table) = table.upgrade() {
         let next = {
@@ -102,7 +103,7 @@ async fn remove_expired(table: Weak<Mutex<Table>>) {
     }
 }
 
-/// The stored rests of a principal, the oldest last.
+/// The stored rests of a principal, ordered from the newest to the oldest.
 #[derive(Default)]
 struct Share<'a> {
     bytes: usize,
@@ -116,8 +117,8 @@ fn make_room(table: &mut Table, owner: &Principal, bytes: usize) {
     }
 }
 
-/// Returns the ids of the old rests to remove in favour of a new rest of this size: rests of its owner if the owner has
-/// too many bytes, or else of the principal with the most bytes.
+/// Returns the ids of the old rests to remove, so that a new rest of this size fits: rests of its owner if the owner
+/// has too many bytes, or else of the principal with the most bytes.
 fn surplus(table: &Table, owner: &Principal, bytes: usize) -> Vec<String> {
     let mut total = bytes + table.values().map(|stored| stored.bytes).sum::<usize>();
     let own = table.values().filter(|stored| stored.owner == *owner);
@@ -125,7 +126,8 @@ fn surplus(table: &Table, owner: &Principal, bytes: usize) -> Vec<String> {
     if own <= MAX_PRINCIPAL_BYTES && total <= MAX_BYTES {
         return Vec::new();
     }
-    // Sort the rests only once: there may be tens of thousands, and other callers wait for the lock of the table.
+    // Sort the rests only once, because there may be tens of thousands and other callers wait for the lock of the
+    // table.
     let mut shares: HashMap<&Principal, Share<'_>> = HashMap::new();
     for (id, stored) in table {
         let share = shares.entry(&stored.owner).or_default();

@@ -1,4 +1,4 @@
-//! The error for a result whose structured content does not fit the output schema of its tool.
+//! The error about a result whose structured content does not fit the output schema of its tool.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::mcp::CallToolResult;
@@ -8,8 +8,8 @@ use mgp_types::{RpcError, clip};
 /// The maximum length of a result's text in the error, in bytes.
 const MAX_TEXT: usize = 8 << 10;
 
-/// Adds the remedy to an error, and the text of the refused result: the call ran, and the schema is about the
-/// structured content only.
+/// Adds the remedy and the text of the refused result to an error. The text is useful, because the call ran and the
+/// schema applies only to the structured content.
 pub(crate) fn with_text(error: &RpcError, refused: &Reply) -> RpcError {
     let text = refused.get().map(|result: CallToolResult| result.to_text()).unwrap_or_default();
     let mut message = format!(

@@ -26,9 +26,9 @@ pub enum DpopMode {
 pub(in crate::auth) enum Binding {
     /// No proof is sent.
     None,
-    /// A proof is sent, and a bearer token is accepted too.
+    /// The client sends a proof, and accepts a bearer token too.
     Wanted,
-    /// A proof is sent, and a bearer token is refused.
+    /// The client sends a proof, and refuses a bearer token.
     Must,
 }
 

@@ -1,4 +1,4 @@
-//! The key that tokens are bound to, and its proofs (RFC 9449 §4.2).
+//! The key to which tokens are bound, and its proofs (RFC 9449 §4.2).
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(in crate::auth) const ALGORITHM: &str = "ES256";
 /// The maximum number of attempts to generate a key; one attempt in 2³² fails.
 const MAX_DRAWS: u32 = 8;
 
-/// A private key on P-256 that tokens are bound to.
+/// A private key on P-256 to which tokens are bound.
 ///
 /// `Debug` shows only the thumbprint. Serialising writes the private key itself, for token stores.
 #[derive(Clone, PartialEq, Eq)]

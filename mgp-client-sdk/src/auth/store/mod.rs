@@ -132,7 +132,7 @@ pub struct TokenEntry {
     /// The client's registration at the issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
-    /// The key that the tokens are bound to, if any.
+    /// The key to which the tokens are bound, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProofKey>,
     /// The tokens that the issuer issued for the server.

@@ -11,8 +11,8 @@ use url::form_urlencoded;
 use super::{SERVER, World, words};
 use crate::proofs::{NonceRule, ProofResult};
 
-/// The result of checking a request's credentials: the scopes of its token; as an error `None` if the token is not
-/// valid, or the error code and the nonce to send if its proof is refused.
+/// The result of checking a request's credentials: the scopes of its token. The error is `None` if the token is not
+/// valid; if its proof is refused, the error contains the error code and the nonce to send.
 type Judged = Result<BTreeSet<String>, Option<(&'static str, Option<String>)>>;
 
 impl World {

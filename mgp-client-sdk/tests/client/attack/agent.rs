@@ -26,7 +26,7 @@ async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     let mut agent = raw::modern(&stack, mallory());
     let (key, state) = asked(&mut agent, &json!({})).await;
     let params = confirmed(&json!({}), &key, &state);
-    // Send the confirmed call a hundred times at once, over two connections.
+    // Send the confirmed call a hundred times at the same time, over two connections.
     let mut other = raw::modern(&stack, mallory());
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for _ in 0..50 {
@@ -117,7 +117,7 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
         assert!(asks_again || code(&response) != 0, "{attack}: {response}");
         assert_eq!(world.ran(), 0, "{attack}");
     }
-    // The confirmation is not valid for another principal, nor for one of the same name in another tenant.
+    // The confirmation is valid neither for another principal nor for a principal with the same name in another tenant.
     for principal in [Principal::new("acme", "eve"), Principal::new("evil", "mallory")] {
         let mut eve = raw::modern(&stack, principal);
         assert_ne!(code(&eve.ask("tools/call", good.clone()).await), 0);

@@ -5,17 +5,17 @@ use mgp_transport::{Connection, duplex};
 use mgp_types::service::{Principal, Stack};
 use serde_json::{Value, json};
 
-/// Connects as a principal, in the modern era with elicitation.
+/// Connects as this principal, as a client of the modern era that supports elicitation.
 pub(crate) fn modern(stack: &Stack, principal: Principal) -> RawPeer {
     connect(stack, principal).with_meta(modern_meta(&json!({"elicitation": {}})))
 }
 
-/// Connects as a principal, in a legacy revision with elicitation.
+/// Connects as this principal, as a client of a legacy revision that supports elicitation.
 pub(crate) async fn legacy(stack: &Stack, principal: Principal, revision: &str) -> RawPeer {
     legacy_with(stack, principal, revision, &json!({"elicitation": {}})).await
 }
 
-/// Connects as a principal, in a legacy revision with these capabilities.
+/// Connects as this principal, as a client of a legacy revision with these capabilities.
 pub(crate) async fn legacy_with(
     stack: &Stack,
     principal: Principal,

@@ -18,8 +18,8 @@ pub(crate) fn needing(extensions: &[&str], permissions: &[&str]) -> Value {
     } })
 }
 
-/// The two spellings: the extension's name, the method that asks the server to wait, and the one that sends the
-/// decision.
+/// The two spellings, each with the extension's name, the method that asks the server to wait, and the method that
+/// sends the decision.
 pub(crate) const SPELLINGS: [(&str, &str, &str); 2] = [
     ("security", "mgp/permission/request", "mgp/permission/response"),
     ("permissions", "mgp/permission/await", "mgp/permission/grant"),

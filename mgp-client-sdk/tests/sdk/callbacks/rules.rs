@@ -9,7 +9,8 @@ use mgp_types::{Id, Payload};
 
 use super::world::{ERAS, Questions, TRANSPORTS, answering, connect, curious};
 
-/// Returns a builder of a client that only stores questions, so that the test answers them; and these questions.
+/// Returns a builder of a client, and the questions that this client receives. The client only stores the questions, so
+/// that the test can answer them.
 fn by_hand() -> (mgp_client_sdk::ClientBuilder, Questions) {
     let questions = Questions::default();
     let seen = questions.clone();

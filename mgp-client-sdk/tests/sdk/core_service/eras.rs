@@ -57,7 +57,8 @@ impl Confirm {
     }
 }
 
-/// Returns a server whose tool asks two questions, and between them computes a value once per call; `made` counts that.
+/// Returns a server whose tool asks two questions, and between them computes a value once per call; `made` counts the
+/// computations.
 fn asking(made: &Arc<AtomicUsize>) -> Server {
     let made = Arc::clone(made);
     let tool = Tool::new("ask", "Asks twice", move |cx: Context| {
@@ -108,7 +109,8 @@ async fn in_rounds(
     panic!("the call asks for ever");
 }
 
-/// Checks one pair of eras: the tool asks two questions and the gate one; each question reaches the caller once.
+/// Checks one pair of eras, `above` and `below` the hop: the tool asks two questions and the gate one, and each
+/// question reaches the caller once.
 async fn cell(above: EraChoice, below: EraChoice) {
     let (made, asked, gate) = (Arc::default(), Arc::default(), Confirm::default());
     let hop = hop(asking(&made), config(below), gate.layer()).await;

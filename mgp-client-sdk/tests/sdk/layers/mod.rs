@@ -1,4 +1,5 @@
-//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and the examples of layers.
+//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and the examples of
+//! layers.
 
 mod examples;
 
@@ -180,7 +181,7 @@ async fn confirmations_are_required_on_either_side() {
     for place in PLACES {
         let tools = Files::default();
         let wipe = |name: &str| tools.tool(name).risk(RiskLevel::Dangerous);
-        // One tool is confirmed by the configuration; for the other there is no approver.
+        // The configuration confirms calls of the first tool; the second tool has no approver.
         let approver = ConfiguredApprover::new().tool("files", "wipe");
         let confirmations = Confirmations::new(Policies::default(), approver);
         let layer = ConfirmLayer::new(confirmations, knowing(&wipe("wipe"))).server("files");

@@ -60,7 +60,7 @@ impl Governed {
         Self::under(ServerPolicy::default(), server, granted, change).await
     }
 
-    /// Connects with a policy of the operator for the server.
+    /// Connects to a server to which the operator applies this policy.
     pub(crate) async fn under(
         policy: ServerPolicy,
         server: Server,

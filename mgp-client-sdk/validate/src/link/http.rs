@@ -56,7 +56,7 @@ pub(super) struct Endpoint {
 /// Parses a URL.
 ///
 /// # Errors
-/// The fault, and for a text without a scheme the URL that was probably meant.
+/// Returns the fault of the URL and, for a text without a scheme, the URL that the user probably meant.
 fn parse(url: &str) -> Result<Uri, String> {
     let uri = url.parse::<Uri>();
     if let Ok(uri) = &uri
@@ -131,7 +131,7 @@ impl Endpoint {
         requests.join_all().await;
     }
 
-    /// Asks the server to end the session, if it has assigned one. A server may refuse that.
+    /// Asks the server to end the session, if the server has assigned one. The server may refuse the request.
     pub(super) async fn end_session(&self) {
         let session = self.session.lock().clone();
         let mut request = Request::delete(self.uri.clone());
@@ -259,8 +259,8 @@ impl Endpoint {
         Ok(is_stream.then_some(body))
     }
 
-    /// Reads the event stream with the answer to a request. A stream that ends before its answer is continued where it
-    /// ended, which revision 2025-11-25 permits a server to ask for.
+    /// Reads the event stream with the answer to a request. If the stream ends before the answer, opens it again after
+    /// the last event: revision 2025-11-25 permits a server to close a stream early.
     async fn read_stream(
         &self,
         mut body: Incoming,
@@ -478,7 +478,7 @@ fn add_mirrored(headers: &mut HeaderMap, message: &Value) {
     }
 }
 
-/// Returns the texts of an error and its sources, which have the reason why a server was not reached.
+/// Returns the texts of an error and of its sources, which contain the reason why a server was not reached.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let all = std::iter::successors(Some(error), |error| error.source());
     all.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -138,7 +138,7 @@ impl Target {
         }
     }
 
-    /// Opens a connection. To a server at a URL, each message and its answer have this time limit; without a limit, the
+    /// Opens a connection. `timeout` limits each message to a server at a URL and its answer. Without a limit, the
     /// connection relays the messages of a client, and a request that fails does not end it.
     pub(crate) fn open(&self, timeout: Option<Duration>) -> Result<Link, String> {
         match &self.0 {

@@ -17,7 +17,8 @@ use crate::json::MAX_SHOWN;
 /// The time to wait for a program's exit code and the rest of its standard error after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that a program has to end after the end of its input, and its processes then have after SIGTERM.
+/// The time in which a program must end after the end of its input, and then the time in which its processes must end
+/// after SIGTERM.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest line of standard error, in bytes; the rest is left out.

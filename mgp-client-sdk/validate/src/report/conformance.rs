@@ -1,11 +1,11 @@
-//! A report in the schema of proposal 12: a flat list of results, and their counts.
+//! A report in the schema of proposal 12 (conformance reports): a flat list of results, and their counts.
 
 use serde_json::{Value, json};
 
 use super::{Report, RuleResult, Status};
 use crate::rule::RuleLevel;
 
-/// The tests of the proposal's own suite, each with the rule of this package that checks the same.
+/// The tests of the proposal's own suite, each with the rule of this package that checks the same behaviour.
 const TESTS: [(&str, &str); 7] = [
     ("CONF-001", "proposals.manifest"),
     ("CONF-002", "proposals.permissions"),

@@ -47,12 +47,12 @@ pub struct Subject {
     pub revisions: Vec<String>,
     /// The version of MGP, if it is offered.
     pub mgp_version: Option<String>,
-    /// The extensions of MGP that the server answered with, or that the client offered.
+    /// The extensions of MGP that the server accepted, or that the client offered.
     pub extensions: Vec<String>,
 }
 
 impl Subject {
-    /// Records what a connection reveals about its peer.
+    /// Records what the peer reports about itself on a connection, e.g. its name.
     pub(crate) fn note(&mut self, session: &Session) {
         let of = |pointer: &str| session.hello.pointer(pointer)?.as_str().map(str::to_owned);
         let modern = "/_meta/io.modelcontextprotocol~1serverInfo";
@@ -141,7 +141,7 @@ impl Summary {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TierSummary {
-    /// The tier that the counts are about.
+    /// The tier whose rules are counted.
     pub tier: Tier,
     /// The counts of the tier's rules.
     #[serde(flatten)]
@@ -152,7 +152,7 @@ pub struct TierSummary {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The version of the rules: that of this package.
+    /// The version of the rules, which is the version of this package.
     pub suite_version: &'static str,
     /// The time when the peer was judged.
     pub tested_at: String,

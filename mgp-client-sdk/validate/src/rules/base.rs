@@ -121,7 +121,8 @@ async fn text_id(session: &mut Session) -> Check {
 async fn silent_notification(session: &mut Session) -> Check {
     session.listen().await;
     if session.notices.has_dropped() {
-        // The notices are full, so an answer to the notification would be dropped too, and the rule could not see it.
+        // Make room for further messages: with a full list, an answer to the notification would be dropped, and the
+        // rule could not see it.
         session.notices.clear();
     }
     let before = session.notices.len();
@@ -184,8 +185,8 @@ pub(super) async fn alive(session: &mut Session) -> Check {
     }
 }
 
-/// Checks the answer to a ping that is sent only to see an answer: a server without `ping` breaks `mcp.ping`, and not
-/// the rules that use it.
+/// Checks the answer to a ping that a rule sends only to see whether the server answers. A server without `ping` breaks
+/// the rule `mcp.ping`, but not the rules that use it.
 fn check_pong(answer: Answer) -> Check {
     if !matches!(answer, Answer::Error { code: -32601, .. }) {
         answer.result("ping")?;

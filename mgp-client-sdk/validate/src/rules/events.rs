@@ -19,8 +19,8 @@ server_rules! { Tier3;
         "an answer to an unknown callback is not accepted" => unknown_callback;
 }
 
-/// Skips the rule if the server does not know the method: it then implements only the other half of the extension
-/// `bidirectional`, which consists of events and callbacks.
+/// Skips the rule if the server does not know the method. The extension `bidirectional` consists of events and
+/// callbacks, and such a server implements only the other half.
 fn served(answer: &Answer) -> Result<(), crate::rule::Outcome> {
     match answer {
         Answer::Error { code: -32601, .. } => {

@@ -519,8 +519,8 @@ const MGP: &[Row] = &[
     sets!("mgp.tools.evict", with_mgp "mgp/tools/session/evict" "evicted" = 1),
 ];
 
-/// The rules that no reply to a message breaks alone: they need a server that does not end or that is slow, or, if they
-/// are broken, no other rule is checked.
+/// The rules that a changed reply cannot break alone. Some of them need a server that does not end or that is slow.
+/// After a violation of the others, no further rule is checked.
 const UNBROKEN: &[&str] =
     &["mcp.connect", "mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
 

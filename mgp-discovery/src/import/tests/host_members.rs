@@ -75,7 +75,7 @@ fn the_time_limits_of_each_host_are_kept() {
     let goose = "extensions:\n  s: {cmd: s, timeout: 300}\n";
     let entry = &imported(Host::Goose, "f", goose).servers[0].entry;
     assert_eq!(entry.timeout.map(|time| time.as_secs()), Some(300));
-    // A limit whose unit is unknown, and one that cannot be a duration, do not refuse the server.
+    // A time limit whose unit is unknown or whose value is not valid must not prevent the import of the server.
     for (host, value) in [(Host::Generic, "60"), (Host::Cline, "0"), (Host::Cline, "1e300")] {
         let text = format!(r#"{{"mcpServers": {{"s": {{{own}{value}}}}}}}"#);
         let server = &imported(host, "f", &text).servers[0];
@@ -205,7 +205,7 @@ fn the_limits_of_tools_of_each_host_are_kept() {
         let server = &import.servers[0];
         assert_eq!(server.entry.tools, expected, "{members}");
         assert_eq!(server.notes.is_empty(), expected.is_all(), "{members}: {:?}", server.notes);
-        // A grant of single tools includes nothing else.
+        // A grant of single tools includes neither resources nor prompts.
         let of_others = "its resources and prompts are not granted";
         let is_noted = server.notes.iter().any(|note| note.ends_with(of_others));
         assert_eq!(is_noted, matches!(expected, ToolLimit::Only(_)), "{members}");
@@ -324,7 +324,7 @@ mcpServers:
     let only_there = "only its host can replace `${{ inputs.place }}`";
     let hub = "its `uses` names settings that only its host can load";
     assert_eq!(reasons(&import), [("acme/hub-mcp", hub), ("asks", only_there)]);
-    // Only the user may name a stored secret.
+    // Only a file of the user may name a stored secret.
     let import = read(Host::Continue, file, text).unwrap();
     assert_eq!(names(&import), ["files 3"]);
     assert!(reasons(&import).contains(&("web", "its host stores the secret `WEB`")));

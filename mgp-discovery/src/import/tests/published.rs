@@ -1,4 +1,4 @@
-//! Tests of entries of a registry: which code they name, and whether they are withdrawn.
+//! Tests of entries of a registry: whether they name exact code, and whether they are withdrawn.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn only_a_name_in_the_registry_of_its_kind_is_exact() {
         assert!(is_exact(kind, name), "{kind} {name}");
     }
     for (kind, name) in [
-        // `npm` reads these as repositories of GitHub, as a branch of one, or as files.
+        // `npm` interprets these names as repositories of GitHub, as a branch of a repository, or as files.
         ("npm", "evil/repo"),
         ("npm", "evil/repo#"),
         ("npm", "files@evil/repo#"),
@@ -66,7 +66,7 @@ fn only_a_full_version_is_exact() {
         ("npm", "1.0"),
         ("npm", "^1.0.0"),
         ("npm", "1.0.x"),
-        // `npm` reads these as tags, which can be moved, or as files.
+        // `npm` interprets these versions as tags, which can be moved, or as files.
         ("npm", "1.0.0.1"),
         ("npm", "1.0.0_x"),
         ("npm", "1.0.0!x"),

@@ -1,11 +1,11 @@
-//! Tests of servers that the configuration has already, and of the ids of new ones.
+//! Tests of imported servers that the configuration already has, and of the ids of new servers.
 
 use std::path::{Path, PathBuf};
 
 use super::imported;
 use crate::import::{Host, Import, ImportOutcome, Plan};
 
-/// Returns the import of one host's server `fs` with a key.
+/// Returns the import of a server `fs` whose environment has this key.
 fn of_key(host: Host, file: &str, key: &str) -> Import {
     let text = format!(
         r#"{{"mcpServers": {{"fs": {{"command": "fs", "env": {{"API_KEY": "{key}"}}}}}}}}"#
@@ -33,10 +33,10 @@ fn a_server_with_another_account_is_not_the_one_whose_secret_became_a_reference(
     let plan = Plan::from_text("mgp.toml", "", &imports).unwrap();
     let stored = plan.text().replace("s3cret-s3cret", "${keyring:a}");
     assert_eq!(outcomes(&stored, &imports), [present("fs"), present("fs-cursor")]);
-    // The secret of Cursor's server became a reference too.
+    // Both servers now refer to stored secrets.
     let both = stored.replace("hunter2hunter2", "${keyring:b}");
     assert_eq!(outcomes(&both, &imports), [present("fs"), present("fs-cursor")]);
-    // Cursor's server was removed from the configuration.
+    // The server of Cursor is no longer in the configuration.
     let alone = &stored[..stored.find("# From c").unwrap()];
     assert_eq!(outcomes(alone, &[work]), [added("fs-cursor")]);
 }
@@ -47,7 +47,7 @@ fn an_entry_that_the_user_wrote_may_have_the_secret_of_a_host_as_a_reference() {
         "[[servers]]\nid = 'fs'\ncommand = 'fs'\nenv = { API_KEY = '${keyring:a}' }\n".to_owned();
     let import = of_key(Host::Cursor, "c", "hunter2hunter2");
     assert_eq!(outcomes(&own, std::slice::from_ref(&import)), [present("fs")]);
-    // A server with exactly the same values has precedence.
+    // A configured server with exactly the imported values has precedence over one with references.
     let exact = own.replace("'fs'\nc", "'fs-cursor'\nc").replace("${keyring:a}", "hunter2hunter2");
     assert_eq!(outcomes(&format!("{own}{exact}"), &[import]), [present("fs-cursor")]);
 }
@@ -59,6 +59,18 @@ fn a_server_that_is_switched_off_here_is_left_out() {
     let why =
         "mgp has it as `fs`, which is switched off; run `mgp servers enable fs`, then try again";
     assert_eq!(outcomes(text, &[import]), [ImportOutcome::Skipped(why.to_owned())]);
+}
+
+#[test]
+fn hidden_characters_of_a_server_are_escaped_in_the_configuration_and_keep_their_meaning() {
+    let text = r#"{"mcpServers": {"fs": {"command": "f\u061cs", "cwd": "/a\u00ad", "args": ["a\u202e\"b\n"],
+        "env": {"A\u200b": "c\\\udb40\udc41d"}}}}"#;
+    let import = imported(Host::Cursor, "p\u{202e}q", text);
+    let plan = Plan::from_text("mgp.toml", "", std::slice::from_ref(&import)).unwrap();
+    assert_eq!(plan.lines()[0].outcome, added("fs"));
+    let is_bad = |c: char| c != '\n' && mgp_types::is_hidden(c);
+    assert!(!plan.text().contains(is_bad), "{}", plan.text().escape_debug());
+    assert_eq!(outcomes(plan.text(), &[import]), [present("fs")]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests that files and documents of strangers bring no commands, no files and no secrets.
+//! Tests that imported files of untrusted authors add no references to commands, files or secrets.
 
 use std::path::Path;
 
@@ -44,12 +44,13 @@ fn a_file_of_a_stranger_names_no_command_and_no_stored_secret() {
     assert_eq!(import.servers[0].entry.headers["Authorization"], "Bearer ${TOKEN}");
 }
 
-/// Generates texts of an untrusted author, made of pieces that could become a variable, a file or a command.
+/// Generates texts as an untrusted author could write them, from pieces that could form a variable, a file or a
+/// command.
 fn strange() -> impl Strategy<Value = String> {
     "(\\$|\\{|\\}|:-|:|A|b|-|=|cmd:x|file:/y|\\$\\{|\\$\\{cmd:x\\}|\\$\\{file:/y\\}|\\$\\{HOME\\}){0,6}"
 }
 
-/// Generates an argument or a variable of a package, as JSON with such texts.
+/// Generates the JSON of an argument or a variable of a package, with texts from `strange`.
 fn strange_input() -> impl Strategy<Value = serde_json::Value> {
     let texts = (strange(), strange(), strange(), strange());
     (texts, 0..8_u8).prop_map(|((name, value, default, hint), has)| {
@@ -66,7 +67,7 @@ fn strange_input() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Returns the references to outside values in all texts of an entry.
+/// Returns all references to values outside the configuration in the texts of an entry.
 fn needs(entry: &Entry) -> Vec<String> {
     let run = entry.command.iter().chain(&entry.args).chain(&entry.cwd).chain(entry.env.values());
     let texts = run.chain(&entry.url).chain(entry.headers.values());
@@ -132,7 +133,7 @@ proptest! {
             "e": {"url": value, "env_http_headers": {"A": text, "B": value}},
         });
         let document = serde_json::json!({"mcpServers": servers, "servers": servers, "mcp": servers, "extensions": servers});
-        // With spaces after the colons, the text is YAML too.
+        // Print the JSON with spaces after the colons, so that it is also valid YAML.
         let (file, document) = (Path::new("/p/.vscode/mcp.json"), format!("{document:#}"));
         let stored = [&text, &value].map(|name| format!("${{keyring:{name}}}"));
         for host in [Host::ClaudeDesktop, Host::ClaudeCode, Host::Cursor, Host::VsCode, Host::GeminiCli, Host::OpenCode, Host::Goose] {

@@ -31,7 +31,7 @@ async fn registrations_are_counted_in_all_and_for_each() {
     refused(world.register(maker(), count("e")).await, 3001, "3 of your servers");
     world.register(operator(), count("e")).await.unwrap();
     refused(world.register(operator(), count("f")).await, 3001, "5 servers are registered");
-    // After a removal, another registration is within the limit.
+    // After a removal, another registration is within the limit again.
     world.deregister(maker(), "a").await.unwrap();
     world.register(operator(), count("f")).await.unwrap();
 }
@@ -97,7 +97,7 @@ async fn lists_show_registrations_with_their_state() {
         listed(operator(), r#"{"filter":{"status":"registered"}}"#).await,
         ["waits registered"]
     );
-    // Other callers do not see servers without tools.
+    // Callers who are not operators do not see servers without tools.
     assert_eq!(listed(maker(), "{}").await, ["made connected", "files connected"]);
 
     let known = world.registrations.fleet().known();

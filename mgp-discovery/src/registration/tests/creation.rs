@@ -25,7 +25,7 @@ fn source() -> String {
     json!({ "id": "made", "command": "python3.11", "source": "print(1)" }).to_string()
 }
 
-/// Requests a creation in the session of a client, and registers it there.
+/// Announces a creation in the session of a client, and registers its script there.
 async fn create(world: &World, client: &mut mock::Client) {
     world.registrations.expect_creation(&client.cx, &["coffee".to_owned()]).unwrap();
     let reply = client.request(DiscoveryRegister::METHOD, &source()).await.unwrap();
@@ -101,7 +101,7 @@ async fn the_removal_of_a_created_server_is_tried_again_if_the_store_is_busy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_creation_ends_with_its_session_although_its_request_was_dropped() {
-    // Drops the request at each point at which it waits.
+    // Drop the request after each number of polls, i.e. at each point at which it waits.
     for polls in 1.. {
         let world = world();
         let mut client = world.client(maker());

@@ -54,7 +54,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    // The program gets the value that the review hides; the value is marked as secret.
+    // The program receives the value that the review hides, marked as secret.
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
@@ -109,7 +109,7 @@ async fn reject(world: &World) {
     world.registrations.reject(&operator(), server, fingerprint).await.unwrap();
 }
 
-/// Registers a server, and returns the status in the answer.
+/// Registers a server, and returns the status in the reply.
 async fn status(world: &World, by: Principal, params: Value) -> String {
     let reply = world.register(by, params).await.unwrap();
     reply["status"].as_str().unwrap().to_owned()
@@ -257,8 +257,8 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     program(&world.folder.join("bin/bun"), "\u{7f}ELF");
     let bun = json!({ "id": "evil", "command": "bun", "args": ["made.py"] });
     refused(world.register(maker(), bun).await, 4100, "other than `bun`");
-    // The script was changed to evil code after the request: the approval notices the change, and then judges the new
-    // code.
+    // After the request, the script is replaced by evil code. The first approval notices the change, and the next one
+    // judges the new code.
     fs::write(world.folder.join("evil.py"), "good()").unwrap();
     world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();
@@ -267,7 +267,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     assert!(world.fake.log().is_empty());
 }
 
-/// A judge that accepts every script. Each judgement but the first waits for the next one.
+/// A judge that accepts every script. Each judgement except the first waits until another judgement is also waiting.
 struct InPairs {
     count: AtomicU32,
     pair: Barrier,

@@ -49,7 +49,7 @@ async fn the_configuration_takes_precedence_at_any_time() {
     let server = world.fake.running().remove(0);
     world.fake.log();
 
-    // The reloaded configuration uses the id: the registered server is drained and suspended.
+    // The reloaded configuration uses the id, so the registered server is drained and suspended.
     world.fake.configure("made");
     world.registrations.reconfigured().await.unwrap();
     assert_eq!(world.fake.log(), ["drain made 30"]);

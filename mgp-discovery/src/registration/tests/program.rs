@@ -75,14 +75,14 @@ fn the_interpreter_behind_a_shim_is_bound() {
     let found = proposed(&world, shim.to_str().unwrap(), &json!(["made.py"]));
     assert_eq!((Path::new(&found.command), &found.files[0].path), (&*interpreter, &interpreter));
     assert!(found.notes.is_empty(), "{:?}", found.notes);
-    // Without a default, the shim itself is bound, and the operator is warned.
+    // Without a default version, the proposal has the shim itself as its program, with a note for the operator.
     fs::remove_file(root.join("version")).unwrap();
     let found = proposed(&world, shim.to_str().unwrap(), &json!(["made.py"]));
     assert_eq!(Path::new(&found.command), shim);
     assert!(found.notes[0].contains("another program at each start"), "{:?}", found.notes);
 }
 
-/// Regression test: each of these was once treated as a program whose code does not depend on its arguments.
+/// Regression test for a bug: each of these programs was treated as one whose code does not depend on its arguments.
 #[test]
 fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {
     let world = World::new();
@@ -110,7 +110,7 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     world.register(operator(), params).await.unwrap();
     let server = world.fake.running().remove(0);
     fs::remove_file(&link).unwrap();
-    // The same content in another place is refused: the file could be changed there.
+    // A link to a file with the same content at another path is refused, because that file could be changed later.
     program(
         &world.folder.join("bin/copy"),
         &fs::read_to_string(world.folder.join("bin/count")).unwrap(),
@@ -119,7 +119,8 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     assert!(server.launch().await.is_err());
     assert!(world.waiting().await[0].changed);
 
-    // A program of the system is bound only by its path; if its link leads to another file, it is bound by its content.
+    // An approval covers a program of the system only by its path. If a link then leads to another file, the new
+    // approval covers the content of that file.
     let mut of_system = proposed(&world, "linked", &json!([]));
     of_system.files.clear();
     assert!(matches!(compare_files(&of_system), Ok(FileCheck::Same)));

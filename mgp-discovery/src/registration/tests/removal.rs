@@ -10,7 +10,7 @@ async fn a_long_drain_is_reported_and_continues_by_itself() {
     *world.fake.held.lock().unwrap() = Some(Arc::clone(&held));
     let reply = world.deregister(operator(), "made").await.unwrap();
     assert_eq!(reply["status"], "draining");
-    // A repeated request joins the same drain, and the id is not free yet.
+    // A repeated request waits for the same drain, and the id is not free yet.
     assert_eq!(world.deregister(operator(), "made").await.unwrap()["status"], "draining");
     refused(world.register(operator(), count("made")).await, 4101, "try again once it is gone");
     let known = world.registrations.fleet().known();
@@ -46,7 +46,7 @@ async fn a_failed_removal_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
-    // Drops the request at each point at which it waits.
+    // Drop the request after each number of polls, i.e. at each point at which it waits.
     for polls in 1..40 {
         let world = World::new();
         world.register(operator(), count("made")).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
         let done = polled(&mut request, polls).await;
         drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // The work either was never begun, or was completed.
+        // Either the removal never began, or it was completed.
         match world.stored().await {
             1 => assert!(world.fake.log().is_empty(), "after {polls} polls"),
             _ => assert_eq!(world.fake.log(), ["drain made 30", "remove made"], "after {polls}"),

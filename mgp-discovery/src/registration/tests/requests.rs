@@ -79,7 +79,7 @@ async fn an_id_is_used_once() {
     assert_eq!(world.stored().await, 2);
 }
 
-/// The remedy for a variable that agents may not set.
+/// The remedy in the error for a variable that agents may not set.
 const ALLOW_VARIABLE: &str = "ask an operator to add it to `kernel.registration.env`";
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,8 @@ async fn invalid_params_are_refused_with_a_remedy() {
     assert_eq!(world.stored().await, 0);
 }
 
-/// Regression test for a former list of dangerous names, which could never be complete: `FOO` might name a plug-in.
+/// Regression test: an earlier version only refused names from a list of dangerous names. Such a list cannot be
+/// complete: e.g. `FOO` might name a plug-in.
 #[tokio::test(start_paused = true)]
 async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
     let world = World::new();

@@ -128,7 +128,7 @@ impl PermissionFlow {
         match delivery {
             Delivery::Acknowledged => state.last = notice,
             // The next change of permissions causes another attempt. Clear `expires_at`, so that an expiry does not
-            // cause one.
+            // cause an attempt.
             Delivery::Failed => state.last.expires_at = None,
             Delivery::Unsupported => state.dialect = None,
         }
@@ -142,8 +142,8 @@ impl PermissionFlow {
     }
 }
 
-/// Returns a decision if it is ready at the first poll, otherwise `None`. Decisions from a configuration are ready at
-/// once.
+/// Returns a decision if it is ready at the first poll, otherwise `None`. Decisions from a configuration are ready
+/// immediately.
 async fn if_ready(
     deciding: &mut BoxFuture<'static, PermissionDecision>,
 ) -> Option<PermissionDecision> {

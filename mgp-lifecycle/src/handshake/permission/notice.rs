@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
-/// Maximum number of permissions that a server can request; further ones are ignored, so they are not granted.
+/// Maximum number of permissions that a server can request; further permissions are ignored, so they are not granted.
 const MAX_REQUESTED: usize = 64;
 /// Maximum length of a permission name, in bytes; longer names are ignored.
 const MAX_NAME_BYTES: usize = 128;
@@ -49,7 +49,7 @@ impl RequestedPermissions {
         &self.0
     }
 
-    /// Returns the permissions that can be decided: standard names, and custom ones with a valid form.
+    /// Returns the permissions about which a decision is possible: standard names, and custom names with a valid form.
     pub(super) fn decidable(&self) -> Vec<Permission> {
         let named = self.0.iter().filter(|name| name.is_valid()).cloned().collect::<Vec<_>>();
         Permission::canonical(&named)
@@ -103,7 +103,7 @@ impl GrantNotice {
         }
     }
 
-    /// Merges newer decisions into existing ones; for the same permission the newer one applies.
+    /// Merges newer decisions into existing decisions; for the same permission, the newer decision applies.
     pub(super) fn overlay(
         mut standing: PermissionDecision,
         newer: PermissionDecision,

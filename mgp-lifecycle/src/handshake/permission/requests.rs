@@ -11,14 +11,15 @@ use super::PermissionFlow;
 use super::notice::{GrantNotice, RequestedPermissions};
 use crate::error::LifecycleError;
 
-/// Maximum number of open permission requests of one server; further ones are refused with 3001.
+/// Maximum number of open permission requests of one server; further requests are refused with code 3001 (resource
+/// exhausted).
 const MAX_OPEN_REQUESTS: usize = 4;
 
 impl PermissionFlow {
     /// Answers a server's request with the decision about each permission, `deferred` if there is none yet.
     ///
     /// # Errors
-    /// 3001 if too many requests of the server are open.
+    /// Returns 3001 (resource exhausted) if too many requests of the server are open.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the request.
@@ -74,7 +75,7 @@ impl PermissionFlow {
     }
 }
 
-/// A guard that counts a request among the open ones until the guard is dropped.
+/// A guard that counts a request as open until the guard is dropped.
 struct OpenRequest<'a>(&'a PermissionFlow);
 
 impl Drop for OpenRequest<'_> {

@@ -21,7 +21,8 @@ impl PermissionFlow {
     /// Returns if no further notification is possible, e.g. because the server does not know the methods for it.
     ///
     /// # Cancel safety
-    /// If the future is dropped, notifications end. It is then unknown whether one that was being sent arrives.
+    /// If the future is dropped, no more notifications are sent. It is then unknown whether a notification that was
+    /// being sent arrives.
     pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
         let mut changes = Some(self.0.changes.clone());
         if let Some(changes) = &mut changes {
@@ -48,7 +49,7 @@ impl PermissionFlow {
             if let Some(changes) = &mut changes {
                 changes.mark_unchanged();
             }
-            // A server that never mentioned permissions is not notified of any.
+            // A server that never mentioned permissions is not notified of permissions.
             if let Some(dialect) = dialect
                 && !self.0.state.lock().requested.is_empty()
             {

@@ -262,7 +262,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
     }
 }
 
-/// A permit that is released while one caller tries to get it and another one waits is not lost.
+/// A permit that is released while one caller tries to get it and another caller waits is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {
@@ -301,7 +301,8 @@ async fn a_call_that_waits_for_a_share_blocks_none_that_could_run() {
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (1, 3));
     let begun = Instant::now();
-    // Calls of another caller and of the same one are accepted, and no waiting call is evicted for them.
+    // Another call of the same caller and a call of another caller are accepted, and no waiting call is evicted for
+    // them.
     let mut bob = client(&layer, &recorder, "bob");
     for caller in [&mut bob, &mut ann] {
         caller.request("tools/call", r#"{"name":"b"}"#).await.unwrap();

@@ -23,11 +23,11 @@ pub(super) struct Charge {
 
 #[derive(Debug)]
 struct ChargeState {
-    /// The period that the call was charged to. `None` if an earlier round was charged instead, or after a refund.
+    /// The period in which the call was charged. `None` if an earlier round was charged instead, or after a refund.
     charged: Option<u128>,
-    /// The logical id of the call, if an earlier round of it was charged and this round was not refunded.
+    /// The logical id of the call, if an earlier round of the call was charged and this round was not refunded.
     reopen: Option<ByteString>,
-    /// The rounds of the call after the first one, and the units that were charged in all rounds.
+    /// The rounds of the call after the first round, and the units that were charged in all rounds.
     used: RoundUse,
     /// The units of earlier rounds that this round has not charged again yet. They are free in this round, because its
     /// handler charges them again.
@@ -55,7 +55,7 @@ impl Charge {
         Ok(Self { counters: Arc::clone(counters), caller, outer, state: Mutex::new(state) })
     }
 
-    /// Charges for units, either to this quota and all outer ones or to none of them.
+    /// Charges units either to this quota and all outer quotas, or to none of them.
     pub(super) fn add(&self, units: u64) -> Result<(), QuotaExceeded> {
         let mut state = self.state.lock();
         let paid = units.min(state.paid);

@@ -38,7 +38,7 @@ struct Usage {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// The call is a further round of a call that was already charged, with the use of its earlier rounds.
+    /// The call is a further round of a call that was already charged. Contains how much the earlier rounds used.
     Continued(RoundUse),
 }
 
@@ -104,7 +104,7 @@ impl QuotaCounters {
         }
     }
 
-    /// Records that a call will continue in another round, with its use so far.
+    /// Records that a call will continue in another round, and how much it has used so far.
     pub(super) fn keep_open(&self, logical: ByteString, caller: Caller, used: RoundUse) {
         self.current().open.insert(logical, caller, used);
     }

@@ -1,4 +1,5 @@
-//! One bucket of a rate limit, stored as the time when it will be full again, i.e. will count no calls any more (GCRA).
+//! One bucket of a rate limit (GCRA). A bucket counts recent calls; it is full when it counts none. It is stored as the
+//! time when it will be full again.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl BucketParams {
         u32::try_from(used).unwrap_or(u32::MAX)
     }
 
-    /// Returns when the bucket is full again after one call was refunded.
+    /// Returns the time when the bucket is full again, after one call was refunded.
     pub(super) fn refund(self, full: u64) -> u64 {
         full.saturating_sub(self.interval)
     }

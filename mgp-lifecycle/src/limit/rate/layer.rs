@@ -26,11 +26,11 @@ use crate::error::LifecycleError;
 /// The maximum number of rate keys, such as principals, whose calls are counted separately.
 const MAX_KEYS: usize = 65_536;
 
-/// Layer that refuses tool calls above a rate (3000), and passes on all other methods. The refusal contains the time
-/// until the next call is allowed.
+/// Layer that refuses tool calls above a rate with code 3000 (rate limited), and passes on all other methods. The
+/// refusal contains the time until the next call is allowed.
 ///
-/// If there are several limits, a call counts towards all of them, and a refused call towards none. Each round of a
-/// call that asks its caller questions counts, unless [`count_rounds_once`](Self::count_rounds_once) is set.
+/// If there are several limits, an admitted call counts towards all of them, and a refused call towards none. Each
+/// round of a call that asks its caller questions counts, unless [`count_rounds_once`](Self::count_rounds_once) is set.
 ///
 /// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table is
 /// full, all new keys of a caller share one bucket, and several callers can share that bucket.
@@ -56,7 +56,7 @@ const MAX_KEYS: usize = 65_536;
 #[must_use]
 pub struct RateLayer {
     state: Arc<RateState>,
-    /// The calls whose further rounds do not count; `None` if each round counts.
+    /// The calls whose further rounds do not count towards the limit; `None` if each round counts.
     open_calls: Option<Arc<Mutex<OpenCalls>>>,
 }
 
@@ -91,13 +91,13 @@ impl RateLayer {
         Self { open_calls: self.open_calls, ..layer }
     }
 
-    /// Counts all rounds of a call that asks its caller questions once, so that no answer is refused. A round that a
-    /// caller sends a second time counts as a new call.
+    /// Counts all rounds of a call that asks its caller questions as one call, so that no answer is refused. If a
+    /// caller sends a round a second time, that round counts as a new call.
     pub fn count_rounds_once(self) -> Self {
         Self { open_calls: Some(Arc::default()), ..self }
     }
 
-    /// Sets the function that returns whether a name is that of a tool. With [`RateKey::Tool`], all other names count
+    /// Sets the function that returns whether a tool with a name exists. With [`RateKey::Tool`], all other names count
     /// as the same tool, so that a caller cannot get a new bucket by inventing a name. This resets all counts.
     ///
     /// [`RateKey::Tool`]: super::RateKey::Tool
@@ -107,8 +107,7 @@ impl RateLayer {
         Self { open_calls: self.open_calls, ..layer }
     }
 
-    /// Returns how much of each limit is used now by calls with the same keys as this call. The call itself is not
-    /// counted.
+    /// Returns the current use of each limit by calls with the same keys as this call. The call itself is not counted.
     #[must_use]
     pub fn used(&self, call: &Call) -> Vec<RateUse> {
         let state = &*self.state;
@@ -162,7 +161,7 @@ impl RateState {
 mgp_types::opaque_debug!(RateLayer);
 
 mgp_types::layer_service! {
-    /// Service of [`RateLayer`].
+    /// The service that [`RateLayer`] creates.
     pub RateService for RateLayer
 }
 
@@ -192,7 +191,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        // `None` if rounds are not counted once, for other requests than tool calls, and after completion.
+        // `None` if every round counts, if the request is not a tool call, and after completion.
         round: Option<Round>,
     }
 }
@@ -406,7 +405,7 @@ mod tests {
             }
             advance(Duration::from_secs(30)).await;
         }
-        // Five calls are allowed at once, and the next call of the hour after twelve minutes.
+        // Five calls are allowed immediately, and the next call of the hour after twelve minutes.
         assert_eq!(admitted, 5);
         let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert!(error.message().contains("5 calls an hour"), "{error}");

@@ -16,8 +16,8 @@ pub use layer::{RateLayer, RateService};
 
 /// Rate limit: the number of calls allowed per window, and the keys that are counted separately.
 ///
-/// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls can be made at once. So any
-/// window contains at most the limit plus one burst.
+/// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls can be made immediately one after
+/// another. So any window contains at most the limit plus one burst.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLimit};
@@ -38,7 +38,7 @@ pub struct RateLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKey {
-    /// The agent of a subject: each subject has one count for each agent, and one for its calls without an agent.
+    /// The agent of a subject: each subject has one count for each agent, and one count for its calls without an agent.
     Agent,
     /// The name of the agent: all subjects of a tenant that use this agent share one count. The calls of one subject
     /// without an agent also share one count.
@@ -51,7 +51,7 @@ pub enum RateKey {
     Server,
 }
 
-/// The part of a limit that is used at one moment.
+/// The use of a limit at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateUse {
@@ -94,8 +94,8 @@ impl RateLimit {
         Self { limit, window, burst: limit, by: Keys(0) }
     }
 
-    /// Sets how many calls can be made at once after a pause; the default is the limit. A burst of zero refuses all
-    /// calls.
+    /// Sets how many calls can be made immediately one after another after a pause; the default is the limit. A burst
+    /// of zero refuses all calls.
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self

@@ -28,7 +28,7 @@ impl Round {
         Self { open: Arc::clone(open), caller, logical, key: cx.key, earlier }
     }
 
-    /// Returns whether the call has had a round before this one.
+    /// Returns whether the call has had an earlier round.
     pub(super) fn is_later(&self) -> bool {
         self.earlier.is_some()
     }

@@ -10,7 +10,8 @@ const SWEEP_INTERVAL: u64 = 100_000_000;
 /// Number of shared buckets per limit, for keys that do not fit into the table.
 const SHARED_BUCKETS: usize = 256;
 
-/// Buckets by the hash of their key. A full bucket is removed, because it is equivalent to a missing one.
+/// Buckets by the hash of their key. A full bucket counts no calls, so it is removed, like a bucket that was never
+/// used.
 ///
 /// Two keys with the same hash would share a bucket. The hash has 64 bits and is keyed with secrets of this process, so
 /// this is rare and a caller cannot cause it.
@@ -47,7 +48,7 @@ impl BucketTable {
         Self { buckets: HashMap::default(), bound, shared, last_sweep: 0 }
     }
 
-    /// Returns when the bucket of a key is full again, without counting a call.
+    /// Returns the time when the bucket of a key is full again, without counting a call.
     pub(super) fn full_at(&self, limit: usize, by: &impl CallKeys) -> u64 {
         let own = self.buckets.get(&by.key(limit));
         let is_shared = || self.buckets.len() >= self.bound;
@@ -58,7 +59,7 @@ impl BucketTable {
     /// Counts a call in the bucket of each limit, or in none of them.
     ///
     /// # Errors
-    /// The refusing limit with the longest wait.
+    /// Returns the refusing limit with the longest wait.
     pub(super) fn take(
         &mut self,
         params: &[BucketParams],

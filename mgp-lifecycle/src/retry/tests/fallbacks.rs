@@ -52,7 +52,7 @@ async fn a_fallback_is_never_riskier_unlisted_or_the_same_tool() {
             server.names().into_iter().filter(|name| name != "tools/list").collect();
         assert_eq!(tools, ["send", "send"], "{fallback}");
     }
-    // The effective risk takes precedence over the declared one.
+    // The effective risk takes precedence over the declared risk.
     let server = server("fax");
     let retry = layer().risk(|_| mgp_types::mgp::RiskLevel::Safe);
     server.client(&retry).request("tools/call", CALL).await.unwrap();

@@ -42,7 +42,8 @@ async fn a_full_table_takes_no_new_tasks_and_evicts_delivered_ones() {
     let mut client = modern(stack.clone());
     let first = call(&mut client).await;
     call(&mut client).await;
-    // A call that need not become a task runs like a call that cannot.
+    // The caller has no room for another task, so a call that may, but need not, become a task runs as an ordinary
+    // call.
     let ordinary = tokio::spawn(client.call("tools/call", r#"{"name":"a"}"#));
     settle().await;
     assert_eq!((layer.running(), ordinary.is_finished()), (2, false));
@@ -73,7 +74,7 @@ async fn a_call_that_finds_the_table_full_after_its_start_may_have_run() {
     let layer = layer(TasksConfig { max_tasks: 1, grace, ..config() });
     let mut client = modern(over(&layer, slow));
     let call = r#"{"name":"must"}"#;
-    // There is room for each when it starts, but not for both when the grace time is over.
+    // When each call starts, there is room for its task. When the grace time is over, there is room for only one task.
     let (one, other) = (client.call("tools/call", call), client.call("tools/call", call));
     let (one, other) = tokio::join!(one, other);
     let mut refused = [one, other].into_iter().filter_map(Result::err);

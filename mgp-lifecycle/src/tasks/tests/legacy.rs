@@ -1,4 +1,4 @@
-//! Tests of tasks in the form of revision 2025-11-25.
+//! Tests of tasks in the form of MCP 2025-11-25.
 
 use super::*;
 

@@ -13,7 +13,8 @@ use super::handle::{Inbox, Lookup};
 use super::request::ApprovalRequest;
 use crate::approval::{Approver, Decision, LeftOpen, Question};
 
-/// An approver that asks another approver and meanwhile keeps the question in the inbox; the first answer decides.
+/// An approver that asks another approver, and meanwhile keeps the question open in the inbox. The first answer
+/// decides.
 ///
 /// A question that the approver leaves undecided stays open in the inbox, even after its caller has disconnected.
 pub(crate) struct AskedAndKept {
@@ -22,8 +23,8 @@ pub(crate) struct AskedAndKept {
 }
 
 impl AskedAndKept {
-    /// Closes the request of a question that the approver has answered. Returns the decision that counts: that of an
-    /// operator if it came first, otherwise the approver's.
+    /// Closes the request of a question that the approver has answered. Returns the operator's decision if the operator
+    /// decided first, otherwise the approver's decision.
     async fn settle(
         &self,
         question: &Question,
@@ -59,7 +60,7 @@ impl Approver for AskedAndKept {
             }
             Err(error) => return Err(error),
         };
-        // The request that is open for the question now. If an equal call uses the answer to it, a new request replaces
+        // The open request of the question. If an equal call uses the answer to this request, a new request replaces
         // it.
         let kept = Mutex::new(kept);
         let current = || Arc::clone(&kept.lock());

@@ -32,9 +32,9 @@ use crate::error::Refusal;
 use crate::hooks::HookState;
 use crate::state::{State, Writes};
 
-/// The maximum number of closed requests that are stored, i.e. of those that no later call can use. Without this limit,
-/// a program that answers every request, e.g. a host that allows each call, would fill the store with all requests of
-/// the last hour.
+/// The maximum number of stored requests that are closed, i.e. that no later call can use. Without this limit, a
+/// program that answers every request, e.g. a host that allows each call, would fill the store with all requests of the
+/// last hour.
 const MAX_CLOSED: usize = 256;
 
 /// The limits of an [`Inbox`].
@@ -172,7 +172,7 @@ impl Inbox {
     /// Returns the requests of the operator's tenant that are open or were decided recently, oldest first.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if the store cannot be read.
+    /// Code 1000 (permission denied) if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -180,8 +180,9 @@ impl Inbox {
         self.listed(AdminCheck::without_call(by).within_tenant()).await
     }
 
-    /// Returns the request about exactly this call of a principal, if it has not expired: the denied one, else the
-    /// approved one that is not used yet, else the open one. Checks no rights.
+    /// Returns the request about exactly this call of a principal, if the request has not expired. If several requests
+    /// match, prefers a denied request, then an approved request that is not used yet, then an open request. Checks no
+    /// rights.
     #[must_use]
     pub fn about_call(
         &self,
@@ -206,9 +207,9 @@ impl Inbox {
     /// [`InboxConfig::answer_ttl`].
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator, or is the agent whose call is waiting; −32602 if no open request of its tenant
-    /// has the id, or if the justification has more than 1,024 bytes; other codes if the decision cannot be stored or
-    /// recorded, in which case it is not made.
+    /// Code 1000 (permission denied) if `by` is not an operator, or is the agent whose call is waiting; code −32602
+    /// (invalid params) if no open request of its tenant has the id, or if the justification has more than 1,024 bytes;
+    /// other codes if the decision cannot be stored or recorded, in which case it is not made.
     ///
     /// # Cancel safety
     /// If the future is dropped, the decision may or may not be made.
@@ -266,7 +267,7 @@ impl Inbox {
     }
 
     /// Stops waiting for persons permanently, e.g. because the process stops: each waiting call and each later one is
-    /// answered at once as undecided. The requests stay open.
+    /// answered immediately as undecided. The requests stay open.
     pub fn end_waits(&self) {
         self.0.waits_ended.send_replace(true);
     }
@@ -322,7 +323,7 @@ impl Inbox {
     }
 
     /// Answers a request. Returns `None` if another process changed the request in the meantime, so that it must be
-    /// read again. Notes in `kept` the approval of later calls, which is stored before the answer.
+    /// read again. An approval of later calls is stored before the answer, and is returned in `kept`.
     async fn try_answer(
         &self,
         by: &Principal,
@@ -339,7 +340,8 @@ impl Inbox {
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let can_answer = |request: &&Arc<ApprovalRequest>| match request.state {
             RequestState::Open => true,
-            // The denial of a call, also one in a form (`Settled`), can be taken back: the call then runs once.
+            // An operator can take back the denial of a call, also one that was given in a form (`Settled`): the call
+            // then runs once.
             RequestState::Denied | RequestState::Settled => {
                 approved.is_some() && request.arguments.is_some()
             }
@@ -382,9 +384,9 @@ impl Inbox {
         Ok(is_stored.then(|| all.swap_remove(0)))
     }
 
-    /// Stores and records the same decision about some requests, which were read as `before`. If the decision belongs
-    /// to an approval of later calls or of permissions, it cannot be used any more once that approval ends, at `until`.
-    /// Returns `false`, as [`replace`](Self::replace) does, if another process has changed one of them.
+    /// Stores and records one decision about several requests, which were read as `before`. If the decision belongs to
+    /// an approval of later calls or of permissions, it can be used only until the end of that approval, `until`.
+    /// Returns `false`, as [`replace`](Self::replace) does, if another process has changed one of the requests.
     async fn store_decision(
         &self,
         by: &Principal,
@@ -395,7 +397,7 @@ impl Inbox {
         justification: Option<&str>,
     ) -> Result<bool, RpcError> {
         let now = SystemTime::now();
-        // If the end of the approval is unreadable, it counts as past, as it does for the approval of later calls.
+        // An unreadable end counts as past, as it also does for an approval of later calls.
         let until = until.map(|until| until.to_system_time().unwrap_or(now));
         let end = now + self.0.config.answer_ttl;
         let end = until.map_or(end, |until| until.min(end));
@@ -413,8 +415,8 @@ impl Inbox {
         self.replace(writes, events).await
     }
 
-    /// Stores requests in place of those that a decision was based on. Returns `false`, and stores nothing, if another
-    /// process has changed one of them since.
+    /// Replaces the requests on which a decision was based. Returns `false`, and stores nothing, if another process has
+    /// changed one of these requests since the decision.
     async fn replace(
         &self,
         writes: Vec<(Arc<ApprovalRequest>, ApprovalRequest)>,
@@ -434,9 +436,9 @@ impl Inbox {
         caller.admit(&**self.0.state.audit(), None, need, method).await
     }
 
-    /// Looks up a question. Returns the operator's answer, or an approval of later calls that covers the question, or
-    /// the open request about it. An approval that was given as the answer is marked as used. If nothing is found, adds
-    /// an open request.
+    /// Looks up a question. Returns the operator's answer, an approval of later calls that covers the question, or the
+    /// open request about it. Marks an approval that was the operator's answer as used. If nothing is found, adds an
+    /// open request.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         for _ in 0..MAX_ATTEMPTS {
@@ -456,8 +458,8 @@ impl Inbox {
             if let Some(review) = review_about(question, &requests, now) {
                 return Ok(self.opened(review, question, now).await?.map(Lookup::Open));
             }
-            // Since the gate decided that this call needs an answer, an operator may have approved later calls, e.g. as
-            // the answer to an equal call.
+            // Look for an approval of later calls, too: an operator may have given it after the gate decided that this
+            // call needs an answer, e.g. as the answer to an equal call.
             let asked = ApprovalRequest::of(question, String::new(), now, now);
             if let Some(kept) = self.0.calls.covering(&asked, now) {
                 let decision = Decision::new(GrantDecision::Approved, kept.approved_by.as_str());
@@ -497,8 +499,8 @@ impl Inbox {
         Ok(is_narrowed.then(|| Arc::new(fewer)))
     }
 
-    /// Adds a request, and removes other requests: expired ones, open ones that asked about the same call with other
-    /// permissions, and the oldest closed ones if there are too many.
+    /// Adds a request, and removes other requests: expired requests, open requests that asked about the same call with
+    /// other permissions, and the oldest closed requests if there are too many.
     async fn put(
         &self,
         question: &Question,
@@ -555,8 +557,9 @@ impl Inbox {
                 // The request was closed or decided in the meantime, so stop waiting.
                 return Ok(now.closing_decision());
             }
-            // If the call has got one of the permissions meanwhile, that permission was removed from the request, which
-            // then does not match the question. Keep waiting: the `gate` module will ask again with fewer permissions.
+            // If the call was granted one of the permissions meanwhile, that permission was removed from the request,
+            // so the request does not match the question any more. Keep waiting: the `gate` module will ask again with
+            // fewer permissions.
             let narrowed = known.filter(|known| !known.answers(&question)).cloned();
             let waiting = match narrowed {
                 Some(narrowed) => narrowed,

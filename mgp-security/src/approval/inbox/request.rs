@@ -33,7 +33,8 @@ pub struct ApprovalRequest {
     /// The tool that is called or needs permissions, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The requested permissions; if the request is about a call, those that the server lacks for it.
+    /// The requested permissions. If the request is about a call, these are the permissions that the server lacks for
+    /// the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
     /// The risk level of the call; `None` if the request is about permissions.
@@ -50,10 +51,10 @@ pub struct ApprovalRequest {
     /// The time until which an approval of permissions applies; `None` if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_until: Option<Timestamp>,
-    /// The hash of principal, tool, arguments, definition and permissions, to which the answer is bound.
+    /// The hash of principal, tool, arguments, definition and permissions. The answer is valid only for these.
     pub binding: String,
-    /// The hash of the call alone, without the permissions that the server lacks for it, because these can become fewer
-    /// while the request is open. `None` if the hash is not known.
+    /// The hash of the call alone, without the permissions that the server lacks for the call. The number of these
+    /// permissions can decrease while the request is open. `None` if the hash is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// `true` if the request is a review: it asks for permissions for all tools of a server that was not ready before.
@@ -72,7 +73,7 @@ pub struct ApprovalRequest {
     /// The name of the operator who decided the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The place where the operator answered.
+    /// The place where the operator answered: page, terminal or host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<AnswerPlace>,
     /// The reason that was given for the decision.
@@ -95,8 +96,8 @@ pub enum RequestState {
     Denied,
     /// The request was approved, and the approval has been used.
     Used,
-    /// The request was closed, but not by an answer in the inbox: an operator decided about the permissions themselves,
-    /// or a person did not allow the call when another approver asked, e.g. with a form.
+    /// The request was closed by something other than an answer in the inbox: an operator decided about the permissions
+    /// themselves, or a person did not allow the call when another approver asked, e.g. with a form.
     Settled,
 }
 
@@ -229,8 +230,8 @@ impl ApprovalRequest {
         }
         let needed = question.about.permissions();
         let names_all = needed.iter().all(|permission| self.permissions.contains(permission));
-        // A denial answers only a question about the same permissions: with fewer of them, the person might allow the
-        // call.
+        // A denial answers only a question about the same permissions: if the call needs fewer permissions, the person
+        // might allow it.
         let is_same = self.state != RequestState::Denied || needed.len() == self.permissions.len();
         self.is_about(question) && names_all && is_same
     }
@@ -295,9 +296,10 @@ impl ApprovalRequest {
 
     /// Returns the decision that a waiting call gets once its request was closed, or answered by a review.
     ///
-    /// A review is decided before its permissions are stored, so the waiting call gets the answer itself: if it was
-    /// decided again immediately, it would still lack them. If the request was closed for another reason, the decision
-    /// is `Deferred`, and the `gate` module decides about the call again with the permissions that are stored by now.
+    /// A review is decided before its permissions are stored. Therefore the waiting call gets the answer itself: if the
+    /// call was decided again immediately, it would still lack the permissions. If the request was closed for another
+    /// reason, the decision is `Deferred`, and the `gate` module decides about the call again with the permissions that
+    /// are stored by then.
     pub(super) fn closing_decision(&self) -> Decision {
         self.decision(match self.state {
             RequestState::Approved => GrantDecision::Approved,
@@ -345,8 +347,8 @@ impl Requests {
         self.0.values()
     }
 
-    /// Returns the request that matches a question, unless it was used or has expired. If several match, a denied one
-    /// takes precedence over an approved one, and that over an open one.
+    /// Returns the request that matches a question, unless the request was used or has expired. If several requests
+    /// match, prefers a denied request, then an approved request, then an open request.
     pub(super) fn about(
         &self,
         question: &Question,
@@ -355,8 +357,8 @@ impl Requests {
         self.in_force(now, |request| request.answers(question))
     }
 
-    /// Returns a request that meets the condition and has not expired: a denied one, else an approved one, else an open
-    /// one.
+    /// Returns a request that meets the condition and has not expired: a denied request if there is one, else an
+    /// approved request, else an open request.
     pub(super) fn in_force(
         &self,
         now: SystemTime,

@@ -109,7 +109,7 @@ async fn an_answer_counts_once_for_all_inboxes_over_one_store() {
     let question = wipe(&agent("eve"), "all");
     let waits = one.ask(&question).await;
     one.inbox.approve(&ann(), &id(&waits), None).await.unwrap();
-    // Both inboxes have read the approval, and the second one has not read that the first one used it.
+    // Both inboxes have read the approval. The second inbox has not read that the first one used it.
     other.inbox.open().await.unwrap();
     assert_eq!(one.ask(&question).await.answer, GrantDecision::Approved);
     let waits = other.ask(&question).await;

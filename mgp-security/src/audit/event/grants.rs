@@ -42,7 +42,8 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// Creates `PERMISSION_DENIED`: the caller of an administrative method lacks the authority.
+    /// Creates `PERMISSION_DENIED`: a call of an administrative method was refused, because the caller lacks the
+    /// authority.
     ///
     /// `server` is the server named in the call, if any.
     pub fn administration_refused(
@@ -93,7 +94,8 @@ impl Event {
             .expires_at(entry.expires_at.as_ref())
     }
 
-    /// Creates `dev.cloto.policy_changed`: the operator's configuration of a server changed; add `before` and `after`.
+    /// Creates `dev.cloto.policy_changed`: the operator's configuration of a server changed. Add the old and the new
+    /// configuration with `before` and `after`.
     pub fn policy_changed(by: impl Into<EventActor>, server: Option<&ServerId>) -> Self {
         Self::own("policy_changed", by, AuditResult::Success).server(server)
     }
@@ -186,8 +188,8 @@ impl Event {
             .words("decision", Some(answer))
     }
 
-    /// Adds the caller whose request or later calls were decided: an agent and its user, or only the user if no agent
-    /// was involved.
+    /// Adds the caller about whose request or later calls an operator decided: an agent and its user, or only the user
+    /// if no agent was involved.
     pub fn asked_by(self, user: &str, agent: Option<&str>) -> Self {
         self.words("asked_by", Some(agent.unwrap_or(user)))
             .words("asked_for", agent.is_some().then_some(user))

@@ -16,7 +16,7 @@ pub enum DefinitionFlag {
     Noted,
 }
 
-/// The rule that blocks a tool call sent as a notification.
+/// The text of the rule that blocks a tool call sent as a notification; the error and the event contain it.
 pub(crate) const REQUESTS_ONLY: &str = "tools are called with requests";
 
 impl Event {
@@ -80,7 +80,8 @@ impl Event {
         Self::new(event_type, by, AuditResult::Blocked).server(server).tool(tool).code(code)
     }
 
-    /// Creates `dev.cloto.confirmation_given`: a person confirmed one call, identified by `binding`.
+    /// Creates `dev.cloto.confirmation_given`: a person confirmed one call; `binding` is the hash of everything for
+    /// which the confirmation is valid.
     pub fn confirmation_given(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -129,14 +130,15 @@ impl Event {
             .words("binding", Some(&binding.to_string()))
     }
 
-    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time, or with more checks in `_meta`, and
-    /// its definition was pinned.
+    /// Creates `dev.cloto.definition_pinned`: the definition of a tool was pinned, because a server listed the tool for
+    /// the first time, or with more checks in `_meta` than before.
     pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Sha256Hash) -> Self {
         Self::own("definition_pinned", Actor::kernel(), AuditResult::Success)
             .definition(server, tool, hash)
     }
 
-    /// Creates `dev.cloto.definition_changed`: a server changed a pinned tool, which is refused with 4002 from now on.
+    /// Creates `dev.cloto.definition_changed`: a server changed a pinned tool. From now on, calls of the tool are
+    /// refused with code 4002 (tool disabled).
     ///
     /// `diff` lists the changes by member.
     pub fn definition_changed<D: Serialize + ?Sized>(

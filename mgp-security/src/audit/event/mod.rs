@@ -20,7 +20,7 @@ pub(crate) use guards::REQUESTS_ONLY;
 
 /// The size limit for a text in the details, in bytes; longer texts are cut and end with `…`.
 ///
-/// Justifications and names are written by callers, who must not be able to fill the log.
+/// Callers write justifications and names, and must not be able to fill the log.
 const MAX_TEXT: usize = 1024;
 
 /// The tenant of principals without a configured tenant. Events do not contain it.
@@ -29,7 +29,7 @@ const LOCAL: &str = "local";
 /// The size limit for the path of a program, in bytes.
 const MAX_PROGRAM: usize = 256;
 
-/// The actor of an event. It includes the actor's tenant and the user of an agent unless these are the local ones, and
+/// The actor of an event, with the actor's tenant and the user of an agent unless these are the local ones, and with
 /// the actor's process if that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
@@ -73,7 +73,7 @@ impl From<Actor> for EventActor {
     }
 }
 
-/// Returns the tenant of a principal as events contain it: `None` for the local one, which they leave out.
+/// Returns the tenant of a principal as events contain it: `None` for the local tenant, because events leave it out.
 pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
     Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
 }
@@ -110,7 +110,7 @@ pub(super) fn user_of(principal: &Principal) -> Option<&str> {
 pub struct Event(Box<AuditEvent>);
 
 impl Event {
-    /// Creates an event of any type. If the type has its own constructor, use that instead.
+    /// Creates an event of any type. If a type has its own constructor, use that constructor instead.
     pub fn new(event_type: EventType, by: impl Into<EventActor>, result: AuditResult) -> Self {
         let EventActor { actor, tenant, user, process } = by.into();
         let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
@@ -122,8 +122,8 @@ impl Event {
         }
     }
 
-    /// Sets the tenant, unless it is the local one. This is not needed if the actor is a principal: its tenant is
-    /// already set.
+    /// Sets the tenant, unless it is `local`. Not needed if the actor is a principal, because the principal contains
+    /// the tenant.
     pub fn tenant(self, tenant: &str) -> Self {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
@@ -191,7 +191,7 @@ impl Event {
         self.words("cause", Some(word))
     }
 
-    /// Adds the rule because of which the event occurred.
+    /// Adds the rule that caused the event.
     pub fn rule(self, rule: Option<&Rule>) -> Self {
         self.words("rule", rule.map(Rule::as_str))
     }

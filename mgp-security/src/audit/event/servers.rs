@@ -102,14 +102,14 @@ impl Event {
             .detail("count", &count)
     }
 
-    /// Creates `dev.cloto.changes_lost`: the store lost changes whose events a log has.
+    /// Creates `dev.cloto.changes_lost`: the store lost changes, although a log still has the events about them.
     pub fn changes_lost(log: &str, count: u64) -> Self {
         Self::own("changes_lost", Actor::kernel(), AuditResult::Failure)
             .words("log", Some(log))
             .detail("count", &count)
     }
 
-    /// Creates `dev.cloto.events_dropped`: a server sent more events, or larger ones, than the limits allow.
+    /// Creates `dev.cloto.events_dropped`: a server sent more events than the limits allow, or too large events.
     pub fn events_dropped(server: &ServerId, count: u64, cause: &str) -> Self {
         Self::own("events_dropped", Actor::server(server), AuditResult::Blocked)
             .server(Some(server))

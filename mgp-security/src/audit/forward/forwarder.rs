@@ -12,27 +12,27 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::super::source::EventSource;
 use super::sink::SinkTask;
 
-/// The condition for counting an event as delivered to a sink.
+/// The condition under which an event counts as delivered to a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The event was sent. If a sink dies, it loses the events that were in transit. It notices the gap at the next
-    /// event, and can [request](super::Replay) the missing ones.
+    /// The event was sent. A sink that dies loses the events that were in transit. When it receives the next event, it
+    /// notices the gap in the numbers, and can [request](super::Replay) the missing events.
     #[default]
     Sent,
     /// The sink confirmed the event: after each batch the forwarder queries the sink with `mgp.audit.replay`, and sends
     /// missing events again.
     ///
-    /// The sink must serve that tool, and must ignore events that it already has.
+    /// The sink must serve `mgp.audit.replay` as a tool, and must ignore events that it already has.
     Confirmed,
 }
 
 /// A sender of the events of a log to the sinks that an operator configured, in order, with their numbers.
 ///
 /// Once a second, the number of the last event delivered to each sink is saved in the store under the sink's name.
-/// After a restart, forwarding continues with the event after it. After a crash some events may be sent twice, with the
-/// same number. While a sink is unreachable, sending is retried with delays that grow from a quarter of a second to
-/// half a minute.
+/// After a restart, forwarding continues with the event after that number. If the forwarding was not
+/// [stopped](Forwarding::stop), e.g. because of a crash, some events may be sent twice, with the same number. While a
+/// sink is unreachable, sending is retried with delays that grow from a quarter of a second to half a minute.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Forwarder {
     source: Arc<dyn EventSource>,
     store: Arc<dyn Store>,
     sinks: Arc<BTreeMap<String, Delivery>>,
-    /// The forwarding task of each sink. A second connection to the sink aborts it.
+    /// The forwarding task of each sink. A new connection to a sink aborts the task of the earlier connection.
     running: Arc<Mutex<HashMap<String, AbortHandle>>>,
 }
 
@@ -96,6 +96,7 @@ impl Forwarder {
     pub fn forward(&self, sink: &str, peer: impl MgpService) -> Result<Forwarding, UnknownSink> {
         let confirm = *self.sinks.get(sink).ok_or_else(|| UnknownSink(sink.to_owned()))?;
         let (reached, progress) = watch::channel(0);
+        let (stop, stopping) = watch::channel(false);
         let task = SinkTask {
             name: sink.to_owned(),
             source: Arc::clone(&self.source),
@@ -103,13 +104,14 @@ impl Forwarder {
             peer: Stack::new(peer),
             confirm,
             reached,
+            stopping,
         };
         let handle = tokio::spawn(task.run());
         let mut running = self.running.lock();
         if let Some(before) = running.insert(sink.to_owned(), handle.abort_handle()) {
             before.abort();
         }
-        Ok(Forwarding { handle, progress })
+        Ok(Forwarding { handle, progress, stop })
     }
 }
 
@@ -121,6 +123,7 @@ mgp_types::opaque_debug!(Forwarder { sinks });
 pub struct Forwarding {
     handle: JoinHandle<()>,
     progress: watch::Receiver<u64>,
+    stop: watch::Sender<bool>,
 }
 
 impl Forwarding {
@@ -139,6 +142,17 @@ impl Forwarding {
         // An error means that the task has ended.
         let _ = self.progress.wait_for(|reached| *reached >= seq).await;
     }
+
+    /// Sends the events that are still in the log, until the sink accepts no more of them, and then stops the
+    /// forwarding. Returns after the number of the last delivered event is saved, so that no event is sent twice.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the forwarding continues to stop.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        // The task drops the sender of its progress when it ends.
+        let _ = self.progress.clone().wait_for(|_| false).await;
+    }
 }
 
 impl Drop for Forwarding {
@@ -147,7 +161,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// The error for a sink that no operator added.
+/// The error for a sink name that was not added to the forwarder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` gets no audit events; the operator must add it as a sink")]
 pub struct UnknownSink(String);

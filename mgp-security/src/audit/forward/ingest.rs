@@ -16,7 +16,7 @@ use super::super::event::{Event, cut};
 /// The maximum size of a received event, in bytes; larger events are dropped.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// The number of events that a server can send at once before the rate limit applies.
+/// The number of events that a server can send in a burst before the rate limit applies.
 const BURST: u32 = 200;
 
 /// The maximum number of events per second after the burst; events beyond it are dropped and counted.
@@ -28,9 +28,9 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// A receiver that records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
 /// In the recorded event, the actor and the target's server are always the sending server, named by its configured id,
-/// and the time is that of receipt. The values that the server sent for them, and its sequence number, are in the
-/// details. Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. At most
-/// once a minute, an event `dev.cloto.events_dropped` reports how many were dropped.
+/// and the time is the time of receipt. The details contain the values that the server sent for these members, and its
+/// sequence number. Events of more than 16 KiB are dropped, and so are events beyond 50 per second after the first 200.
+/// At most once a minute, an event `dev.cloto.events_dropped` reports how many were dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -147,8 +147,8 @@ impl ServerEvents {
         event.map_err(|_| "not readable")
     }
 
-    /// Rewrites a received event: the server that sent it becomes the actor, and what it claimed instead goes into the
-    /// details.
+    /// Rewrites a received event: the server that sent the event becomes the actor, and the values that the server sent
+    /// instead go into the details.
     fn own(&self, mut event: AuditEvent) -> Result<AuditEvent, RpcError> {
         let actor = Actor::server(&self.server);
         let mut claimed = Object::new();

@@ -34,7 +34,7 @@ const CLOCK_SLACK: Duration = Duration::from_mins(1);
 /// `limit` defaults to 100 and is at most 1,000. An answer also ends at half a mebibyte.
 /// `has_more` reports whether there are more events, and `next_seq` is the `since_seq` of the next request.
 ///
-/// A receiver that finds a number missing requests the missing events with this method.
+/// A receiver that finds a gap in the numbers of its events requests the missing events with this method.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -69,8 +69,8 @@ struct ReplayLog {
 enum ReplayAccess {
     /// Operators whose credentials permit reading.
     Operators,
-    /// Every caller, because only a configured sink or the sender of the events uses the connection, and both have the
-    /// events anyway.
+    /// Every caller: only a configured sink or the sender of the events uses the connection, and both have the events
+    /// anyway.
     NamedSink,
 }
 
@@ -110,9 +110,9 @@ impl Replay {
         )
     }
 
-    /// Returns a router for the server of a sink, with which the forwarder asks which events have arrived.
+    /// Returns a router for the server of a sink. The forwarder uses it to ask which events have arrived.
     ///
-    /// It answers every caller, so only the sender of the events may reach it.
+    /// The router answers every caller, so only the forwarder may be able to call it.
     #[must_use]
     pub fn router_for_origin(&self) -> Router {
         self.routes(ReplayAccess::NamedSink)
@@ -203,7 +203,8 @@ impl Replay {
     /// search.
     async fn before(&self, time: SystemTime) -> Result<u64, StoreError> {
         let time = time.checked_sub(CLOCK_SLACK).unwrap_or(SystemTime::UNIX_EPOCH);
-        // Invariant: every event up to `low` is too old; the event after `high`, if there is one, is not.
+        // Invariant: every event up to the number `low` is too old. If an event with a number above `high` exists, the
+        // first such event is not too old.
         let (mut low, mut high) = (0, *self.0.source.newest().borrow());
         while low < high {
             let middle = low + (high - low) / 2;

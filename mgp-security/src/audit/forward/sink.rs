@@ -9,7 +9,7 @@ use mgp_types::service::{Call, Context, Peer, Principal, Scope, ScopeKind, Stack
 use mgp_types::store::{Change, Record, Store, StoreError};
 use mgp_types::{Backoff, Payload, RpcError};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::source::EventSource;
 use super::confirm::{Unconfirmed, confirm_all};
@@ -36,6 +36,8 @@ pub(super) struct SinkTask {
     pub(super) peer: Stack,
     pub(super) confirm: Delivery,
     pub(super) reached: watch::Sender<u64>,
+    /// `true` once the task must end.
+    pub(super) stopping: watch::Receiver<bool>,
 }
 
 /// The reason why a batch of events was not delivered.
@@ -51,17 +53,20 @@ enum ForwardError {
 
 impl SinkTask {
     pub(super) async fn run(self) {
-        let mut retry = RETRY;
+        let (mut retry, mut stopping) = (RETRY, self.stopping.clone());
         let mut at = loop {
             match self.position().await {
                 Ok(at) => break at,
                 Err(error) => self.pause(&mut retry, &error.into()).await,
             }
+            if *stopping.borrow() {
+                return;
+            }
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // No event of the log has a number as high as the saved one, so this is a new log. A log that only lost
-            // events is not mistaken for a new one, because it lowers the saved numbers when it is opened.
+            // The saved number is higher than that of any event in the log, so the log was replaced by a new one. A log
+            // that only lost events does not get here, because it lowers the saved numbers when it is opened.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
@@ -70,6 +75,8 @@ impl SinkTask {
         let (mut saved, mut save_at) = (at, Instant::now() + SAVE_INTERVAL);
         loop {
             tokio::select! {
+                biased;
+                _ = stopping.wait_for(|must_stop| *must_stop) => break,
                 news = newest.wait_for(|newest| *newest > at) => {
                     // The log was closed, so there are no more events.
                     if news.is_err() { break }
@@ -93,6 +100,12 @@ impl SinkTask {
                 save_at = Instant::now() + SAVE_INTERVAL;
             }
         }
+        // Save the position also before the last events are sent, because sending them may take longer than this task
+        // may run.
+        let _ = self.save(at).await;
+        let last = *newest.borrow();
+        while at < last && self.next(&mut at).await.is_ok() {}
+        self.reached.send_replace(at);
         let _ = self.save(at).await;
     }
 
@@ -136,10 +149,12 @@ impl SinkTask {
         self.store.commit(Change::new().put(POSITIONS, self.name.clone(), value)).await.map(drop)
     }
 
+    /// Waits before the next attempt, or until the task must end.
     async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {
         let delay = retry.next_delay();
         tracing::warn!(sink = %self.name, %error, ?delay, "failed to forward events; retrying");
-        sleep(delay).await;
+        // An error means that the whole delay has passed.
+        let _ = timeout(delay, self.stopping.clone().wait_for(|must_stop| *must_stop)).await;
     }
 }
 

@@ -154,6 +154,29 @@ async fn a_restart_goes_on_where_the_sink_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forwarding_that_was_stopped_is_continued_without_repeating_an_event() {
+    let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
+    let start =
+        || forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
+    for count in [30, 5] {
+        write(&log, count).await;
+        let forwarding = start();
+        forwarding.stop().await;
+    }
+    assert_eq!(archive.arrivals(), (1..=35).collect::<Vec<_>>());
+    // A sink that accepts no events does not delay the end of the forwarding.
+    let mut forwarding = start();
+    write(&log, 2).await;
+    reaches(&mut forwarding, 37).await;
+    archive.0.is_away.store(true, Ordering::SeqCst);
+    write(&log, 3).await;
+    timeout(Duration::from_secs(1), forwarding.stop()).await.unwrap();
+    archive.0.is_away.store(false, Ordering::SeqCst);
+    reaches(&mut start(), 40).await;
+    assert_eq!(archive.arrivals(), (1..=40).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sink_that_no_operator_added_gets_no_events() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
     let forwarder = forwarder(&log, &store, Delivery::Sent);

@@ -59,13 +59,13 @@ pub(super) struct Line<'a> {
     pub(super) seq: u64,
     pub(super) no: u64,
     pub(super) kind: RecordKind,
-    /// The record number of the intent that this record closes, if any.
+    /// The number of the intent record of the call whose end this record contains, if any.
     pub(super) ends: Option<u64>,
-    /// The number that the event had in the store, if it came from there.
+    /// The number that the event had in the store, if the log took the event from the store.
     pub(super) outbox: Option<u64>,
-    /// The record number of the intent that this record repeats, if any.
+    /// The number of the original intent record, if this record repeats it after a checkpoint.
     pub(super) of: Option<u64>,
-    /// The content of the line: the event, intent or checkpoint.
+    /// The content of the line: an event, an intent (the announcement of a call that is about to run) or a checkpoint.
     pub(super) body: &'a str,
     text: &'a [u8],
     hash: &'a [u8],
@@ -188,16 +188,16 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The content of a checkpoint.
+/// The content of a checkpoint, i.e. of a record at which reading can start without the records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
     /// The hash of the record before the checkpoint, which makes it possible to start reading at the checkpoint.
     pub(super) prev: [u8; 32],
     /// The number of the first record that is retained; files that contain only earlier records can be removed.
     pub(super) from: u64,
-    /// The number that the store had given to the last event that was taken from it.
+    /// The number, in the store, of the last event that the log took from the store.
     pub(super) outbox: u64,
-    /// The count of intents that are repeated right after the checkpoint: those of running calls.
+    /// The number of intents (of running calls) that are repeated right after the checkpoint.
     pub(super) open: u64,
     /// The number of bytes cut off when the log was opened: the incomplete write of a killed process.
     pub(super) cut: u64,

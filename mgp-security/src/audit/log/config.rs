@@ -7,30 +7,31 @@ use std::path::PathBuf;
 #[non_exhaustive]
 #[must_use]
 pub struct LogConfig {
-    /// The directory, private to its owner. A missing one is created, and an empty one is made private.
+    /// The directory, which only its owner may access. If it is missing, it is created; if it is empty, it is made
+    /// private.
     pub dir: PathBuf,
-    /// The name of the log, used for its files, its head and its events in a store.
+    /// The name of the log. Its files, its saved head and its events in a store have this name.
     pub name: String,
-    /// Determines when the file is synced to the disk.
+    /// The rule for syncing the file to the disk.
     pub fsync: Fsync,
-    /// The size in bytes at which a file is full: later records are written to a new file. The last group of records
-    /// can exceed it.
+    /// The size in bytes at which a file is full: later records are written to a new file. A group of records is never
+    /// split between files, so a file can be larger by the last group.
     pub segment_bytes: u64,
     /// The number of log files that are retained.
     pub retention: FileRetention,
-    /// The number of records after which a checkpoint is written; one is also written after 8 MiB. Opening a log reads
-    /// it only from its last checkpoint on.
+    /// The number of records after which a checkpoint is written; a checkpoint is also written after 8 MiB. When a log
+    /// is opened, it is read only from its last checkpoint on.
     pub checkpoint_every: u64,
     /// The maximum number of records in the queue, including the room that running calls reserve for their records.
     ///
-    /// At the limit, calls wait for room for up to half a second. At most `queue` calls can wait; further ones are
-    /// refused at once.
+    /// At the limit, calls wait for room for up to half a second. At most `queue` calls can wait; the log refuses
+    /// further calls immediately.
     pub queue: usize,
     /// The file with the key for digests of secrets; a missing file is created. If `None`, the log has no such key.
     pub digest_key: Option<PathBuf>,
 }
 
-/// The time at which the file is synced to the disk. Written records survive a killed process even without a sync.
+/// The rule for syncing the file to the disk. Written records survive a killed process even without a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {

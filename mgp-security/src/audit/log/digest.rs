@@ -13,7 +13,7 @@ const LENGTH: usize = 64 + 1 + 32 + 1;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The words of the error for a key file with content that this program did not write: the reason and the remedy.
+/// The error text for a key file whose content this program did not write: the reason and the remedy.
 const DAMAGED: &str = "it is damaged; restore it from a back-up, or move it away, so that later records have the digests of a new key";
 
 /// A key for digests of arguments and other secrets.

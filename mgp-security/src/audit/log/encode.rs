@@ -18,8 +18,9 @@ const MAX_NAME: usize = 4096;
 /// The size limit for the details of an event in bytes.
 pub(super) const MAX_DETAILS: usize = 256 * 1024;
 
-/// The names of members that [`EndedCall::to_event`] computes. If a layer [noted](CallRecord::add_note) a detail with
-/// one of these names, that method creates the event and decides which value counts.
+/// The names of the details that [`EndedCall::to_event`] computes. If a layer [added](CallRecord::add_note) a detail
+/// with one of these names to a call, `to_event` creates the event of that call instead of this encoder, and decides
+/// which value is used.
 const COMPUTED: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 
@@ -105,7 +106,7 @@ impl EventEncoder {
         out.extend_from_slice(b"}}");
     }
 
-    /// Writes the members from the event type to the beginning of the details, from the cache if it has them.
+    /// Writes the members from the event type to the beginning of the details. Uses the cache if it contains this text.
     fn cached_text(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {
         let start = &*ended.start;
         let is_success = ended.outcome == AuditOutcome::Success;
@@ -131,7 +132,7 @@ impl EventEncoder {
         }
     }
 
-    /// Writes the body of an intent: the facts known before the call runs.
+    /// Writes the body of an intent: everything that is known before the call runs.
     pub(super) fn intent(&mut self, out: &mut Vec<u8>, start: &CallRecord) {
         out.extend_from_slice(br#"{"timestamp":"#);
         self.time(out, start.started_at);

@@ -50,7 +50,7 @@ pub enum LogError {
         /// The number of missing records.
         count: u64,
     },
-    /// The store lacks changes whose events the log has.
+    /// The store lost changes, although the log has the events about them.
     #[error(
         "the state lost {count} of the changes that the log has: a power cut undid them, or an older state replaced it; put the newer one back, or repeat the changes, whose loss the log records when it is opened"
     )]
@@ -106,13 +106,13 @@ pub enum RecordFlaw {
     /// The record that the head or a checkpoint refers to is missing.
     #[error("it is missing")]
     Missing,
-    /// The record's hash differs from the one in the head: the log or its head was replaced.
+    /// The record has another hash than the head: the log or its head was replaced.
     #[error("it is not the record that the head names")]
     Head,
-    /// The head belongs to an older state of the log.
+    /// The saved head belongs to an older state of the log.
     #[error("the head is older than the log's last checkpoint")]
     StaleHead,
-    /// The log has records, but no head to verify them against.
+    /// The log has records, but there is no saved head against which they can be verified.
     #[error(
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
@@ -123,7 +123,7 @@ pub enum RecordFlaw {
 }
 
 impl BadRecord {
-    /// Creates the error for a log without a head to verify it against.
+    /// Creates the error for a log without a saved head against which it can be verified.
     #[must_use]
     pub fn no_head() -> Self {
         Self::new(0, RecordFlaw::NoHead)

@@ -25,12 +25,12 @@ pub(super) struct Group {
     pub(super) chain: Chain,
     /// The intents in the group, each with its record number and text.
     pub(super) opened: Vec<(u64, String)>,
-    /// The record numbers of the intents that records in this group close.
+    /// The record numbers of the intents whose calls end with a record of this group.
     pub(super) ended: Vec<u64>,
     /// The events in the group that receivers of [`AuditLog::watch`](super::AuditLog::watch) get: the number of each,
     /// and its byte range in `text`.
     pub(super) watched: Vec<(u64, Range<usize>)>,
-    /// The number that the store had given to the last event that was taken from it.
+    /// The number, in the store, of the last event that the log took from the store.
     pub(super) outbox: u64,
     encoder: EventEncoder,
 }
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// Appends an event taken from the store, and notes the number that the store had given to it.
+    /// Appends an event that was taken from the store, and notes its number in the store.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);
@@ -143,8 +143,8 @@ impl Group {
         });
     }
 
-    /// Adds the final event of a call that was open when its process died. What the call did is unknown, unless it
-    /// waited for an approval: then it did not run.
+    /// Adds the final event of a call that was running when its process died. The effect of such a call is unknown,
+    /// unless the call waited for an approval: then it did not run.
     pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str, approval: Option<&str>) {
         #[derive(Deserialize)]
         struct IntentBody<'a> {
@@ -209,8 +209,8 @@ fn ends(out: &mut Vec<u8>, intent: Option<u64>) {
     }
 }
 
-/// Encodes an event from the store. An event that cannot be encoded is replaced by a smaller one, because otherwise it
-/// would block all later events.
+/// Encodes an event from the store. An event that cannot be encoded is replaced by a smaller event, because otherwise
+/// it would block all later events.
 pub(super) fn encode_or_replace(mut event: AuditEvent) -> Vec<u8> {
     loop {
         match encode::event(&event) {

@@ -32,8 +32,8 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time limit for closing, and for dropping the last handle outside a runtime.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time limit for dropping the last handle on a thread of a runtime, which must not be blocked for long. After it,
-/// the writer thread continues to write the queued records.
+/// The time limit for dropping the last handle on a thread of a runtime, which must not be blocked for long. After this
+/// time, the writer thread continues to write the queued records in the background.
 const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An audit log in the files of one directory: append-only, each record chained to the one before (MGP §6).
@@ -80,13 +80,13 @@ struct Open {
 impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
-    /// With a store, the log saves its head there, and also writes the events that were committed to the store for this
-    /// log. Without a store, the head is saved in a file in the log's directory. Then damage is detected, but not
-    /// changes by an attacker who can write both files.
+    /// With a store, the log saves its head in the store, and also writes the events that were committed to the store
+    /// for this log. Without a store, the head is saved in a file in the log's directory. Damage is detected then, but
+    /// a change by an attacker who can write both the log and this file is not.
     ///
-    /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were
-    /// running in that process get a final event with the details `cancelled` and `interrupted`: as blocked if they
-    /// waited for an approval, otherwise as failed.
+    /// If a killed process left an incomplete line, that line is cut off, and a checkpoint records this. Calls that
+    /// were running in that process get a final event with the details `cancelled` and `interrupted`. The result of
+    /// this event is blocked if the call waited for an approval, otherwise failed.
     ///
     /// # Errors
     /// [`LogError`] if the log cannot be opened, is open elsewhere or was changed.
@@ -164,7 +164,7 @@ impl AuditLog {
     /// the events that were committed to the store for this log.
     ///
     /// # Errors
-    /// [`AuditError`] if it cannot be written.
+    /// [`AuditError`] if a record cannot be written.
     ///
     /// # Cancel safety
     /// If the future is dropped, the records are written nevertheless.
@@ -177,8 +177,8 @@ impl AuditLog {
         answer.await.unwrap_or(Err(AuditError::Closed)).map(drop)
     }
 
-    /// Closes the log for all handles once the queued records are durable. Another process can open it after the last
-    /// handle is dropped.
+    /// Closes the log for all handles, after the queued records are durable. Another process can open the log after its
+    /// last handle is dropped.
     ///
     /// Does not wait for running calls; their records are written when they end.
     ///
@@ -203,7 +203,7 @@ impl AuditLog {
     /// can contain few or no events although more pages follow.
     ///
     /// # Errors
-    /// [`StoreError`] when the log cannot be read.
+    /// [`StoreError`] if the log cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -221,8 +221,8 @@ impl AuditLog {
         self.0.shared.watched.subscribe()
     }
 
-    /// Returns the reason why nothing can be recorded now, so that every call is refused, e.g. a full disk; `None` if
-    /// the log works.
+    /// Returns the reason why nothing can be recorded now, e.g. a full disk; every call is refused then. Returns `None`
+    /// if the log works.
     #[must_use]
     pub fn failure(&self) -> Option<AuditError> {
         self.0.shared.failure()
@@ -273,7 +273,7 @@ impl AuditSink for AuditLog {
         let mut goes_on = false;
         if start.logical.is_some() {
             let mut suspended = shared.suspended.lock();
-            // A later request of a call uses the intent and the reserved room of the earlier request.
+            // A later request of a suspended call uses the intent and the reserved room of the earlier request.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continue_from(&earlier);
                 goes_on = true;
@@ -336,8 +336,8 @@ impl AuditSink for AuditLog {
 async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
     let room = account.shared.room.acquire_many(records);
     let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
-        // If this request continues a call whose caller was asked a question, the call is recorded as cancelled. A call
-        // that only begins has not run, so it needs no record.
+        // If this request continues a call whose caller was asked a question, the call is recorded as cancelled. If
+        // this request begins the call, the call has not run, so no record is needed.
         if !goes_on {
             account.void();
         }

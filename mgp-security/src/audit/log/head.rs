@@ -33,7 +33,7 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The number that the store had given to the last event that was taken from it.
+    /// The number, in the store, of the last event that the log took from the store.
     pub(super) outbox: u64,
     /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,
@@ -51,12 +51,12 @@ impl LogHead {
         Self { seq, hash, outbox, key, synced: seq, lost: 0 }
     }
 
-    /// Returns whether a chain has another record in place of the head's, although the log itself cannot have written
-    /// that record.
+    /// Returns whether the record that has the head's number in this chain is another record than the head's, although
+    /// the log itself cannot have written that other record.
     ///
-    /// A power cut can lose the record of an unsynced head. The next process gives its number to another record, and a
-    /// second power cut can bring the earlier head back. Only a log with a secret can be trusted then: the secret
-    /// proves that this log wrote the other record.
+    /// A power cut can lose the head's record if the record was not synced. The next process gives its number to
+    /// another record, and a second power cut can bring the earlier head back. This case is accepted only if the log
+    /// has a secret, because the secret proves that this log wrote the other record.
     pub(super) fn is_replaced(&self, chain: &Chain) -> bool {
         let is_fixed = self.synced == self.seq || self.key.as_bytes().is_none();
         chain.seq == self.seq && chain.hash != self.hash && is_fixed
@@ -214,8 +214,8 @@ impl HeadPlace {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // It is unknown whether our last commit succeeded, but the head in the store is one of the last two
-                    // that this process wrote. It is not the head of another writer, so it can be overwritten: use its
+                    // It is unknown whether our last commit succeeded. But the head in the store is one of the last two
+                    // heads that this process wrote, not the head of another writer. So it can be overwritten: use its
                     // revision.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
@@ -244,8 +244,9 @@ impl HeadPlace {
         }
     }
 
-    /// Lowers to `last`, the number of the last event that is left, each saved position of a sink that is at most
-    /// `lost` events after it. The log gives the numbers of lost events to new events, which must be forwarded too.
+    /// Lowers the saved positions of the sinks, i.e. of the receivers to which events are forwarded, after the last
+    /// `lost` events of the log were lost. New events get the numbers of the lost events, and must be forwarded too.
+    /// Therefore each position among the lost numbers becomes `last`, the number of the last remaining event.
     pub(super) fn rewind_sinks(&self, last: u64, lost: u64) -> Result<(), StoreError> {
         let Self::Store { store, .. } = self else { return Ok(()) };
         let mut change = Change::new();
@@ -259,8 +260,8 @@ impl HeadPlace {
         if change.is_empty() { Ok(()) } else { wait(store.commit(change)).map(drop) }
     }
 
-    /// Syncs the head file to the disk. Does nothing for a store, which may sync its commits later: then a power cut
-    /// can bring an earlier head back.
+    /// Syncs the head file to the disk. Does nothing if the head is in a store. The store may sync its commits later,
+    /// so after a power cut it can contain an earlier head.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Store { .. } => Ok(()),

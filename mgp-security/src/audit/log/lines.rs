@@ -36,7 +36,7 @@ impl Lines {
                 return Ok(Some((self.base + from as u64, &self.buffer[from..end])));
             }
             searched = self.buffer.len() - self.from;
-            // A line of this length is damage. It is reported in the same way as an incomplete line.
+            // A line of this length can only be damage; report it like an incomplete line.
             if searched > 2 * MAX_LINE || !self.fill()? {
                 return Ok(None);
             }
@@ -124,7 +124,7 @@ pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
     while high - low > BLOCK_SIZE as u64 {
         let middle = low + (high - low) / 2;
         let mut lines = Lines::open(path, middle)?;
-        // The search starts in the middle of a line, so the first line read is only a part of one.
+        // The search starts in the middle of a line, so the first text that is read is only a part of a line.
         let next = match lines.next()? {
             Some(_) => lines.next()?,
             None => None,

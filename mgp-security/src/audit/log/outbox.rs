@@ -13,11 +13,11 @@ use super::group::encode_or_replace;
 use super::head::{LogHead, wait};
 use super::queue::LogQueue;
 
-/// The number of events that are taken from the store at once.
+/// The number of events that are taken from the store at a time.
 pub(super) const BATCH: usize = 256;
 
-/// The maximum number of remembered events. Older ones need not be remembered, because they were removed from the store
-/// long ago.
+/// The maximum number of remembered events. Older events need not be remembered, because they were removed from the
+/// store long ago.
 const MAX_REMEMBERED: usize = 4 * BATCH;
 
 /// The events last taken from the store, each with its number and a hash of its content, so that none of them is
@@ -54,8 +54,8 @@ impl RecentEvents {
         self.0.back().map(|event| event.0)
     }
 
-    /// Returns the count of remembered events that a store lost, as [`Outbox::count_lost`] does. `pending` has the
-    /// events in the store.
+    /// Returns the number of remembered events that a store lost, as [`Outbox::count_lost`] does. `pending` has the
+    /// events that are in the store.
     pub(super) fn count_lost(&self, saved: u64, written: u64, pending: Vec<PendingEvent>) -> u64 {
         let pending = pending.into_iter().filter(|event| event.number > saved);
         let is_known = |event: PendingEvent| {
@@ -85,10 +85,10 @@ pub(super) struct Outbox {
     store: Arc<dyn Store>,
     log: String,
     revision: watch::Receiver<u64>,
-    /// Completes when the revision changes, and wakes the writer then.
+    /// A future that completes when the revision of the store changes; it wakes the writer then.
     change: BoxFuture<'static, ()>,
     waker: Waker,
-    /// The newest revision of the store up to which all events were taken.
+    /// The newest revision of the store whose events were all taken.
     handled: Option<u64>,
 }
 
@@ -114,8 +114,8 @@ impl Outbox {
         self.handled != Some(*self.revision.borrow())
     }
 
-    /// Marks a commit of this log as handled, because it adds no events. Does nothing if commits before it were not
-    /// read yet.
+    /// Marks a commit of this log itself as handled, because such a commit adds no events. Does nothing if earlier
+    /// commits were not read yet.
     pub(super) fn note_own_commit(&mut self, revision: u64) {
         if self.handled.is_some_and(|handled| handled + 1 == revision) {
             self.handled = Some(revision);
@@ -132,9 +132,9 @@ impl Outbox {
         Ok(pending)
     }
 
-    /// Removes from `waiting` the calls whose approval is named by an event that is still in the store: the event might
-    /// be the approval, and then the call might have run. Removes all calls if the events cannot be read or are too
-    /// many.
+    /// Removes calls from `waiting` if an event that is still in the store names their approval: the event might report
+    /// that the call was approved, so the call might have run. Removes all calls if the events cannot be read or are
+    /// too many.
     pub(super) fn remove_decided(&self, waiting: &mut BTreeMap<u64, String>) {
         if waiting.is_empty() {
             return;
@@ -152,11 +152,12 @@ impl Outbox {
         }
     }
 
-    /// Returns the count of events that the log has although the store lost them with their changes; at least 1 if the
-    /// store lost any.
+    /// Returns the number of events that the log has, but that the store lost together with the changes that they
+    /// record; at least 1 if the store lost any.
     ///
-    /// `saved` is the number of the last event in the saved head, `written` that of the last event in the log. A killed
-    /// process can leave events that are in the log and not in the head, but those are still in the store.
+    /// `saved` is the number of the last event from the store according to the saved head, `written` the number of the
+    /// last such event in the log. A killed process can leave events in the log that the head does not include, but
+    /// those events are still in the store.
     pub(super) fn count_lost(
         &self,
         saved: u64,

@@ -175,9 +175,9 @@ pub(super) struct LogReader {
 /// The last record that a reader is allowed to read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest written record. The log is still being written, so a later read can reach further.
+    /// Up to the newest written record. The log is still being written, so a later read can get further.
     Written(Arc<LogQueue>),
-    /// The record with this number. The log does not grow while it is read.
+    /// Up to the record with this number. The log does not grow while it is read.
     Record(u64),
 }
 
@@ -207,7 +207,7 @@ impl LogFiles {
     /// contain few or no events although more pages follow.
     ///
     /// # Errors
-    /// [`StoreError`] when the log cannot be read.
+    /// [`StoreError`] if the log cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -395,8 +395,8 @@ impl Search<'_> {
         }
         let full = self.page.events.len() >= self.limit;
         if full || self.records >= MAX_RECORDS || self.bytes >= MAX_BYTES {
-            // An intent or checkpoint repeats the number of the event before it. When reading backwards, that event comes
-            // next, so the cursor must be one higher than its number.
+            // An intent or checkpoint repeats the number of the event before it. When reading backwards, that event
+            // comes next, so the cursor must be one higher than its number.
             let internal = !oldest_first && read.kind != RecordKind::Event;
             self.page.next = Some(read.no + u64::from(internal));
             return Ok(Progress::Done);

@@ -24,16 +24,17 @@ const MAX_UNSEEN: usize = 1024;
 /// The time for which records without a waiting caller are collected before they are written together.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The interval at which the writer of a closed log checks whether the last running calls have ended: a call that was
-/// refused, or that is suspended until its caller answers a question, queues no item.
+/// The interval at which the writer of a closed log checks whether the last running calls have ended. The interval is
+/// needed because some calls queue no item when they end: a refused call, and a call that is suspended until its caller
+/// answers a question.
 const CALLS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An item in the queue of the log's writer.
 pub(super) enum Item {
     /// The end of a call, to be recorded.
     Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
-    /// The end of a call that asked its caller a question and that no later request can continue. Its intent gets no
-    /// final event.
+    /// The end of a call that asked its caller a question, and that no later request can continue. No final event is
+    /// written for its intent.
     Shut { intent: Arc<Intent>, room: Reservation },
     /// A call that is about to run, to be recorded as an intent.
     Intent { start: Arc<CallRecord>, intent: Arc<Intent>, ack: Acknowledge },
@@ -68,7 +69,7 @@ pub(super) type Acknowledge = oneshot::Sender<Result<u64, AuditError>>;
 pub(super) enum Reservation {
     /// A permit of the semaphore [`LogQueue::room`].
     Permit,
-    /// A place among the calls that wait for a permit of the semaphore.
+    /// One of the limited number of calls that wait for a permit of the semaphore.
     Waiting,
 }
 
@@ -118,8 +119,8 @@ pub(super) struct LogQueue {
     pub(super) newest: watch::Sender<u64>,
     /// Sends written events, each with its number, to the receivers of [`AuditLog::watch`](super::AuditLog::watch).
     pub(super) watched: broadcast::Sender<(u64, Payload)>,
-    /// The number of the newest record in the file. It is not durable yet if no caller waits for it: the head follows
-    /// within a second.
+    /// The number of the newest record in the file. This record may not be durable yet: if no caller waits for it, its
+    /// head is saved within a second.
     pub(super) written: AtomicU64,
     /// The number of the first record of the file to which the log writes.
     pub(super) segment: AtomicU64,
@@ -137,7 +138,7 @@ struct QueueState {
     sleep: WriterSleep,
 }
 
-/// The stage that closing a log has reached.
+/// The progress of closing a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CloseState {
     #[default]
@@ -212,7 +213,7 @@ impl LogQueue {
         self.room.try_acquire_many(records).map(tokio::sync::SemaphorePermit::forget).is_ok()
     }
 
-    /// Reserves a place among the calls that wait for room; returns `false` if too many calls wait already.
+    /// Counts one more call that waits for room; returns `false` if too many calls wait already.
     pub(super) fn reserve_place(&self) -> bool {
         let reserved = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
             (waiting < self.bound).then_some(waiting + 1)
@@ -229,7 +230,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns whether there is a call that must still queue its final record, or a record that is not written yet.
+    /// Returns whether a call must still queue its final record, or a queued record is not written yet.
     fn is_owed(&self) -> bool {
         self.room.available_permits() < self.bound || self.waiting.load(Ordering::Acquire) > 0
     }
@@ -259,8 +260,8 @@ impl LogQueue {
         !self.suspended.lock().is_empty()
     }
 
-    /// Records the end of suspended calls, which wait for an answer of their caller: of those that no later request
-    /// continued in time, or of all if the log is closing.
+    /// Records suspended calls, i.e. calls that wait for an answer of their caller, as cancelled: those that no later
+    /// request continued in time, or all of them if the log is closing.
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {
@@ -275,7 +276,8 @@ impl LogQueue {
     /// Waits for items and moves them into `into`; returns whether the log is closing.
     ///
     /// Waits at most `idle` for the first item, and only briefly if the log is closing and calls are still running. If
-    /// `rest` is set, the method instead pauses that long, unless the log is closing.
+    /// `rest` is set, the method instead pauses for that time, even if items arrive; only closing the log ends the
+    /// pause early.
     pub(super) fn next(
         &self,
         into: &mut VecDeque<Item>,
@@ -339,7 +341,8 @@ impl LogQueue {
         }
         let may_end = !self.is_owed();
         if may_end {
-            // A caller that waits for the end must find the log closed.
+            // Mark the log as closed before `end` changes, so that a thread that waits for the end finds the log
+            // closed.
             self.set_failure(Some(AuditError::Closed));
         }
         queue.end = if may_end { CloseState::Ended } else { CloseState::CallsRunning };
@@ -377,8 +380,8 @@ impl Wake for LogQueue {
     }
 }
 
-/// Receives the outcomes of calls without an intent. Such a call has no state of its own, so all of them share the
-/// queue as their receiver.
+/// Receives the outcomes of calls without an intent. Nothing has to be stored about such a call until it ends, so all
+/// of them share the queue as the receiver.
 impl TicketSink for LogQueue {
     fn close(&self, ended: EndedCall) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
@@ -409,7 +412,7 @@ mgp_types::opaque_debug!(LogQueue);
 pub(super) struct CallLedger {
     pub(super) shared: Arc<LogQueue>,
     pub(super) intent: Option<Arc<Intent>>,
-    /// `true` while the call waits for its permits.
+    /// `true` while the call waits for room in the queue.
     pub(super) waits: AtomicBool,
     /// `true` if the call was refused and does not run.
     pub(super) void: AtomicBool,

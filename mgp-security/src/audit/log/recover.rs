@@ -33,20 +33,20 @@ pub(super) struct RecoveredLog {
     pub(super) length: u64,
     /// The record number with which the newest file begins.
     pub(super) first: u64,
-    /// The text of each intent without a final record, by the intent's record number.
+    /// The intents whose calls have no final record. The key is the record number of the intent, the value is its text.
     pub(super) open: BTreeMap<u64, String>,
-    /// For each open call that waited for an undecided approval: the approval's id, by the record number of the call's
-    /// intent.
+    /// The running calls that waited for an undecided approval. The key is the record number of the call's intent, the
+    /// value is the id of the approval.
     pub(super) waiting: BTreeMap<u64, String>,
-    /// The number that the store had given to the last event that was taken from it.
+    /// The number, in the store, of the last event that the log took from the store.
     pub(super) outbox: u64,
     /// The events taken from the store since the last checkpoint.
     pub(super) recent: RecentEvents,
     /// The number of the first record that is retained, as the last checkpoint defines it.
     pub(super) from: u64,
-    /// The count of records after the last checkpoint.
+    /// The number of records after the last checkpoint.
     pub(super) since: u64,
-    /// The end of the log that was cut off.
+    /// The part at the end of the log that was cut off.
     pub(super) cut: CutEnd,
     /// The number of acknowledged records that are lost, and whose loss is not recorded yet.
     pub(super) lost: u64,
@@ -247,11 +247,11 @@ impl Replay {
     }
 }
 
-/// Verifies that the log continues an older head without a gap, up to its last checkpoint.
+/// Verifies that the log continues from an older head without a gap, up to the log's last checkpoint.
 ///
-/// Usually the head is at the checkpoint or after it. An older head results from a power cut after the checkpoint
-/// reached the disk but before the head did. The records between the two were either not acknowledged, or the store
-/// lost their acknowledgement; the chain proves that this log wrote them.
+/// Usually the head refers to the checkpoint or to a later record. The head is older if a power cut occurred after the
+/// checkpoint was written to the disk and before the head was. The records between head and checkpoint were either not
+/// acknowledged, or the store lost their acknowledgement; the hash chain proves that this log wrote them.
 fn verify_after_head(
     place: &LogPlace,
     segments: &[Segment],
@@ -368,7 +368,7 @@ fn last_checkpoint(bytes: &[u8], from_the_start: bool, key: ChainKey) -> Option<
 
 /// Returns whether a line is a checkpoint that is followed by all the intents it announces, and all these lines verify.
 ///
-/// Other lines might be forged. A forged checkpoint would hide the calls that were running before it.
+/// Lines that do not verify might be forged. A forged checkpoint would hide the calls that were running before it.
 fn is_complete(line: &[u8], after: &[u8], key: ChainKey) -> bool {
     let Ok((mut chain, checkpoint)) = verify_checkpoint(line, key) else { return false };
     let mut after = after.split(|byte| *byte == b'\n');

@@ -10,15 +10,15 @@ use mgp_types::PrivateFile;
 
 use super::error::LogError;
 
-/// The number of attempts to take the lock, and the delay between them. They are needed because a killed process holds
-/// its lock until its last thread has ended, shortly after it has disappeared from the process list.
+/// The number of attempts to acquire the lock, and the delay between them. Several attempts are needed because a killed
+/// process holds its lock until its last thread has ended, shortly after it has disappeared from the process list.
 const LOCK_ATTEMPTS: u32 = 25;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The file that lines are written to; tests replace it by one that fails.
+/// The file to which lines are written; tests replace it by a file that fails.
 pub(super) trait Disk: Send {
     /// Appends bytes. If this fails, some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -106,7 +106,7 @@ impl LogPlace {
         Ok(())
     }
 
-    /// Takes the lock. Blocks for a short time if another process holds it.
+    /// Acquires the lock. Blocks for a short time if another process holds it.
     pub(super) fn lock(&self) -> Result<Lock, LogError> {
         let path = self.beside("lock");
         let file = refuse_special(&path)
@@ -187,8 +187,8 @@ impl Disk for SegmentFile {
     }
 }
 
-/// Makes sure that a folder is private: creates it if it is missing, makes it private if it is empty, and refuses it if
-/// it has content and is not private.
+/// Makes sure that a folder is private: creates a missing folder, makes an empty folder private, and refuses a folder
+/// that has content and is not private.
 pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);

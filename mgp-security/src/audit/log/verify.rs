@@ -24,18 +24,17 @@ use super::segments::LogPlace;
 /// record breaks the chain at that record. The head fixes the end: without it, records could be cut off at the end, or
 /// the whole log could be replaced by another valid one.
 ///
-/// With a head from a [store](LogHead::in_store), an attacker who can only change the files cannot change, remove or add
-/// a record unnoticed: the head fixes the end, and records after it must be hashed with the secret in the store.
-/// With the head [beside the log](LogHead::beside), damage and careless changes are detected; an attacker with write
-/// access to the directory can replace the log and its head.
+/// With a head from a [store](LogHead::in_store), an attacker who can only change the files cannot change, remove or
+/// add a record unnoticed: the head fixes the end, and later records must be hashed with the secret in the store. With
+/// the head [beside the log](LogHead::beside), damage and careless changes are detected. An attacker with write access
+/// to the directory, however, can replace the log and its head.
 ///
-/// Records after the last one that was synced to the disk can be lost in a power cut; then the error is
+/// Records after the last synced record can be lost in a power cut; then the error is
 /// [`LogError::Lost`] until the log is opened, which records the loss as an event.
 ///
-/// Records after the head were not acknowledged; they are counted if they verify, and an incomplete line at the very
-/// end, which a killed process leaves, is ignored.
-/// If old files were removed, verification starts at the checkpoint that begins the oldest remaining file. A later
-/// checkpoint in the chain must have announced the removal.
+/// Records after the head were not acknowledged; those that verify are counted. An incomplete line at the very end,
+/// which a killed process leaves, is ignored. If old files were removed, verification starts at the checkpoint that
+/// begins the oldest remaining file, and a later checkpoint in the chain must have announced the removal.
 ///
 /// # Errors
 /// [`LogError::BadRecord`] names the first bad record, and [`LogError::Lost`] the first of the lost ones; other errors
@@ -44,8 +43,8 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     verify_noting(dir, name, head, &mut RecentEvents::default())
 }
 
-/// Verifies a log on a thread for blocking work, and checks that its store has the changes whose events the log has.
-/// Another process may write the log meanwhile.
+/// Verifies a log on a thread for blocking work. Also checks that the log's store has the changes that the events of
+/// the log record. Another process may write the log meanwhile.
 ///
 /// # Errors
 /// As [`verify`], and [`LogError::ChangesLost`].

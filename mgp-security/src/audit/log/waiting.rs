@@ -10,9 +10,9 @@ const DECIDED: &str = "dev.cloto.approval_decided";
 
 /// The requests for approvals that are not decided, in the order of their records.
 ///
-/// A request does not name its call. It is matched to the open call of the same actor, target and trace that began
-/// before it. If several such calls are open, or such a call has ended since, the request is matched to none of them:
-/// it is then unknown which call waited, and a call that ran must not be reported as one that did not run.
+/// A request does not name its call. It is matched to the running call of the same actor, target and trace that began
+/// before the request. If several such calls are running, or such a call has ended since, the request is matched to
+/// none of them: it is then unknown which call waited, and a call that ran must not be reported as not run.
 #[derive(Debug, Default)]
 pub(super) struct WaitingCalls(Vec<Request>);
 
@@ -84,8 +84,8 @@ impl WaitingCalls {
         }
     }
 
-    /// Returns the id of the undecided request of each open call that waited for an approval, by the number of the
-    /// call's intent.
+    /// Returns the ids of the undecided requests of open calls that waited for an approval. The key is the number of
+    /// the call's intent.
     pub(super) fn of(&self, open: &BTreeMap<u64, String>) -> BTreeMap<u64, String> {
         if self.0.is_empty() {
             return BTreeMap::new();

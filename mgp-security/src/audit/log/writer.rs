@@ -1,11 +1,11 @@
 //! The writer thread of a log.
 //!
-//! It writes waiting items as one group, in three steps: append the lines to the file (`append.rs`), save the head, i.e.
-//! number and hash of the last line, and acknowledge the callers. A crash between the steps leaves lines after the head,
-//! which were not acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines,
-//! unless the power fails and `Fsync` is not `Always`. Therefore the head also has the number of the last record that
-//! was synced to the disk: only the records after it, those of a few seconds, can be missing without a change by another
-//! program.
+//! The thread writes waiting items as one group, in three steps: it appends the lines to the file (`append.rs`), saves
+//! the head, i.e. the number and hash of the last line, and acknowledges the callers. A crash between the steps leaves
+//! lines after the head, which were not acknowledged and which [recovery](super::recover) verifies. The head is never
+//! ahead of the lines, unless the power fails and `Fsync` is not `Always`. Therefore the head also has the number of
+//! the last record that was synced to the disk. Only the records after it, i.e. those of a few seconds, can be missing
+//! without a change by another program.
 //!
 //! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running calls stay
 //! queued until writing works again. The writer reports such failures, and new files, in the log of the program; the
@@ -36,13 +36,13 @@ use super::segments::{Disk, Lock};
 const MAX_GROUP: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 
-/// The maximum time for which the saved head can lag behind records that no caller waits for.
+/// The maximum time after which the head is saved for records that no caller waits for.
 const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 
-/// The maximum time for which records are not synced to the disk under `Fsync::OnCheckpoint`.
+/// The maximum time that records stay unsynced under `Fsync::OnCheckpoint`.
 const MAX_UNSYNCED: Duration = Duration::from_secs(5);
 
-/// The time without items after which a newly opened log is synced to the disk.
+/// The time without queued items after which a newly opened log is synced to the disk.
 const SYNC_DELAY: Duration = Duration::from_millis(100);
 
 /// The delay before the writer retries a failed operation on the log.
@@ -58,15 +58,15 @@ pub(super) struct Writer {
     outbox: Option<Outbox>,
     /// The state of the hash chain after the last written record.
     chain: Chain,
-    /// The number that the store had given to the last event that was taken from it.
+    /// The number, in the store, of the last event that the log took from the store.
     outbox_number: u64,
     recent: RecentEvents,
     /// The intents of running calls, by record number. They are bounded, because each running call has reserved room
     /// for its final record.
     open_intents: BTreeMap<u64, String>,
-    /// The record number in the last saved head.
+    /// The record number that the last saved head contains.
     head_seq: u64,
-    /// The number of the last synced record in the last saved head.
+    /// The number of the last synced record that the last saved head contains.
     head_synced: u64,
     /// The time since which the log has records after the last saved head; `None` if it has none.
     head_lag_since: Option<Instant>,
@@ -74,8 +74,8 @@ pub(super) struct Writer {
     synced: u64,
     /// The time since which the log has records that are to be synced; `None` if it has none.
     unsynced_since: Option<Instant>,
-    /// `true` while the sync that follows opening is still to be done. Waiting callers are served first, because a
-    /// killed process loses nothing without the sync.
+    /// `true` while the sync after the opening of the log has not been done. Waiting callers are served first: if the
+    /// process is killed, nothing is lost even without the sync.
     sync_owed: bool,
     /// The length of the newest file in bytes, without an incomplete write at its end.
     segment_length: u64,
@@ -122,8 +122,7 @@ impl Writer {
                     return;
                 }
             }
-            // The writer already saw the request to close before it wrote this batch, so the head is saved at this
-            // point.
+            // The request to close came before this batch, so the writer has saved the head by now.
             if closing && self.batch.is_empty() && self.shared.may_end() {
                 return;
             }

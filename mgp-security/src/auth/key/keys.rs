@@ -1,15 +1,15 @@
 //! The keys of a server: issued, revoked, and looked up for every request.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{AuditSink, Principal};
-use mgp_types::sync::RwLock;
+use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{millis, to_hex};
 use subtle::ConstantTimeEq;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::error::{KeyError, KeyStoreError};
 use super::record::{KeyGrant, KeyRecord};
@@ -19,8 +19,9 @@ use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
-/// The interval at which the store is checked for changes of other processes. After a revocation in another process,
-/// this one refuses new requests with the key after this time at the latest; an open stream can send one part more.
+/// The interval at which the store is checked for changes of other processes. If another process revokes a key, this
+/// process refuses requests with the key, including requests that wait, and ends their streams, after this time at the
+/// latest.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The minimum length of an imported secret that is considered hard to guess: 128 bits in base64.
@@ -37,11 +38,12 @@ const MIN_SECRET: usize = 22;
 /// | `tools.list` | listing every tool |
 /// | `tools.read:NAME`, `tools.read:SERVER.NAME` | listing the tool, of any server or of SERVER only |
 /// | `admin.write` | operators: granting and revoking access |
-/// | `admin.read` | operators: querying the access of others |
+/// | `admin.read` | operators: querying the access of other agents |
 ///
-/// A key without any `tools.` permission is not restricted; a key with one can call and list only what these allow. A
-/// key with any `tools.` or `admin.` permission can administer only what an `admin.` permission allows. A permission
-/// never grants access that the entries and policies do not grant, and never makes its holder an operator.
+/// A key without any `tools.` permission is not restricted; a key with such permissions can call and list only the
+/// tools that they allow. A key with any `tools.` or `admin.` permission can administer only what an `admin.`
+/// permission allows. A permission never grants access that the entries and policies do not grant, and never makes its
+/// holder an operator.
 ///
 /// ```
 /// use mgp_security::auth::{ApiKeys, KeyGrant};
@@ -74,14 +76,14 @@ struct KeyCache {
     /// Locked while the store is read into the snapshot. It is not locked while the store is changed, because requests
     /// wait for this lock, and a change might wait for another process.
     reading: tokio::sync::Mutex<()>,
-    /// The time at which the store's stamp is compared next, in milliseconds since `born`.
+    /// The time at which the store's stamp is read and compared again, in milliseconds since `born`.
     next_check: AtomicU64,
-    /// `true` while a task reads the store on behalf of callers that cannot wait.
-    catching_up: AtomicBool,
+    /// The handle of the task that reads the store after each change while keys are in use.
+    follower: Mutex<Weak<()>>,
     born: Instant,
 }
 
-/// The records of the store, as of a given stamp.
+/// The records of the store as they were when `KeyStore::stamp` returned a given number.
 #[derive(Default)]
 struct Snapshot {
     stamp: u64,
@@ -136,7 +138,7 @@ impl ApiKeys {
             snapshot: RwLock::new(Arc::new(snapshot)),
             reading: tokio::sync::Mutex::new(()),
             next_check: AtomicU64::new(0),
-            catching_up: AtomicBool::new(false),
+            follower: Mutex::default(),
             born: Instant::now(),
         });
         Self { shared, auditor: None }
@@ -308,31 +310,27 @@ impl ApiKeys {
 
     /// Returns whether a key exists and is not revoked, according to the snapshot. Does not check the expiry.
     ///
-    /// It is called for every part of a stream, so it must not block. If the store has changed, a separate task reads
-    /// it; thus the stream of a revoked key ends even if no new request causes the store to be read.
+    /// This method is called for every part of a stream, so it must not block; [`follow`](Self::follow) keeps the
+    /// snapshot current.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
-        if self.shared.is_due() {
-            if self.shared.is_outdated(&snapshot) {
-                self.spawn_catch_up();
-            } else {
-                self.shared.mark_checked();
-            }
-        }
         !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
     }
 
-    /// Spawns a task that reads the store, unless such a task is running.
-    fn spawn_catch_up(&self) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if self.shared.catching_up.swap(true, Ordering::AcqRel) {
-            return;
+    /// Returns a handle for credentials that are in use. While such a handle exists, a task reads the store within
+    /// [`CHECK_INTERVAL`] after each change. Without this task, a stream or a call that waits, e.g. for an approval,
+    /// would go on with a key that was revoked meanwhile, until another request causes the store to be read.
+    pub(in crate::auth) fn follow(&self) -> Arc<()> {
+        let mut follower = self.shared.follower.lock();
+        if let Some(handle) = follower.upgrade() {
+            return handle;
         }
-        let shared = Arc::clone(&self.shared);
-        runtime.spawn(async move {
-            shared.catch_up().await;
-            shared.catching_up.store(false, Ordering::Release);
-        });
+        let handle = Arc::new(());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            *follower = Arc::downgrade(&handle);
+            runtime.spawn(Arc::clone(&self.shared).follow(Arc::clone(&handle)));
+        }
+        handle
     }
 
     /// Returns whether a credential begins with the prefix of API keys.
@@ -378,7 +376,7 @@ impl KeyCache {
 
     /// Reads the store again. The caller must hold the lock `reading`.
     async fn read(&self) -> Result<(), KeyStoreError> {
-        // Take the stamp before the records, so that the next check detects a change made in between.
+        // Read the stamp before the records, so that the next check detects a change made in between.
         let stamp = self.store.stamp();
         let read = self.store.load().await.and_then(|records| Snapshot::of(records, stamp));
         let (snapshot, outcome) = match read {
@@ -401,6 +399,22 @@ impl KeyCache {
                 error = &error as &dyn std::error::Error,
                 "failed to read the API keys; every key is denied"
             );
+        }
+    }
+
+    /// Reads the store after each change, until `handle` has no other owner.
+    async fn follow(self: Arc<Self>, handle: Arc<()>) {
+        loop {
+            sleep(CHECK_INTERVAL).await;
+            self.next_check.store(0, Ordering::Relaxed);
+            self.catch_up().await;
+            self.mark_checked();
+            let mut follower = self.follower.lock();
+            if Arc::strong_count(&handle) == 1 {
+                // Keys that are used from now on start another task.
+                *follower = Weak::new();
+                return;
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! A secret has 256 random bits, so a single SHA-256 is enough; slow hashes are needed only for secrets that people
 //! choose. A key is looked up by its id, and its hash is compared in constant time; an unknown id takes the same time.
 //!
-//! Decisions read a snapshot in memory. Changes made in this process take effect at once; changes that another
+//! Decisions read a snapshot in memory. Changes made in this process take effect immediately; changes that another
 //! process makes in the store take effect within 250 ms, see [`KeyStore::stamp`].
 
 mod error;

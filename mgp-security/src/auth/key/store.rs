@@ -17,8 +17,8 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Reads the records of all keys.
     async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError>;
 
-    /// Adds a record, whose id must be new. If there are [`MAX_KEYS`] records, the stores of this crate remove the one
-    /// of the key that was revoked or expired the longest ago.
+    /// Adds a record, whose id must be new. If there are [`MAX_KEYS`] records, the stores of this crate first remove
+    /// the record of the key that was revoked or expired the longest ago.
     async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
     /// Marks the record with this id as revoked.

@@ -15,7 +15,7 @@ use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 use super::store::add;
 use super::text::{KeyText, hash_from_hex};
 use super::*;
-use crate::auth::{AuthRefused, Credential};
+use crate::auth::{AuthLayer, AuthRefused, Credential};
 
 const NOT_VALID: Result<(), AuthRefused> = Err(AuthRefused::NOT_VALID);
 
@@ -291,21 +291,21 @@ async fn the_stamp_of_a_store_is_read_four_times_a_second_at_any_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_key_although_no_request_arrives() {
-    let folder = Folder::new();
-    let keys = folder.open().await.unwrap();
+async fn a_stream_or_a_waiting_call_ends_with_its_key_although_no_request_arrives() {
+    let store = TestStore::default();
+    let keys = ApiKeys::open(store.clone()).await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
-    folder.open().await.unwrap().revoke(key.id()).await.unwrap();
-    assert!(keys.is_live(key.id()), "it was looked at a moment ago");
-    tokio::time::advance(IN_FORCE).await;
-    // A stream does not wait for the store to be read; a later check finds the change.
-    for _ in 0..1000 {
-        if !keys.is_live(key.id()) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    panic!("the stream continues");
+    let layer = AuthLayer::new().keys(keys);
+    let (_, used) = layer.check(key.reveal()).await.unwrap();
+    store.revoke(key.id()).await.unwrap();
+    tokio::time::sleep(IN_FORCE * 2).await;
+    assert!(!used.is_valid(), "it goes on after its key was revoked");
+
+    drop(used);
+    tokio::time::sleep(IN_FORCE * 2).await;
+    let before = store.stamps.load(Ordering::SeqCst);
+    tokio::time::sleep(IN_FORCE * 10).await;
+    assert_eq!(store.stamps.load(Ordering::SeqCst), before, "the store of unused keys is read");
 }
 
 #[tokio::test(start_paused = true)]

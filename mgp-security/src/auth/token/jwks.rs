@@ -52,7 +52,8 @@ pub(super) enum Verification {
     Valid,
     /// There are keys with the token's key id, but none of the tried keys has signed it.
     Invalid,
-    /// No key has the token's key id, and none of the keys that could be meant has signed the token.
+    /// No key has the token's key id, and none of the tried keys without an id has signed the token. If the token has
+    /// no key id, none of the tried keys has signed it.
     Unknown,
 }
 
@@ -63,7 +64,7 @@ impl JwkSet {
     /// curves, and RSA keys of less than 2048 or more than 4096 bits.
     ///
     /// # Errors
-    /// [`BadJwks`] if it is malformed or too large.
+    /// [`BadJwks`] if the document is malformed or too large.
     pub fn parse(document: impl AsRef<[u8]>) -> Result<Self, BadJwks> {
         #[derive(Deserialize)]
         struct Document {

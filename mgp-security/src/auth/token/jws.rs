@@ -1,6 +1,7 @@
 //! The parts of a signed token, parsed before anything in it is trusted (RFC 7515; RFC 8725).
 //!
-//! This file verifies nothing: `jwks.rs` verifies the signature, `resource_server.rs` calls it and checks the claims.
+//! This file verifies nothing: `jwks.rs` verifies the signature, and `resource_server.rs` calls `jwks.rs` and checks
+//! the claims.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -9,8 +9,8 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The members of an object. An object with a duplicate name is refused, because parsers differ in which of the two
-/// they use.
+/// The members of an object. An object with two members of the same name is refused, because parsers differ in which of
+/// the two members they use.
 #[derive(Debug)]
 pub(super) struct Members(BTreeMap<String, Box<RawValue>>);
 

@@ -108,8 +108,8 @@ impl KeySource {
         }
     }
 
-    /// Returns a set of keys that is newer than `known`, or `None` if there is none. Called if `known` lacks the key of
-    /// a token.
+    /// Returns a set of keys that is newer than `known`, or `None` if there is none. Call this if `known` lacks the key
+    /// of a token.
     pub(super) async fn newer(&self, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         match self {
             Self::Fixed(_) => None,

@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::parameter::{gather, words};
 use super::rule::Rule;
 
-/// Verbs that destroy something, as the first word of a name.
+/// Verbs that, as the first word of a tool's name, mean that the tool destroys something.
 const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kill terminate";
 
 /// Verbs of [`DESTROYS`] that can also mean only detaching something, e.g. `remove_label`.
@@ -15,7 +15,7 @@ const DETACHES: &str = "remove drop";
 /// Words in the name of a tool which mean that it only shows what another tool changes, e.g. `deploy_plan`.
 const PLANS: &str = "plan preview status history logs estimate diff";
 
-/// Verbs that change something, as the first word of a name.
+/// Verbs that, as the first word of a tool's name, mean that the tool changes something.
 const CHANGES: &str = "\
     write overwrite create insert update upload send post transfer pay execute exec run \
     install uninstall deploy revoke grant format reset move rename merge push publish chmod \
@@ -64,7 +64,8 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         value.as_bool().or_else(|| value.as_u64().map(|flag| flag != 0))
     };
     let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
-    // A claim in a description can be about only one of several actions; annotations are about the whole tool.
+    // A claim in a description can be about only one of several actions of the tool; annotations are about the whole
+    // tool.
     let admits = reads == Some(false) || destroys == Some(true);
     let claims_read = reads == Some(true)
         || destroys == Some(false)

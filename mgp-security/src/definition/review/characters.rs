@@ -1,15 +1,15 @@
 //! Invisible characters, and characters that change the appearance of a text.
 //!
-//! Several of them have legitimate uses, e.g. in some scripts or in emoji; they are accepted only there.
+//! Several of these characters have legitimate uses, e.g. in some scripts or in emoji; they are accepted only there.
 
 use unicode_normalization::char::canonical_combining_class;
 
 use super::script::{any, same};
 
-/// The maximum number of consecutive blanks; more count as an attempt to hide the text after them.
+/// The maximum number of consecutive blanks; a longer run counts as an attempt to hide the text after it.
 const BLANKS_MAX: usize = 100;
 
-/// The maximum number of consecutive line ends; more count as an attempt to hide the text after them.
+/// The maximum number of consecutive line ends; a longer run counts as an attempt to hide the text after it.
 const LINES_MAX: usize = 20;
 
 /// The maximum number of combining marks on one letter; scripts in use need at most half as many.
@@ -99,8 +99,8 @@ fn kind(c: char) -> Option<&'static str> {
     })
 }
 
-/// Returns how many characters, beginning with the suspect one at an index, have a legitimate use together; `None` if
-/// the suspect one has no legitimate use there.
+/// Returns the number of characters from an index on that have a legitimate use together. The character at the index is
+/// a suspect one; `None` if it has no legitimate use there.
 fn honest(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let after = chars.get(at + 1).copied();
@@ -143,8 +143,8 @@ fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     })
 }
 
-/// Returns whether a direction mark has no other one next to it, and is near a letter that is written from right to
-/// left.
+/// Returns whether a direction mark has no other direction mark beside it, and is near a letter that is written from
+/// right to left.
 fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');
     let near = |mut side: Box<dyn Iterator<Item = &char> + '_>| {

@@ -1,4 +1,5 @@
-//! The decoding of text that a person cannot read directly. The result is decoded again if it is encoded, too.
+//! The decoding of text that a person cannot read directly. If the result of decoding is encoded as well, it is decoded
+//! again.
 
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ pub(super) struct Decoded {
     pub(super) text: String,
     /// The byte range of the encoded part in the text.
     pub(super) range: Range<usize>,
-    /// `true` if any text can be decoded in this way, so that only a finding in the result shows that it really was
-    /// encoded.
+    /// `true` if any text can be decoded in this way (e.g. reversed). Then only a finding in the result shows that the
+    /// text really was encoded.
     pub(super) is_guess: bool,
 }
 
@@ -196,7 +197,7 @@ fn unescaped(text: &str) -> Option<String> {
     (count >= ESCAPES_MIN).then(|| String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Returns the text with HTML entities decoded, if it has several numeric ones.
+/// Returns the text with HTML entities decoded, if it has several numeric entities.
 fn entities(text: &str) -> Option<String> {
     let is_encoded = text.matches("&#").count() >= ESCAPES_MIN;
     is_encoded.then(|| super::plain::without_entities(text).into_owned())

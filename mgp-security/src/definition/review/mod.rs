@@ -1,11 +1,13 @@
 //! The review of tool definitions. It searches everything that a model would read for content that does not belong in a
 //! definition (MGP §4).
 //!
-//! - Invisible characters, and those that make text look like other text, are refused: no tool needs them.
-//! - Schemas that cannot be checked, or that refer to other documents, are refused too.
-//! - Text that addresses the model instead of describing the tool is held: an operator must review it first. No single
-//!   rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
-//! - Encoded text is decoded and read by the same rules, and what a tool can do is compared with what it claims.
+//! - Definitions with invisible characters, or characters that make text look like other text, are refused: no tool
+//!   needs such characters.
+//! - Definitions with schemas that cannot be checked, or that refer to other documents, are refused, too.
+//! - Definitions with text that addresses the model instead of describing the tool wait for the review of an operator.
+//!   No single rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
+//! - Encoded text is decoded, and then reviewed by the same rules.
+//! - The name and the parameters of a tool, which show what it can do, are compared with the claims of its description.
 
 mod capability;
 mod characters;
@@ -58,7 +60,7 @@ const FOREIGN: &[&str] = &[
     "terminal",
 ];
 
-/// Words with which a sentence about tools can demand more than a choice between the tools that it names.
+/// Words that show that a sentence about tools may demand more than a choice between the tools that it names.
 const BROAD: &[&str] = &[
     "all",
     "always",
@@ -87,7 +89,7 @@ const BROAD: &[&str] = &[
     "via",
 ];
 
-/// Words with which a sentence can be about tools even if it names none.
+/// Words that show that a sentence may be about tools even if it names none.
 const ABOUT_TOOLS: &[&str] =
     &["it", "this", "these", "that", "tool", "tools", "instead", "rather", "call", "invoke"];
 
@@ -135,9 +137,9 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether a text gives advice only about tools of the server itself (`is_own`). It must name at least one of
-/// them and no other tool. It must contain no address, no secret, and no word for tools of others. No sentence about
-/// tools may contain a word with which it could demand more than a choice between them.
+/// Returns whether a text gives advice only about tools of the server itself (`is_own`). The text must name at least
+/// one of these tools and no other tool. It must contain no address, no secret, and no word for tools of other servers.
+/// None of its sentences about tools may contain a word that could demand more than a choice between these tools.
 pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let plain = plain::plain_text(text);
     let tokens = token::tokens(&plain, Place::Elsewhere);
@@ -148,7 +150,7 @@ pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
             || token.is_secret_variable()
             || FOREIGN.contains(&token.word.as_str())
     };
-    // Names such as `WebFetch` and `mail.send` can be tools of others, too.
+    // Names such as `WebFetch` and `mail.send` can be names of other servers' tools, too.
     let is_other_name = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         let mut pairs = word.as_bytes().windows(2);

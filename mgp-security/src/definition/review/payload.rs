@@ -9,8 +9,8 @@ use super::token::Place;
 /// The weight of encoded text that has at least three words, but neither signs of instructions nor a command.
 const ENCODED: u32 = 60;
 
-/// The sum of weights at which the signs within encoded text count as [`ENOUGH`], because legitimate text is rarely
-/// encoded.
+/// The sum of weights from which signs within encoded text count as if they reached [`ENOUGH`], because legitimate text
+/// is rarely encoded.
 const IN_CODE: u32 = 30;
 
 /// Markers that occur only in chat templates.
@@ -123,8 +123,8 @@ const UNSEEN: &[&str] = &[
     "<!doctype",
 ];
 
-/// Colours that hide text in HTML. The definition of a diagram can have them too, e.g. `style A color:#fff` in Mermaid,
-/// so they count only in a text with a style of HTML.
+/// Colours that hide text in HTML. A diagram can contain them too, e.g. `style A color:#fff` in Mermaid, so they count
+/// only in a text with an HTML style.
 const COLORS: &[&str] =
     &["color:white", "color: white", "color:#fff", "color: #fff", "color:transparent"];
 
@@ -173,8 +173,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     signs
 }
 
-/// Decodes the encoded parts of a text, and returns the most suspicious one as a sign of an attack; `None` if none of
-/// them is suspicious.
+/// Decodes the encoded parts of a text, and returns the most suspicious part as a sign of an attack; `None` if no part
+/// is suspicious.
 fn encoded(text: &str) -> Option<Sign> {
     const COMMANDS: [&str; 8] =
         ["curl ", "wget ", "rm -", "bash ", "powershell", "eval(", "exec(", "/bin/sh"];
@@ -200,8 +200,8 @@ fn encoded(text: &str) -> Option<Sign> {
     Some(Sign { rule: Rule::Encoded, group: 0, weight, evidence, range: Some(range) })
 }
 
-/// Returns a bracket of the markers of chat templates, e.g. of `<|im_start|>`, if a text contains one. Arrows of
-/// diagrams, e.g. `A <|-- B`, and pipes of languages, e.g. `x |> f`, do not count.
+/// Returns a bracket that chat templates use in their markers, e.g. in `<|im_start|>`, if a text contains one. Arrows
+/// of diagrams, e.g. `A <|-- B`, and pipes of programming languages, e.g. `x |> f`, do not count.
 fn marker(text: &str) -> Option<&'static str> {
     const AROUND: [char; 11] = ['"', '\'', '(', ')', '[', ']', '{', '}', '*', '/', ':'];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -273,29 +273,47 @@ fn tag(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the text of the first HTML comment if it has at least three words.
-fn comment(text: &str) -> Option<&str> {
-    let start = text.find("<!--")? + 4;
-    let end = text[start..].find("-->").map_or(text.len(), |end| start + end);
-    let inside = text[start..end].trim();
-    (inside.split_whitespace().count() >= 3).then_some(inside)
+/// Returns the text of the first HTML comment that has at least three words.
+fn comment(mut text: &str) -> Option<&str> {
+    loop {
+        let (_, rest) = text.split_once("<!--")?;
+        let (inside, after) = rest.split_once("-->").unwrap_or((rest, ""));
+        if inside.split_whitespace().count() >= 3 {
+            return Some(inside.trim());
+        }
+        text = after;
+    }
 }
 
-/// Returns the URL of the first Markdown image if the URL has a query, with which a model could leak data.
-fn image(text: &str) -> Option<&str> {
-    let start = text.find("![")?;
-    let rest = &text[start..];
-    let address = &rest[rest.find("](")?..];
-    let address = &address[..address.find(')').unwrap_or(address.len())];
-    (address.contains("://") && address.contains('?')).then_some(address)
+/// Returns the first URL of a Markdown image that has a query, with which a model could leak data.
+fn image(mut text: &str) -> Option<&str> {
+    loop {
+        let (_, rest) = text.split_once("![")?;
+        let (_, rest) = rest.split_once("](")?;
+        // A URL may contain parentheses in pairs.
+        let mut open = 1_usize;
+        let end = rest.find(|c: char| {
+            match c {
+                '(' => open += 1,
+                ')' => open -= 1,
+                _ => {}
+            }
+            open == 0
+        });
+        let (address, after) = rest.split_at(end.unwrap_or(rest.len()));
+        if address.contains("://") && address.contains('?') {
+            return Some(address);
+        }
+        text = after;
+    }
 }
 
 /// Returns the first URL that executes code (`javascript:`) or contains a whole document (`data:text/`).
 fn running(text: &str) -> Option<&str> {
     let code = |scheme: &str| {
-        let at = text.find(scheme)?;
-        let rest = &text[at + scheme.len()..];
-        rest.starts_with(|c: char| c.is_alphanumeric() || c == '/' || c == '(').then(|| &text[at..])
+        let begins = |c: char| c.is_alphanumeric() || c == '/' || c == '(';
+        let mut urls = text.match_indices(scheme).map(|(at, _)| &text[at..]);
+        urls.find(|url| url[scheme.len()..].starts_with(begins))
     };
     let document = |scheme: &str| {
         let urls = text.match_indices(scheme).map(|(at, _)| &text[at..]);
@@ -311,4 +329,20 @@ fn running(text: &str) -> Option<&str> {
         .into_iter()
         .find_map(code)
         .or_else(|| schemes.into_iter().find_map(document))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_found_in_the_url_of_any_image_but_not_in_that_of_a_link_around_an_image() {
+        for text in [
+            "![a](https://a.example/a.png) ![b](https://b.example/b.png?d=x)",
+            "![a](https://a.example/(a)/a.png?d=x)",
+        ] {
+            assert!(image(text).is_some_and(|address| address.ends_with("?d=x")), "{text}");
+        }
+        assert_eq!(image("[![a](https://a.example/a.png)](https://b.example/?q)"), None);
+    }
 }

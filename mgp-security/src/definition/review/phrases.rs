@@ -23,7 +23,7 @@ pub(super) struct Slot {
     any: Vec<&'static str>,
 }
 
-/// The places where a word must be an order, i.e. an imperative.
+/// The places in a text where a word must be an order, i.e. an imperative.
 #[derive(Clone, Copy)]
 enum Orders {
     No,

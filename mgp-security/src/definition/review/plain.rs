@@ -1,4 +1,5 @@
-//! Normalization of text before the search for phrases: undoes capitals, look-alike letters and other spellings.
+//! Normalization of text before the search for phrases: replaces capitals, look-alike letters and other spellings by
+//! plain lower-case letters.
 
 use unicode_normalization::UnicodeNormalization;
 

@@ -1,4 +1,4 @@
-//! The review of schemas: finds those that cannot be checked, or that refer to other documents (MGP §4).
+//! The review of schemas: finds schemas that cannot be checked, or that refer to other documents (MGP §4).
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,8 @@ const DATA: [&str; 6] = ["const", "default", "enum", "examples", "example", "req
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// The member with the schema of the arguments, which must be one of an object; results may be of any type.
+/// The member with the schema of the arguments. This schema must describe an object; the schema of results may describe
+/// any type.
 const INPUT: &str = "inputSchema";
 
 /// Reviews a schema of a tool.
@@ -137,7 +138,7 @@ impl Look<'_> {
                 return self.found(Rule::Schema, "the schema refers to another document", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                // The reference is an anchor within the same schema, whose target is reviewed anyway.
+                // The reference is an anchor within the same schema; the target of the anchor is reviewed anyway.
                 return;
             }
             match self.root.pointer(pointer) {
@@ -156,13 +157,14 @@ fn is_local_file(id: &str) -> bool {
     id.starts_with("file:")
 }
 
-/// Returns whether a value means the same as an absent object: `null`, as Java writes it, or an empty list, as PHP does.
+/// Returns whether a value means the same as an absent object: `null`, as Java writes it, or an empty list, as PHP
+/// does.
 fn is_absent(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// Returns whether a member of a schema has a value that validators can read. Some servers write `null` for a member
-/// that is absent, and `true` for a property that is required, as in the third draft.
+/// that is absent, and `true` for a property that is required, as in draft 3 of JSON Schema.
 fn is_possible(name: &str, value: &Value) -> bool {
     let is_text = |value: &Value| value.is_string();
     match name {

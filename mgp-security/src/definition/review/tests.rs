@@ -281,7 +281,7 @@ fn what_must_exist_before_an_edit_is_no_order_but_what_must_be_sent_is() {
     assert!(operation("Before delivery you must replace the body (it must exist)"));
 }
 
-/// Returns whether a tool with this description and these schemas of parameters is held.
+/// Returns whether a tool with this description and these schemas of parameters must wait for an operator.
 fn is_held(description: &str, properties: &serde_json::Value) -> bool {
     let tool = serde_json::json!({
         "name": "add",

@@ -14,12 +14,12 @@ use super::token::{Place, Token, tokens};
 /// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
-/// If the weights of the signs in a text add up to at least this, operators see its findings with the tool. If they
-/// only add up to at least [`NOTED`], the findings are noted as details.
+/// The sum of the weights of a text's signs from which operators see the findings with the tool. From [`NOTED`] on, the
+/// findings are only noted as details.
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
-/// The rules whose phrases are harmless if a text forbids what they describe, e.g. `never send passwords`.
+/// The rules whose phrases are harmless if the text forbids the described action, e.g. `never send passwords`.
 const TURNS: [Rule; 5] =
     [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override, Rule::Decode];
 
@@ -37,8 +37,8 @@ const BANNED: &str = "merge read close delete remove send forward share post pub
     install start restart disable enable drop move rename archive grant revoke upload download \
     proceed perform access open schedule invite reply fill enter release reset done";
 
-/// The maximum number of words that a sentence may have after an order to ignore instructions in data. A longer
-/// sentence counts as one about the model's own instructions, because the search for these stops here.
+/// The maximum number of words that are searched for a mention of the model's own instructions, in a sentence that
+/// orders a model to ignore instructions in data. A longer sentence counts as one about the model's own instructions.
 const SENTENCE_MAX: usize = 100;
 
 /// The names of the members of a tool's schemas, in lower case. These do not count as names of other tools.
@@ -295,7 +295,8 @@ fn is_condition(words: &[Token], at: usize) -> bool {
     words[at].is("not") && at > 0 && CONDITIONS.iter().any(|condition| words[at - 1].is(condition))
 }
 
-/// Returns whether a word begins a part such as `without asking the user`, in contrast to `without exception`.
+/// Returns whether a word begins a phrase such as `without asking the user`; a phrase such as `without exception` does
+/// not count.
 fn demands_after(words: &[Token], at: usize) -> bool {
     const ASKS: [&str; 20] = [
         "ask*",
@@ -328,7 +329,7 @@ fn bans(words: &[Token], at: usize, end: usize) -> bool {
     const BANS: [&str; 6] = ["dont", "never", "cannot", "cant", "mustnt", "shouldnt"];
     const VERBS: [&str; 8] = ["do", "does", "must", "should", "shall", "may", "can", "will"];
     const FILLERS: [&str; 6] = ["be", "ever", "to", "try", "attempt", "automatically"];
-    // Words after which the ban does not hold, e.g. `do not reply but send it without their consent`.
+    // Words after which the ban does not apply, e.g. `do not reply but send it without their consent`.
     const ENDS: [&str; 10] =
         ["and", "but", "then", "just", "without", "only", "so", "while", "which", "that"];
     let is_not = words[at].is("not") && at > 0 && VERBS.contains(&words[at - 1].word.as_str());
@@ -367,17 +368,17 @@ impl Phrase {
         (reach + clause..start).any(|at| bans(words, at, start))
     }
 
-    /// Returns whether the negation belongs to a condition before the rest of the words, e.g. `if it is not found, tell
-    /// the user`.
+    /// Returns whether the negation belongs to a condition before the phrase's other words, e.g. `if it is not found,
+    /// tell the user`.
     fn is_apart(&self, words: &[Token], start: usize, end: usize) -> bool {
         self.rule == Rule::Conceal
             && is_condition(words, start)
             && words[start + 1..end].iter().any(|word| word.clause)
     }
 
-    /// Returns whether the words describe an option of the tool. They must be the whole text of a parameter, e.g.
-    /// `Don't ask for confirmation.`, except for a short sentence about its default. In the description of a tool, the
-    /// same words are an order.
+    /// Returns whether the words describe an option of the tool. For this they must be the whole text of a parameter,
+    /// e.g. `Don't ask for confirmation.`, except for a short sentence about its default. In the description of a tool,
+    /// the same words are an order.
     fn describes_option(&self, words: &[Token], part: Range<usize>) -> bool {
         let is_user = |word: &Token| ["user", "users", "human"].iter().any(|known| word.is(known));
         self.rule == Rule::Consent

@@ -100,7 +100,7 @@ impl Token {
     }
 }
 
-/// Words that end the names of settings and values, e.g. `web_directory`. A name that ends with one is not taken for
+/// Words that end the names of settings and values, e.g. `web_directory`. A name with such an ending does not count as
 /// the name of a tool, unless it begins with one of [`VERBS`].
 const VALUES: &[&str] = &[
     "directory",
@@ -222,7 +222,7 @@ const ORDERING: &str = "first then also and please always must should to now jus
     siempre primero luego y toujours dabord ensuite et veuillez sempre e altijd eerst zawsze \
     najpierw всегда сначала обязательно";
 
-/// Words with which no sentence ends.
+/// Words that cannot end a sentence, e.g. articles.
 const OPEN_ENDS: &str = "a an the all any every each your our their its this these those my no \
     previous prior earlier preceding and or but to of for from with without in on by at into as \
     than that not must should shall will please always never ignore disregard forget override \
@@ -336,8 +336,8 @@ fn continues(above: &str, line: &str) -> bool {
     !first.ends_with(':') && !chunks.next().is_some_and(has_type)
 }
 
-/// Returns whether the text above a blank line is not a sentence without the line below: it ends with a word that needs
-/// another one, or the line begins with a word that needs one before it.
+/// Returns whether a sentence continues across a blank line: the text above ends with a word that needs another word
+/// after it, or the line below begins with a word that needs another word before it.
 fn is_unfinished(above: &str, line: &str) -> bool {
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let is_among = |words: &str, word: &str| words.split(' ').any(|known| known == word);

@@ -1,4 +1,4 @@
-//! Tests of which servers are admitted, and of how long a call waits for their lists.
+//! Tests that check which servers are admitted, and how long a call waits for their lists.
 
 use mgp_types::service::Deadline;
 
@@ -200,8 +200,8 @@ async fn a_dummy_with_the_name_of_another_servers_tool_excuses_no_advice_while_t
     assert!(matches!(state, DefinitionState::Flagged(_)), "{state:?}");
 }
 
-/// Advice about tools of the same server is harmless, however much of it there is; it must not hide an attack in a later
-/// text.
+/// Advice about tools of the same server is harmless, however much of it there is. It must not hide an attack in a
+/// later text.
 #[tokio::test]
 async fn harmless_advice_hides_no_attack() {
     let run = tool(r#"{"name":"run_command","description":"Runs.","inputSchema":{}}"#);
@@ -234,7 +234,8 @@ async fn harmless_advice_hides_no_attack() {
     }
 }
 
-/// A text about tools of the same server is held nevertheless if it means more than a choice between them.
+/// A text about tools of the same server must wait for an operator nevertheless if it means more than a choice between
+/// them.
 #[tokio::test]
 async fn advice_that_means_more_than_tools_of_its_server_is_held() {
     let own = |name: &str| {

@@ -21,8 +21,8 @@ pub(super) enum Declared<'a> {
     /// The tool does not declare the value.
     Undeclared,
     /// The value has a schema, or several in combined schemas. All of them count, because it is unknown which one the
-    /// tool applies. `is_declared` is `false` in a member that is declared in other case only, because the tool may
-    /// ignore it.
+    /// tool applies. `is_declared` is `false` for a member whose declared name differs in case, because the tool may
+    /// ignore this member.
     Schemas { root: &'a Value, own: Vec<&'a Value>, is_declared: bool },
 }
 
@@ -93,8 +93,8 @@ impl<'a> Declared<'a> {
         Self::Schemas { root, own: found, is_declared: *is_declared }.targets()
     }
 
-    /// Returns the schema of a member. If the member is declared in other case only, also returns the declared name:
-    /// servers that ignore case, as many in Go and C# do, read the member as the declared one.
+    /// Returns the schema of a member. If the declared name of the member differs in case, also returns the declared
+    /// name: servers that ignore case, as many in Go and C# do, read the member as the declared one.
     pub(super) fn member(&self, name: &str) -> (Self, Option<&'a str>) {
         let Self::Schemas { root, own, is_declared } = self else { return (self.clone(), None) };
         let (root, is_declared) = (*root, *is_declared);
@@ -159,7 +159,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// Returns the declared members whose names equal a name except for the case of letters.
+/// Returns the declared members whose names differ from a name only in the case of letters.
 fn in_other_case<'a>(
     root: &'a Value,
     own: &[&'a Value],
@@ -174,7 +174,7 @@ fn in_other_case<'a>(
     found
 }
 
-/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
+/// Returns the letters of a name in one case. They are converted to upper case first, because `ſ` then becomes `S`.
 fn folded(name: &str) -> impl Iterator<Item = char> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

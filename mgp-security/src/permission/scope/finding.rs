@@ -7,7 +7,7 @@ use super::kinds::{About, Kinds, Text, words};
 use super::tree::Node;
 use super::{Outside, host, path, shown};
 
-/// Words in the description of an argument that may be a host.
+/// Words that suggest, in the description of an argument, that the argument is a host.
 const HOST_WORDS: [&str; 26] = [
     "host",
     "hosts",
@@ -37,7 +37,7 @@ const HOST_WORDS: [&str; 26] = [
     "registry",
 ];
 
-/// Words in the description of an argument that may be a file.
+/// Words that suggest, in the description of an argument, that the argument is a file.
 const PATH_WORDS: [&str; 20] = [
     "file",
     "files",
@@ -108,7 +108,8 @@ pub(super) struct Findings {
     /// `true` if the tool declares an argument that limits the time.
     pub(super) declares_time: bool,
     pub(super) ports: Vec<Option<u16>>,
-    /// The names of arguments that may be targets of a kind, although neither their names nor their form shows it.
+    /// The arguments that may be targets of a kind although neither their names nor their values show it; each with the
+    /// kind and the argument's name.
     pub(super) doubts: Vec<(About, String)>,
 }
 
@@ -193,7 +194,7 @@ impl Findings {
                     return Ok(());
                 }
                 let inner = declared.item();
-                // The description of a list is also that of its items.
+                // The description of a list also describes its items.
                 let described = declared.with(&inner);
                 for item in items {
                     self.note_doubts(name, item, kinds, &described);
@@ -212,8 +213,8 @@ impl Findings {
                     let mut of_name = Kinds::of_member(name, known);
                     of_name.no_bare_target |= kinds.no_bare_target || kinds.text == Text::Free;
                     if of_name.text != Text::Free {
-                        // The kinds of the outer name also apply to the inner values, except kinds that any of the
-                        // inner names suggests itself.
+                        // The kinds that the outer name suggests also apply to the inner values, except kinds that one
+                        // of the inner names suggests itself.
                         of_name.bits |= kinds.bits & !own;
                     }
                     self.name_of_member(name, &targets, inner.is_declared());
@@ -336,8 +337,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the length of the time unit at the end of an argument's name, in milliseconds. A name without a known unit
-/// counts as seconds. Returns `None` if the name is not that of a time limit.
+/// Returns the length, in milliseconds, of the time unit with which an argument's name ends. A name without a known
+/// unit counts as seconds. Returns `None` if the name is not that of a time limit.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

@@ -20,7 +20,7 @@ const FILE_ENDINGS: [&str; 43] = [
     "txt", "xml", "yaml", "yml",
 ];
 
-/// The maximum number of digits of a line's number.
+/// The maximum number of digits of a line number behind the name of a file.
 const LINE_DIGITS: usize = 6;
 
 /// Checks all hosts among the arguments.
@@ -264,7 +264,7 @@ impl Host {
 #[derive(Debug)]
 struct Place {
     host: Host,
-    /// The port that is used: the written one, or the default of the scheme; `None` if it is unknown.
+    /// The port that is used: the written port, or the default port of the scheme; `None` if it is unknown.
     port: Option<u16>,
     /// The port that is written in the text, if there is one.
     named_port: Option<u16>,

@@ -85,7 +85,7 @@ const ALL: [(About, &[&str]); 8] = [
     (About::Environment, &["env", "environment"]),
 ];
 
-/// Last words of argument names that stand for free text, whose values are never treated as paths.
+/// Last words of argument names that mean free text, whose values are never treated as paths.
 const CONTENT: [&str; 15] = [
     "content",
     "contents",
@@ -104,8 +104,7 @@ const CONTENT: [&str; 15] = [
     "explanation",
 ];
 
-/// Last words of argument names that stand for a property of a path or host, e.g. its type, and not for the path or
-/// host itself.
+/// Last words of argument names that mean a property of a path or host, e.g. its type, and not the path or host itself.
 const ABOUT_IT: [&str; 14] = [
     "type",
     "types",
@@ -123,7 +122,7 @@ const ABOUT_IT: [&str; 14] = [
     "data",
 ];
 
-/// Last words of argument names that can stand for a path or a host.
+/// Last words of argument names that can mean a path or a host.
 const EITHER: [&str; 21] = [
     "target",
     "targets",
@@ -148,7 +147,7 @@ const EITHER: [&str; 21] = [
     "destination",
 ];
 
-/// Last words of argument names that always stand for a path and never for a URL.
+/// Last words of argument names that always mean a path and never a URL.
 const ONLY_PATH: [&str; 18] = [
     "path",
     "paths",
@@ -288,7 +287,8 @@ impl Kinds {
         kinds
     }
 
-    /// Returns the kinds that the name of a member suggests, and also those of the declared name, if it differs.
+    /// Returns the kinds that the name of a member suggests. If the declared name of the member differs, adds the kinds
+    /// that the declared name suggests.
     pub(super) fn of_member(name: &str, known: Option<&str>) -> Self {
         let kinds = Self::of(name);
         let Some(known) = known.map(Self::of) else { return kinds };

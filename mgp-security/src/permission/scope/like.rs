@@ -11,12 +11,12 @@ use super::{Outside, check, findings, host, shown};
 /// The minimum number of path components of a folder for all files in it to count as similar.
 const MIN_FOLDER_PARTS: usize = 2;
 
-/// Returns limits for calls that are similar to one with these arguments; `None` if only the same arguments are
-/// similar.
+/// Returns limits for calls that are similar to a call with these arguments; `None` if only a call with equal arguments
+/// is similar.
 ///
 /// Calls are similar if their files are in the same folders, their addresses are on the same hosts, and their commands
-/// begin with the same words. A text beside a command, e.g. a list of arguments, can change what the command does, so
-/// only the same arguments are similar then.
+/// begin with the same words. A text beside a command, e.g. a list of arguments, can change what the command does.
+/// Therefore only a call with the same arguments is similar to a call with such a text.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments, &Declared::Any).ok()?;
     let mut scope = PermissionScope::default();
@@ -48,15 +48,16 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     check(&scope, Some(arguments), None).ok().map(|()| scope)
 }
 
-/// Checks that a call is similar to one from which [`like`] derived these limits: it is within them, and has no file,
-/// address or command if that call had none.
+/// Checks that a call is similar to the call from which [`like`] derived these limits: it is within the limits, and has
+/// no file, address or command if that earlier call had none.
 pub(crate) fn is_like(
     scope: &PermissionScope,
     arguments: Option<&str>,
     definition: Option<&mcp::Tool>,
 ) -> Result<(), Outside> {
     check(scope, arguments, definition)?;
-    // The approved call may have had no target of this kind, so its limits need not have a list for it.
+    // Refuse a value that may be the name of a target: the approved call may have had no target of this kind, and then
+    // its limits have no list for this kind.
     let doubtful = findings(arguments, definition)?.doubts;
     if let Some((_, name)) = doubtful.first().filter(|_| scope.commands.is_empty()) {
         return Err(format!("`{}` may be the name of another target", shown(name)));

@@ -536,7 +536,7 @@ proptest! {
         let text = format!("{head}{}", parts.join(separator));
         let arguments = serde_json::json!({ "path": text }).to_string();
         if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments), None).is_ok() {
-            // Interpret the text as the least careful server would.
+            // Interpret the text in the way in which the least careful server would do.
             let mut careless = text.replace("file://", "");
             for _ in 0..4 {
                 careless = careless.replace("%25", "%").replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");

@@ -40,7 +40,7 @@ async fn a_decline_is_remembered_and_refused_at_once() {
     let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
     assert_eq!(world.lacks("camera").await, "camera denied");
     assert_eq!(world.lacks("camera").await, "camera denied");
-    // If the call would be refused anyway, no question is asked.
+    // No question is asked if the call would be refused in any case.
     assert_eq!(world.lacks("camera+read").await, "camera denied, filesystem.read undecided");
     assert_eq!(clerk.asked().len(), 1);
     assert_eq!(world.events(), ["PERMISSION_DENIED camera was - by user grace"]);

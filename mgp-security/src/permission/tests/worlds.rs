@@ -205,7 +205,7 @@ proptest! {
 
     #[test]
     fn time_never_opens_what_was_approved((mut approvals, policy, name, arguments, second) in worlds(), later in 0..100_u64) {
-        // Leave denials out: a denial that expires is meant to allow the call again after some time.
+        // Leave denials out: the end of a denial is meant to allow the call again.
         approvals.retain(|approval| approval.decision != ApprovalDecision::Denied);
         let before = runs(&approvals, &policy, name, arguments, second);
         let after = runs(&approvals, &policy, name, arguments, second + later);

@@ -34,12 +34,14 @@ pub struct ConfirmConfig {
     /// approver's time limit. Default: 15 minutes; without a [config](Confirmations::config), it is never shorter than
     /// the approver's current time limit.
     pub lives: Duration,
-    /// The maximum number of open questions per caller; further calls are refused with 3001. Default: 16.
+    /// The maximum number of open questions per caller; further calls are refused with code 3001 (resource exhausted).
+    /// Default: 16.
     pub open_each: usize,
-    /// The maximum number of open questions of all callers; further calls are refused with 3001. Default: 1,024.
+    /// The maximum number of open questions of all callers; further calls are refused with code 3001 (resource
+    /// exhausted). Default: 1,024.
     pub open_all: usize,
     /// The maximum number of used confirmations that are remembered until they expire; further calls are refused with
-    /// 3001. Default: 65,536.
+    /// code 3001 (resource exhausted). Default: 65,536.
     pub used: usize,
     /// The maximum length of arguments in bytes, because an approver must be able to read them; longer ones are
     /// refused. Default: 256 KiB.
@@ -89,7 +91,7 @@ pub(crate) struct RiskyCall {
     pub(crate) definition: Option<Sha256Hash>,
 }
 
-/// The state of a confirmation. Between two requests of a call (rounds), the caller carries the state in sealed form.
+/// The state of a confirmation. The caller carries this state, sealed, from one request (round) of a call to the next.
 #[derive(Serialize, Deserialize)]
 struct CarriedConfirmation {
     /// The time of the question, in milliseconds since 1970.
@@ -103,8 +105,8 @@ struct CarriedConfirmation {
 }
 
 impl Confirmations {
-    /// Creates confirmations that an approver gives. They are not recorded before a sink is [set](Self::audit), and no
-    /// tool is exempt before a source of entries is [added](Self::named).
+    /// Creates confirmations that an approver gives. They are recorded only if a sink is [set](Self::audit), and tools
+    /// are exempt only if a source of entries is [added](Self::named).
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
         let ConfirmConfig { open_each, open_all, used, arguments, .. } = ConfirmConfig::default();
         Self {
@@ -132,8 +134,8 @@ impl Confirmations {
         self
     }
 
-    /// Returns an approval that was given with an earlier call, also covers this call, and is enough for it; `None` if
-    /// there is none.
+    /// Returns an approval that was given with an earlier call, also covers this call, and is sufficient for it; `None`
+    /// if no approval does so.
     pub(crate) fn approved(
         &self,
         by: &Principal,
@@ -162,8 +164,8 @@ impl Confirmations {
         self
     }
 
-    /// Returns the entry that names a tool, if any [source](Self::named) has one. If there are several, returns the one
-    /// that exempts more calls from confirmation.
+    /// Returns the entry that names a tool, if a [source](Self::named) has such an entry. If there are several, returns
+    /// the entry that exempts more calls from confirmation.
     pub(crate) fn naming(
         &self,
         cx: &Context,
@@ -180,10 +182,10 @@ impl Confirmations {
 
     /// Obtains a confirmation that is valid for one run of a call.
     ///
-    /// The order of the steps matters. The run is claimed before the answer is recorded, so that no confirmation is
-    /// recorded that cannot be used; the answer is recorded before it is stored for later calls, so that none applies
-    /// without a record. The tool is compared last, because it can change during the question and the record. Only then
-    /// the confirmation is saved for the next request (round) of the call.
+    /// The order of the steps matters. The run is claimed before the answer is recorded: no confirmation may be
+    /// recorded that cannot be used. The answer is recorded before it is stored for later calls: no stored answer may
+    /// apply without a record. The tool is compared last, because it can change during the question and while the
+    /// answer is recorded. Only then is the confirmation saved for the next request (round) of the call.
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         if call.arguments.as_str().len() > self.max_arguments {
             return Err(call.refused(Unconfirmed::TooLong));
@@ -215,7 +217,7 @@ impl Confirmations {
         Ok(())
     }
 
-    /// Asks the approver, claims the run of the call, and records the answer.
+    /// Asks the approver, claims the run of the call (see `claim_run`), and records the answer.
     async fn ask_and_record(
         &self,
         call: &RiskyCall,
@@ -321,7 +323,8 @@ impl Confirmations {
         }
     }
 
-    /// Claims the next run of the call with its confirmation.
+    /// Checks that the confirmation has not expired, and claims it for the next run of the call, so that no other
+    /// request can use it for the same run.
     fn claim_run(
         &self,
         cx: &Context,
@@ -383,7 +386,7 @@ impl RiskyCall {
             .trace(self.cx.trace.as_deref())
     }
 
-    /// Returns the question about the call, bound to everything for which the answer is valid.
+    /// Returns the question about the call, with a hash of everything for which the answer is valid.
     fn question(&self, arguments: String) -> Question {
         let principal = &self.cx.principal;
         let definition = self.definition.map(|hash| hash.to_string());

@@ -1,6 +1,6 @@
 //! Confirmations of calls: which calls need one, and how it is obtained (MGP §4.4).
 //!
-//! | risk of the call | runs at once if | needs a confirmation if |
+//! | risk of the call | runs immediately if | needs a confirmation if |
 //! |---|---|---|
 //! | safe | always | never |
 //! | moderate | `confirm = "dangerous"`, or the operator named the tool | `confirm = "moderate"` |

@@ -1,4 +1,5 @@
-//! Operators' entries that name a tool. They can make confirmations of its calls unnecessary (MGP §4.4).
+//! Operators' entries that name a tool. Such an entry can make confirmations of the tool's calls unnecessary (MGP
+//! §4.4).
 
 use bytestring::ByteString;
 use mgp_types::service::{Context, ServerId};
@@ -49,7 +50,7 @@ impl NamedTool {
         &self.entry
     }
 
-    /// Returns that one of the two entries which exempts more calls from confirmation.
+    /// Returns the entry of the two that exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.waives_confirmation && !self.waives_confirmation { other } else { self }
     }

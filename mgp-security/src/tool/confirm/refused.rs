@@ -36,7 +36,7 @@ enum Need {
     Server,
 }
 
-/// Returns the rule because of which a call needs a confirmation.
+/// Returns the rule that requires the confirmation of a call.
 pub(super) fn rule_of(assessment: &Assessment) -> Rule {
     Rule::new(Need::of(assessment).rule(&assessment.effective_risk))
 }
@@ -81,7 +81,7 @@ pub enum Unconfirmed {
     /// The person closed the question without an answer.
     #[error("the question was closed without an answer")]
     Closed,
-    /// The approver did not answer in time whether the call may run.
+    /// The approver was asked about the call, but did not answer in time.
     #[error("it was not confirmed in time")]
     Unanswered,
     /// The confirmation of the call has expired.

@@ -1,5 +1,5 @@
-//! The runs of confirmed calls. They are remembered so that a request that is replayed with the same answers does not
-//! run again (MGP §4.4).
+//! The runs of confirmed calls. They are remembered so that a replayed request with the same answers does not run the
+//! call again (MGP §4.4).
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use mgp_types::Sha256Hash;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The time for which a use is remembered if the end of the confirmation's validity cannot be represented.
+/// The time for which a run is remembered if the end of its confirmation's validity cannot be represented.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// The number of runs of each confirmed call, by the logical call, i.e. all requests (rounds) that belong to one call,
-/// and by the hash of what was confirmed.
+/// The number of runs of each confirmed call. The key is the logical call, i.e. all requests (rounds) that belong to
+/// one call, and the hash of what was confirmed.
 ///
 /// An entry is kept as long as its confirmation is valid and could be replayed.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use mgp_types::{Object, Payload, Sha256Hash};
 /// The name under which a person sees the reference among the arguments.
 const SHOWN_NAME: &str = "_meta.data_reference";
 
-/// Returns the arguments of a call with the data reference that the call carries beside them: with another reference,
-/// the tool would use other data. Returns `None` for a call without a reference.
+/// Returns the arguments of a call, extended by the data reference that the call carries beside them, because the tool
+/// would use other data with another reference. Returns `None` for a call without a reference.
 pub(crate) fn with_reference(call: &Call) -> Option<Payload> {
     let DataReference { ref_id, origin_server, .. } = call.cx().member().ok()??;
     let mut arguments: Object = call.tool_arguments().get().ok()?;
@@ -22,7 +22,7 @@ pub(crate) fn with_reference(call: &Call) -> Option<Payload> {
     Payload::of(&arguments).ok()
 }
 
-/// Returns the hash of a name in place of the name if it could be taken for the target of the call, e.g. a path. The
+/// Returns a name unchanged, or its hash if the name could be mistaken for the target of the call, e.g. a path. The
 /// mark before the hash cannot begin a plain name.
 fn plain(name: String) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

@@ -1,4 +1,4 @@
-//! Tests of which calls must be confirmed, and for what a confirmation is valid (MGP §4.4).
+//! Tests that check which calls must be confirmed, and for which calls a confirmation is valid (MGP §4.4).
 
 use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,8 +92,8 @@ fn detail(error: &RpcError, name: &str) -> String {
 fn the_table() {
     let named = NamedTool::by("grant");
     let never = NamedTool::by("grant").never_confirm();
-    // The columns: risk, `confirmation_required`, `confirm = moderate`; then the result for a tool that is not named,
-    // named, or named with `never`.
+    // The columns are the risk, `confirmation_required` and `confirm = moderate`, and then the result for a tool that
+    // no entry names, that an entry names, or that an entry with `never` names.
     let rows = [
         ("safe", false, false, [false, false, false]),
         ("safe", false, true, [false, false, false]),

@@ -1,5 +1,5 @@
-//! Tests with random configurations: the list of tools, the preview of a call, the call itself and the check after a
-//! wait all follow the same decision.
+//! Tests with random configurations. The list of tools, the preview of a call, the call itself and the second check of
+//! a call that waited must all make the same decision.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ const NEEDED: [Permission; 3] =
 const ARGUMENTS: [&str; 4] =
     [r#"{"path":"/a/x"}"#, r#"{"path":"/b/x"}"#, r#"{"path":"/a/bad"}"#, "{}"];
 
-/// The approver's answers; each world is tried with one of them, in turn.
+/// The approver's possible answers. Each world is tried with one of them, in turn.
 const ANSWERS: [Answer; 3] = [Answer::Nobody, Answer::Yes, Answer::No];
 
 /// The answer that the approver gives to every question.
@@ -69,8 +69,8 @@ fn word(verdict: &CallVerdict) -> String {
     }
 }
 
-/// Checks that a verdict explains itself, i.e. that its last step is the rule that decided. If permissions must be decided
-/// first, the rules that come afterwards follow.
+/// Checks that a verdict explains itself: its last step is the rule that decided. If a person must first decide about
+/// permissions, steps for the rules after permissions may follow.
 fn is_explained(verdict: &CallVerdict) {
     let asks_for_permissions =
         matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Permissions(_)));
@@ -121,8 +121,8 @@ async fn the_list_agrees(world: &mut World) {
     assert_eq!(narrowed, listed.iter().filter(only).cloned().collect());
 }
 
-/// Checks that a call is refused for its permissions exactly if one of the missing permissions cannot be asked for, or
-/// if the arguments are outside the limits of a permission, which lists cannot know.
+/// Checks when a call is refused for its permissions. This must be so exactly if no person can be asked for one of the
+/// missing permissions, or if the arguments are outside the limits of a permission, which lists cannot know.
 fn the_missing_permissions_agree(world: &World, tool: &str, verdict: &CallVerdict) {
     let missing = world.governance.missing_permissions(&world.principal(), &files(), tool);
     let is_closed = missing.iter().any(|missing| !missing.may_ask);
@@ -143,8 +143,8 @@ fn the_missing_permissions_agree(world: &World, tool: &str, verdict: &CallVerdic
     }
 }
 
-/// Checks that the check after a wait refuses what the preview refuses, and calls about which a question is still open,
-/// because no person has answered it.
+/// Checks the check that follows the wait of a call: it refuses all calls that the preview refuses, and all calls with
+/// an open question, because no person has answered the question.
 fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
     let refused = world.recheck();
     match verdict.outcome() {
@@ -192,7 +192,7 @@ async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
         CallOutcome::Ask(Requirement::Confirmation) => {
             assert_eq!(refused.is_none(), answer == Answer::Yes, "{}", about());
         }
-        // An answer to the question about a call together with its permissions applies to that call only.
+        // If the question was about a call together with its permissions, the answer applies to that call only.
         CallOutcome::Ask(Requirement::Permissions(_)) => match &refused {
             None => assert_eq!(answer, Answer::Yes, "{}", about()),
             Some(refused) => {
@@ -206,7 +206,7 @@ async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     word(&before)
 }
 
-/// Checks that a call that waited runs only if it would pass the check after a wait, whatever changed in the meantime.
+/// Checks that a call that waited runs only if it passes the second check, whatever changed in the meantime.
 async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'static str {
     let change = world.change(rng);
     *world.officer.change.lock().unwrap() = Some(change);
@@ -214,7 +214,7 @@ async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'stat
     if world.officer.change.lock().unwrap().take().is_some() {
         return "nobody was asked";
     }
-    // The check has no answer of a person, so a missing confirmation is not compared.
+    // The second check has no answer of a person, so a missing confirmation is not compared.
     let is_compared = |error: &RpcError| !is_unconfirmed(error, "newly_needed");
     let (after, recheck) = (world.explain(world.tool), world.recheck().filter(is_compared));
     let about = format!("{refused:?}, {recheck:?}, after {after:?}");
@@ -281,7 +281,7 @@ fn house_verdict() {
     println!("{} worlds agree: {counts:?}", worlds());
 }
 
-/// Tries all worlds of one thread; returns what occurred in them.
+/// Tries all worlds of one thread; returns the outcomes that occurred in them.
 fn worlds_of(thread: usize, threads: usize, worlds: u64) -> Vec<String> {
     let mut words = Vec::new();
     let seeds: Vec<u64> = (0..worlds).skip(thread).step_by(threads).collect();
@@ -298,7 +298,7 @@ fn worlds_of(thread: usize, threads: usize, worlds: u64) -> Vec<String> {
     words
 }
 
-/// Tries one world; returns what occurred in it.
+/// Tries one world; returns the outcomes that occurred in it.
 async fn one_world(seed: u64, answer: Answer) -> Vec<String> {
     let mut world = World::new(seed, answer).await;
     let first = the_gate_agrees(&mut world, answer).await;

@@ -24,7 +24,7 @@ use tower_layer::Layer;
 
 use super::{ARGUMENTS, Answer, Change, NEEDED, TOOLS};
 
-/// An approver that gives the same answer to every question. Before its first answer, it makes a given change.
+/// An approver that gives the same answer to every question. Before its first answer, it makes one change to the rules.
 #[derive(Clone)]
 pub(crate) struct Officer {
     pub(crate) answer: Answer,
@@ -340,8 +340,8 @@ impl World {
         answer.err()
     }
 
-    /// Decides about the call again, as is done for a call that waited after the layer had let it pass; returns the
-    /// error if the call is refused now.
+    /// Decides about the call again, as a layer does for a call that it made wait. Returns the error if the call is
+    /// refused now.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
         WaitMark::mark(&mut cx);
@@ -364,7 +364,7 @@ impl World {
         self.officer.questions.load(Ordering::Relaxed)
     }
 
-    /// Returns a random change, which is to be made while a question is open.
+    /// Returns a random change, which the approver makes while a question is open.
     pub(crate) fn change(&self, rng: &mut Rng) -> Change {
         let (governance, clock) = (self.governance.clone(), Arc::clone(&self.clock));
         let (listed, is_own) = (Arc::clone(&self.listed), self.is_own);

@@ -1,5 +1,5 @@
-//! Checks JavaScript and TypeScript; [`check`] is the entry point. The rest computes the possible values of expressions
-//! without running them.
+//! Checks JavaScript and TypeScript code. [`check`] is the entry point; the other functions compute the possible values
+//! of expressions without running the code.
 
 use super::{
     CodePolicy,
@@ -27,15 +27,15 @@ use std::{
 /// The maximum depth of an expression whose value is computed.
 const MAX_DEPTH: usize = 48;
 
-/// The maximum length in bytes of a text that is computed.
+/// The maximum length of a computed text, in bytes. A longer text counts as unknown.
 const MAX_TEXT: usize = 4096;
-/// The maximum amount of work for the values of one source text, in units of roughly a nanosecond.
+/// The maximum amount of work for computing the values in one source text. A unit of work takes roughly a nanosecond.
 const MAX_WORK: usize = 20_000_000;
 
 /// The maximum number of values of an expression.
 const MAX_VALUES: usize = 64;
 
-/// The possible values of an expression, shared without copying them.
+/// The possible values of an expression, in a pointer that is cheap to clone.
 pub(super) type Shared = Rc<Values>;
 
 /// Checks code against a policy, and adds the violations to `found`.
@@ -71,22 +71,22 @@ pub(super) fn check(
     })
 }
 
-/// The names that a source text binds, and the values that were computed for them and for expressions.
+/// The names that a source text binds, and all values computed so far for names and expressions.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     source: &'t str,
     pub(super) nodes: &'t Nodes<'t>,
     pub(super) names: Names,
     unknown: Shared,
-    /// The computed values of names, removed when the name is bound again.
+    /// The computed values of names. An entry is removed when its name is bound again.
     pub(super) used: RefCell<AHashMap<String, Shared>>,
-    /// The values of syntax nodes that were computed so far, by the node's position in `Nodes::all`.
+    /// The values computed so far for syntax nodes, indexed by the node's position in `Nodes::all`.
     known: RefCell<Vec<Option<Shared>>>,
     work: Cell<usize>,
 }
 
 impl<'t> Scope<'t> {
-    /// Adds to the amount of work; returns whether more work is allowed.
+    /// Adds `amount` to the work done; returns whether more work is allowed.
     pub(super) fn may_work(&self, amount: usize) -> bool {
         self.work.set(self.work.get().saturating_add(amount));
         self.work.get() <= MAX_WORK
@@ -101,7 +101,8 @@ impl<'t> Scope<'t> {
         Rc::clone(&self.unknown)
     }
 
-    /// Returns the members that an object pattern reads, each with the target to which the pattern assigns it.
+    /// Returns the members that an object pattern reads. Each is paired with the target to which the pattern assigns
+    /// it.
     pub(super) fn members_of(&self, target: AstKind<'t>) -> Vec<(String, AstKind<'t>)> {
         match target {
             AstKind::ObjectPattern(object) => object
@@ -167,8 +168,8 @@ impl<'t> Scope<'t> {
         values
     }
 
-    /// Returns the values of a node. Some nodes have the values of a name or of one of their parts; the values of other
-    /// nodes are computed.
+    /// Returns the possible values of a node. Some nodes have the values of a name or of one of their parts; the values
+    /// of other nodes are computed.
     fn inner(&self, node: AstKind<'t>, depth: usize) -> Shared {
         let part = match node {
             AstKind::IdentifierReference(name) => return self.name(&name.name),
@@ -350,8 +351,8 @@ impl<'t> Scope<'t> {
             is_certain.set(is_certain.get() && values.len() == 1);
             texts(&values).next().map(str::to_owned)
         };
-        // If a part does not have exactly one value, the result can be any other text, too: of each part, only the
-        // first value is used.
+        // Only the first value of each part is used. If a part does not have exactly one value, the result can
+        // therefore also be any other text.
         let result = |value: Value| {
             let others = if is_certain.get() { Vec::new() } else { one(Value::AnyText) };
             Some(either(one(value), others))
@@ -442,7 +443,7 @@ impl<'t> Scope<'t> {
     }
 }
 
-/// Returns whether a call is `f.bind(x)` of a timer, whose result is the same function with another `this`.
+/// Returns whether a call is `f.bind(x)` for a timer function `f`. Its result is the same function with another `this`.
 fn sets_this(path: &str, call: &Call<'_>) -> bool {
     rules::TIMERS.has(path) && call.member() == Some("bind") && call.arguments.len() < 2
 }
@@ -452,7 +453,7 @@ fn short(text: String) -> Value {
     if text.len() > MAX_TEXT { Value::AnyText } else { Value::Text(text) }
 }
 
-/// Returns the amount of work for copying values, in the unit of `MAX_WORK`.
+/// Returns the amount of work that copying the values takes, in the unit of `MAX_WORK`.
 pub(super) fn cost(values: &Values) -> usize {
     let cost = |value: &Value| match value {
         Value::Text(text) | Value::Path(text) => 40 + text.len() / 4,
@@ -484,8 +485,8 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
         .collect()
 }
 
-/// Returns the path of what an import specifier names. The modules `process` and `bun` are the global objects of these
-/// names.
+/// Returns the path of the module that an import specifier names. The modules `process` and `bun` are the global
+/// objects of these names.
 pub(super) fn module_path(specifier: &str) -> String {
     match module_of(specifier).as_str() {
         "process" => "process".to_owned(),

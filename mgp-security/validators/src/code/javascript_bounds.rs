@@ -1,24 +1,24 @@
 //! Limits for nesting and for repeated reading, checked before JavaScript or TypeScript is parsed.
 //!
-//! The parser is recursive, and reads some text several times: it tries arrow functions and type arguments first.
-//! Without limits, a small text could overflow the stack or take minutes. The scan splits a text into tokens as the
-//! parser does. If it cannot be certain to do the same, it refuses the text.
+//! The parser is recursive. It also reads some text several times, because it first tries to parse arrow functions and
+//! type arguments. Without limits, a small text could overflow the stack or take minutes. The scan splits a text into
+//! tokens as the parser does. If it cannot be certain to do so, it refuses the text.
 
 use super::javascript_dialect::Dialect;
 
-/// The maximum number of brackets, templates and elements that are open at once.
+/// The maximum number of brackets, templates and elements that are open at the same time.
 const MAX_FRAMES: usize = 100;
-/// The maximum depth of nesting, counted in tokens: each token counts as nested in the one before it, until a
-/// statement, a bracket or a part of a list ends.
+/// The maximum depth of nesting. Each token counts as nested in the token before it, until a statement, a bracket or a
+/// part of a list ends.
 const MAX_DEPTH: usize = 1_000;
-/// A comma in a list lowers the counted depth by at most this many levels. If one part of a list is nested deeper, the
-/// parts after it begin at a greater depth.
+/// The maximum number of levels by which a comma in a list lowers the counted depth. If one part of a list is nested
+/// deeper, the parts after it begin at a greater depth.
 const LIST_SLACK: usize = 64;
 /// The maximum number of tokens that the parser reads, counting each repetition.
 const MAX_READINGS: usize = 250_000;
 
-/// Words that continue a statement even if they begin a new line. `""` represents any token that is not a word, `"."`
-/// the name of a property.
+/// Tokens that continue a statement even if they begin a new line. `""` represents any token that is not a word, and
+/// `"."` the name of a property.
 const CONTINUING: [&str; 15] = [
     "",
     ".",
@@ -39,7 +39,7 @@ const CONTINUING: [&str; 15] = [
 /// Words that can precede a type.
 const TYPE_OPERATORS: [&str; 6] = ["keyof", "unique", "readonly", "infer", "asserts", "is"];
 
-/// Checks the nesting of a source text; returns an upper limit for the number of levels that the parser needs.
+/// Checks the nesting of a source text; returns an upper limit for the depth of the parser's recursion.
 ///
 /// # Errors
 /// A description of the reason why the text must not be parsed.
@@ -78,9 +78,9 @@ enum Operand {
 /// An open bracket, template or element.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// The opening bracket; for a template a grave accent, within a tag `<`, and between tags `>`.
+    /// The opening bracket. For a template, this is a grave accent; within a tag `<`, and between two tags `>`.
     kind: u8,
-    /// The depth outside of the bracket.
+    /// The counted depth outside of the bracket.
     base: usize,
     /// The depth at which each part of a list begins.
     level: usize,
@@ -88,11 +88,11 @@ struct Frame {
     after: Operand,
     /// The number of times that the parser reads the content.
     factor: usize,
-    /// One more than the number of open groups that might be the parameters of an arrow function.
+    /// One plus the number of open parentheses that might enclose the parameters of an arrow function.
     groups: usize,
-    /// The number of open type arguments, which may turn out to be comparisons.
+    /// The number of open `<` that may begin type arguments or be comparisons.
     angles: usize,
-    /// The number of open conditional expressions, in which a group may turn out to be the parameters of a function
+    /// The number of open conditional expressions. Parentheses in them may turn out to be the parameters of a function
     /// with types.
     conditions: usize,
 }
@@ -107,7 +107,7 @@ struct Scan<'s> {
     frame: Frame,
     /// The frames that surround `frame`.
     frames: Vec<Frame>,
-    /// The maximum number of tokens in which the next token can be nested.
+    /// The counted depth: the maximum number of tokens in which the next token can be nested.
     depth: usize,
     readings: usize,
     operand: Operand,
@@ -181,7 +181,8 @@ impl<'s> Scan<'s> {
         Some(true)
     }
 
-    /// Returns the number of times that the parser reads the next token, not counting repetitions caused by groups.
+    /// Returns the number of times that the parser reads the next token, not counting the repetitions that parentheses
+    /// cause.
     fn factor(&self) -> usize {
         self.frame.factor.saturating_mul(1 + self.frame.angles + self.frame.conditions)
     }
@@ -244,8 +245,9 @@ impl<'s> Scan<'s> {
         match byte {
             b'"' | b'\'' => {
                 let text = self.skip_past(if byte == b'"' { "\"" } else { "'" })?;
-                // The quoted text of an attribute has no escapes. A text with an escape may be the default of a type
-                // parameter instead.
+                // In the quoted text of an attribute, a backslash is an ordinary character. In TypeScript, the text may
+                // instead be the default of a type parameter, where a backslash begins an escape; the scan refuses such
+                // a text.
                 return (!self.typed || !text.contains('\\')).then_some(());
             }
             b'{' => {
@@ -353,7 +355,7 @@ impl<'s> Scan<'s> {
     }
 
     fn closing(&mut self, byte: u8) -> Option<()> {
-        // In ASCII, each closing bracket is one or two places after its opening bracket.
+        // The ASCII code of a closing bracket is by one or two greater than that of its opening bracket.
         if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
             return None;
         }
@@ -395,7 +397,7 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Begins a new statement if the last statement has ended before the next token. `next` is that token if it is a
+    /// Begins a new statement if the last statement ended before the next token. `next` is the next token if that is a
     /// word, `"."` if it is the name of a property, else empty.
     fn begin(&mut self, next: &str) {
         let continues = CONTINUING.contains(&next);
@@ -467,7 +469,7 @@ impl<'s> Scan<'s> {
             return None;
         }
         if self.peek(0) == Some(b'<') {
-            // `<<` is a shift operator, or type arguments whose first one is a generic function type.
+            // `<<` is a shift operator, or begins type arguments of which the first is a generic function type.
             self.at += 1;
             let types = self.typed
                 && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());

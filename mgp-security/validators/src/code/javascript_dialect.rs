@@ -1,4 +1,4 @@
-//! The variants of JavaScript that are read.
+//! The variants of JavaScript that the validator can parse.
 
 /// A variant of the language, which determines the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! JavaScript and TypeScript: the names that code declares and assigns, with their values.
+//! The names that JavaScript or TypeScript code declares and assigns, with their values.
 
 use super::{
     javascript::{Scope, cost, member, module_path},

@@ -1,5 +1,5 @@
-//! JavaScript and TypeScript: code must not pass on objects that give access to everything, e.g. `process`, because
-//! their further use is then unknown.
+//! The rule that JavaScript and TypeScript code must not pass on objects that give access to everything, e.g.
+//! `process`: the checks cannot follow their further use.
 
 use super::{
     javascript::Scope,
@@ -14,7 +14,7 @@ use oxc_ast::{
 };
 use oxc_span::GetSpan;
 
-/// The objects that code must not pass on. Other names of the global object, e.g. `root`, are left out, because
+/// The objects that code must not pass on. Other names of the global object, e.g. `root`, are missing here, because
 /// variables often have these names.
 static ROOTS: Words = Words::new("process module globalThis global Deno Bun");
 /// Functions that neither store an argument nor return a member of it.
@@ -51,7 +51,7 @@ pub(super) fn check<'t>(
     }
 }
 
-/// Returns the expressions whose values a syntax node other than a call passes on.
+/// Returns the expressions whose values a syntax node passes on; calls are handled elsewhere.
 fn passed(node: AstKind<'_>) -> Vec<AstKind<'_>> {
     let part = match node {
         AstKind::ArrayExpression(list) => {
@@ -98,7 +98,8 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
         AstKind::IdentifierReference(name) => is_root_name(scope, node, &name.name),
         AstKind::StaticMemberExpression(of) if is_own_variable(scope, &of.object) => false,
         AstKind::ComputedMemberExpression(of) if is_own_variable(scope, &of.object) => false,
-        // Variables are often called `root`, so an object that seems to be the global object might be another object.
+        // `globalThis` is not compared: the path also results from variables that are called `root`, which are often
+        // other objects.
         AstKind::StaticMemberExpression(_)
         | AstKind::ComputedMemberExpression(_)
         | AstKind::CallExpression(_)
@@ -113,7 +114,7 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
         AstKind::TSNonNullExpression(of) => is_part(&of.expression),
         AstKind::TSTypeAssertion(of) => is_part(&of.expression),
         AstKind::AssignmentExpression(of) => is_part(&of.right),
-        // The left side of `&&` is the result only if it is falsy, and so is not an object.
+        // If the left side of `&&` is the result, it is falsy, and so it is not an object.
         AstKind::LogicalExpression(of) if of.operator == LogicalOperator::And => is_part(&of.right),
         AstKind::LogicalExpression(of) => is_part(&of.left) || is_part(&of.right),
         AstKind::ConditionalExpression(of) => is_part(&of.consequent) || is_part(&of.alternate),
@@ -131,7 +132,7 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
         return declared.is_some_and(|values| paths(values).any(|path| path == own))
             || !is_hidden(scope, node, name);
     }
-    // If the code itself declares the name of a root, that name and its aliases can be other objects.
+    // If the code itself declares a name in [`ROOTS`], that name and its aliases can be other objects.
     let is_certain = |path: &str| match path {
         "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares) && names_global(scope),
         _ => ROOTS.has(path) && !declares(path),
@@ -139,8 +140,8 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
     declared.is_some_and(|values| paths(values).any(is_certain))
 }
 
-/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then, its aliases count as the
-/// global object, because most code with an alias of `window` only handles events of a page.
+/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only in this case do its aliases count as
+/// the global object, because most code with an alias of `window` only handles events of a page.
 fn names_global(scope: &Scope<'_>) -> bool {
     scope.may_work(scope.nodes.all.len())
         && scope.nodes.all.iter().any(|node| {
@@ -149,7 +150,8 @@ fn names_global(scope: &Scope<'_>) -> bool {
         })
 }
 
-/// Returns whether an expression is a variable of the code that has a name of the global object, e.g. `self`.
+/// Returns whether an expression is a variable that the code itself declares under a name of the global object, e.g.
+/// `self`.
 fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
     let node = expression(object);
     let AstKind::IdentifierReference(name) = node else { return false };
@@ -159,7 +161,7 @@ fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
         && is_hidden(scope, node, &name.name)
 }
 
-/// Returns whether the code declares a name so that its use does not mean the builtin of this name.
+/// Returns whether a declaration in the code hides the builtin of this name at the node `used`.
 fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
     if scope.names.get(name).is_none() || !scope.may_work(scope.nodes.all.len()) {
         return false;
@@ -172,10 +174,10 @@ fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
     })
 }
 
-/// Returns whether a node is in the node at the position `outer` of the tree.
+/// Returns whether a node is within the node at the position `outer` in the list of all nodes.
 fn is_within<'t>(scope: &Scope<'t>, node: AstKind<'t>, outer: usize) -> bool {
     let mut at = node;
-    // Parents come before their children, so a node with a smaller number is not in `outer`.
+    // Parents have smaller numbers than their children, so a node with a smaller number than `outer` is not in it.
     while number(at) > outer && scope.may_work(2) {
         let Some(parent) = scope.nodes.parent(at) else { return false };
         at = parent;
@@ -183,8 +185,8 @@ fn is_within<'t>(scope: &Scope<'t>, node: AstKind<'t>, outer: usize) -> bool {
     number(at) == outer
 }
 
-/// Returns the position of the node in which a declared name has the declared meaning; `None` if it might also have
-/// the meaning of a builtin there.
+/// Returns the position of the node that is the scope of a declared name; `None` if the name might still mean a builtin
+/// in that scope.
 fn reach<'t>(scope: &Scope<'t>, declared: AstKind<'t>) -> Option<usize> {
     let mut at = scope.nodes.parent(declared)?;
     match at {

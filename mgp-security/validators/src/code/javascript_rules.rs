@@ -1,4 +1,5 @@
-//! JavaScript: constructs that are blocked in addition to the declared lists, and those that can write.
+//! The rules for JavaScript: constructs that are blocked in addition to those that a policy lists, and constructs that
+//! can write.
 
 use super::{
     CodePolicy,
@@ -17,13 +18,14 @@ use oxc_span::GetSpan;
 /// The names under which code can access the global object.
 pub(super) static GLOBALS: Words =
     Words::new("globalThis global window self top parent frames root GLOBAL");
-/// Names that count as builtins even if another scope declares a variable of the same name.
+/// Names that count as builtins even if the code declares a variable of the same name, because the variable may be in
+/// another scope.
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval Function require process setTimeout setInterval setImmediate execScript Reflect \
     WebAssembly module Deno Bun",
 );
-/// Functions that call a function later, and execute a text as code.
+/// Functions that call their argument later. If the argument is a text, they execute it as code.
 pub(super) static TIMERS: Words =
     Words::new("setTimeout setInterval setImmediate requestAnimationFrame queueMicrotask");
 /// Paths of names, e.g. `Deno.run`, that execute text, load code or start processes. Everything below such a path is
@@ -55,21 +57,21 @@ static NODE_MODULES: Words = Words::new(
     assert async_hooks buffer console constants crypto diagnostics_channel dns events path perf_hooks \
     punycode querystring readline stream string_decoder sys timers tty url util zlib",
 );
-/// The modules of Node below those in `NODE_MODULES`.
+/// The builtin modules whose names begin with a name in `NODE_MODULES` and a slash.
 static NODE_SUBMODULES: Words = Words::new(
     "\
     assert/strict dns/promises path/posix path/win32 readline/promises stream/consumers \
     stream/promises stream/web timers/promises util/types",
 );
 
-/// Names of functions that execute something, on whatever object they are called.
+/// Names of functions that count as executing something, regardless of the object that has them.
 static DANGEROUS: Words = Words::new(
     "\
     execSync spawnSync execFile execFileSync spawn runInThisContext runInNewContext runInContext \
     compileFunction createRequire getBuiltinModule mainModule _linkedBinding _load dlopen execvp \
     setUncaughtExceptionCaptureCallback",
 );
-/// Names that only functions of Node have, so that they are dangerous on an unknown object, too.
+/// Names that only functions of Node have. A call of such a function is dangerous even on an unknown object.
 static OF_NODE: Words = Words::new(
     "getBuiltinModule _linkedBinding createRequire mainModule setUncaughtExceptionCaptureCallback",
 );
@@ -260,14 +262,14 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
     }
 }
 
-/// Returns whether a path leads to builtins of Node through a member `process`, e.g. of the object that a function
-/// returns as `this`: outside strict mode, that can be the global object.
+/// Returns whether a path leads to builtins of Node through a member `process`. The object with this member may be
+/// unknown, e.g. the `this` that a function returns: outside of strict mode, that can be the global object.
 fn is_process_binding(path: &str) -> bool {
     let end = path.rsplit_once(".process.").map(|(_, end)| end);
     end.is_some_and(|end| matches!(end, "binding" | "dlopen" | "execve"))
 }
 
-/// Blocks reading a member of the global object or a module by a name that is not constant, e.g. `process[x]`.
+/// Blocks reading a member of the global object or of a module if the member's name is not constant, e.g. `process[x]`.
 fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let AstKind::ComputedMemberExpression(of) = node else { return };
     let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
@@ -365,7 +367,7 @@ fn called<'t>(
     }
 }
 
-/// Returns the expression that a call passes to its function as the first argument, also by `call`, `apply` or `bind`.
+/// Returns the first argument that the called function receives, also if the call uses `call`, `apply` or `bind`.
 fn first_passed<'t>(call: &Call<'t>) -> Option<AstKind<'t>> {
     match call.member() {
         Some("call" | "bind") => call.arguments.get(1).copied(),
@@ -439,7 +441,7 @@ fn members<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
             .iter()
             .find_map(|module| path.strip_prefix(module));
         let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-        // A name alone does not count, because it can be a function of the code itself.
+        // A name without an object before it does not count, because it can be a function of the code itself.
         let is_method = METHODS.has(name) && (!is_name || path.contains('.'));
         if member.is_some_and(|member| !READS.has(member)) || is_method {
             found.pattern(&format!("{name}("));
@@ -447,7 +449,7 @@ fn members<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     }
 }
 
-/// Reports the setting or deletion of a member of a builtin or a page.
+/// Reports code that sets or deletes a member of a builtin or of a page.
 fn changed<'t>(scope: &Scope<'t>, target: AstKind<'t>, found: &mut Findings) {
     for path in scope.paths(&scope.eval(target, 0)) {
         let root = path.split(['.', '(']).next().unwrap_or(path);
@@ -547,7 +549,7 @@ fn of_process<'t>(scope: &Scope<'t>, call: &Call<'t>) -> bool {
     scope.paths(&object).any(|path| path.starts_with("process."))
 }
 
-/// Returns whether the options of a request are an object with a method that only reads.
+/// Returns whether the options of a request are an object literal, and its `method` only reads.
 fn reads_only<'t>(scope: &Scope<'t>, options: AstKind<'t>) -> bool {
     let AstKind::ObjectExpression(options) = options else { return false };
     let reads = |value: &Value| {

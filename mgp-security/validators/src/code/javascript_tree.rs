@@ -17,21 +17,21 @@ use std::thread;
 
 /// The size of the stack for each level of nesting, in bytes.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
-/// The size of the stack that parsing needs besides the levels of nesting, in bytes.
+/// The size of the stack that parsing needs in addition to that for the levels of nesting, in bytes.
 const BASE_STACK: usize = 1 << 20;
 
-/// Parses a text, and calls a function with its syntax tree. A text with syntax errors has no tree.
+/// Parses a text, and calls a function with its syntax tree. Returns an error for a text with syntax errors.
 ///
 /// # Errors
-/// A description of the reason why there is no tree.
+/// A description of the reason why the text cannot be parsed.
 pub(super) fn with_tree(
     source: &str,
     dialect: Dialect,
     judge: impl FnOnce(&Nodes<'_>) -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let levels = javascript_bounds::check(source, dialect)?;
-    // Parse on a separate thread with a large stack: the deepest text would overflow a worker thread's stack, which
-    // would end the process.
+    // Parse on a separate thread with a large stack. On a worker thread, the deepest allowed text would overflow the
+    // stack and so end the process.
     thread::scope(|scope| {
         let parser = thread::Builder::new()
             .name("code-parser".to_owned())
@@ -72,13 +72,14 @@ fn parse(
     Err(format!("the code cannot be parsed{}", reason.unwrap_or_default()))
 }
 
-/// The nodes of a tree. Each parent comes before its children, and each node contains its position in the list.
+/// The nodes of a syntax tree. Each parent comes before its children, and each node contains its own position in the
+/// list.
 #[derive(Debug, Default)]
 pub(super) struct Nodes<'t> {
     pub(super) all: Vec<AstKind<'t>>,
     /// The position of each node's parent in `all`.
     parents: Vec<usize>,
-    /// The positions of the nodes that contain the next node.
+    /// The positions of the nodes whose children are being visited, outermost first.
     path: Vec<usize>,
 }
 
@@ -99,7 +100,7 @@ impl<'t> Visit<'t> for Nodes<'t> {
     fn enter_node(&mut self, node: AstKind<'t>) {
         node.set_node_id(NodeId::from_usize(self.all.len()));
         self.parents.push(self.path.last().copied().unwrap_or_default());
-        // An optional chain is represented by the expression in it.
+        // A node for an optional chain is left out; the expression in it represents the chain.
         if !matches!(node, AstKind::ChainExpression(_)) {
             self.path.push(self.all.len());
         }
@@ -133,7 +134,7 @@ impl<'t> Call<'t> {
             AstKind::CallExpression(call) => (&call.callee, &call.arguments[..]),
             AstKind::NewExpression(new) => (&new.callee, &new.arguments[..]),
             AstKind::TaggedTemplateExpression(call) => {
-                // The tag gets the text of the template and its values.
+                // The arguments of the tag function are the text of the template and the values in it.
                 let values = call.quasi.expressions.iter().map(expression);
                 let text = AstKind::TemplateLiteral(&call.quasi);
                 let arguments = std::iter::once(text).chain(values).collect();

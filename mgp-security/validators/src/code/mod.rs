@@ -1,4 +1,4 @@
-//! `code_safety`: code in arguments, parsed by the grammar of its language (MGP §7).
+//! The validator `code_safety`: checks code in arguments after parsing it by the grammar of its language (MGP §7).
 
 #[cfg(feature = "javascript")]
 mod javascript;
@@ -60,7 +60,7 @@ static CODE: Words = Words::new(
 );
 const LANGUAGES: &[&str] = &["language", "lang", "runtime", "interpreter"];
 
-/// Names of arguments that can only mean the language of the code.
+/// Names of arguments that contain the language of the code and nothing else.
 const CODE_LANGUAGES: &[&str] =
     &["languageid", "programminglanguage", "codelanguage", "scriptlanguage"];
 
@@ -77,8 +77,8 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
         leaves.iter().map(|leaf| (key(leaf.key()), leaf.value)).collect();
     languages.retain(|(name, value)| names_language(name) && !value.is_null());
     let named = languages.first().and_then(|(_, value)| value.as_str());
-    // Otherwise, an agent could add a second argument that names another language. The code would then be checked in
-    // one language, and the server might run it in the other.
+    // Without this check, an agent could add a second argument that names another language. The code would then be
+    // checked in one language, and the server might run it in the other.
     let is_other = |value: &Value| value.as_str().map(name_of) != named.map(name_of);
     if languages
         .iter()
@@ -137,7 +137,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // In UTF-8, all characters that are searched for here begin with one of these two bytes.
+        // In UTF-8, each of the characters that the check below searches for begins with one of these two bytes.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code
@@ -165,7 +165,7 @@ impl CodePolicy {
             #[cfg(feature = "typescript")]
             "tsx" => javascript::check(self, &code, javascript_dialect::Dialect::Tsx, &mut found)
                 .map_err(reject)?,
-            // A shell script can always write, so it is refused at the level `readonly` and checked at all others.
+            // A shell script can always write, so the level `readonly` refuses it; other levels check it.
             "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,
             _ => return Err(reject(unknown_language(language))),
         }

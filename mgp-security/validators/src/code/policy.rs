@@ -58,8 +58,8 @@ impl CodePolicy {
         hints
     }
 
-    /// Returns whether only imports from the list of allowed imports are accepted, i.e. whether the level is `strict`
-    /// or stricter.
+    /// Returns whether the policy accepts only imports from the list of allowed imports, i.e. whether the level is
+    /// `strict` or stricter.
     pub(super) fn is_strict(&self) -> bool {
         rank(&self.level) >= 2
     }
@@ -85,7 +85,7 @@ impl CodePolicy {
     }
 }
 
-/// Returns the rank of a level by strictness; an unknown level counts as the strictest.
+/// Returns the rank of a level by strictness. An unknown level has the rank of the strictest level.
 fn rank(level: &CodeSafetyLevel) -> u8 {
     match level {
         CodeSafetyLevel::Unrestricted => 0,

@@ -1,4 +1,5 @@
-//! Checks Python code; [`check`] is the entry point. The rest binds the names in the code to their possible values.
+//! Checks Python code. [`check`] is the entry point; the other functions bind the names in the code to their possible
+//! values.
 
 use super::{
     CodePolicy,
@@ -53,7 +54,8 @@ fn without_magics(source: &str) -> Option<String> {
 fn judge(policy: &CodePolicy, source: &str, found: &mut Findings) -> Result<(), String> {
     with_nodes(source, |nodes| {
         let mut scope = Scope::new(nodes);
-        // A name can be bound after its use in the text, so a second pass uses the bindings of the first.
+        // A name can be bound further down in the text than it is used, so a second pass uses the bindings of the first
+        // pass.
         for _ in 0..2 {
             for node in &nodes.all {
                 scope.bind_node(*node);
@@ -77,7 +79,7 @@ pub(super) fn module_of(import: &StmtImportFrom) -> String {
     format!("{}{name}", ".".repeat(dots))
 }
 
-/// Returns whether a name is a use of a value and not a binding.
+/// Returns whether a name reads a value, i.e. is not a binding.
 pub(super) fn is_use(nodes: &Nodes<'_>, name: &ExprName) -> bool {
     name.ctx != ExprContext::Store
         || matches!(nodes.parent(name), Some(AnyNodeRef::StmtAugAssign(_)))
@@ -159,7 +161,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds parameters to their default values, and to an unknown value.
+    /// Binds parameters to their default values, and also to an unknown value.
     fn bind_parameters(&mut self, parameters: &'t Parameters) {
         for parameter in parameters {
             if let Some(default) = parameter.default() {
@@ -186,7 +188,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds an assignment's target to the possible elements of a value, and to an unknown value.
+    /// Binds an assignment's target to the possible elements of a value, and also to an unknown value.
     fn bind_elements(&mut self, target: &'t Expr, value: &'t Expr) {
         let values = either(self.elements(value, 0), one(Value::Unknown));
         self.bind_target(target, &values);
@@ -206,7 +208,7 @@ impl<'t> Scope<'t> {
 
     /// Binds the names in a pattern to the values that are matched.
     fn bind_pattern(&mut self, pattern: &Pattern, values: &Values) {
-        // The pattern does not determine which part of the value a name gets, so the name can have any of the values.
+        // The analysis does not compute which part of the value a name gets, so the name can have any of the values.
         let part = either(values.clone(), one(Value::Unknown));
         match pattern {
             Pattern::MatchAs(named) => {

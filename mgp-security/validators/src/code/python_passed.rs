@@ -1,11 +1,11 @@
-//! Python: code must not pass on modules that give access to everything, e.g. `os`, because their further use is then
-//! unknown.
+//! The rule that Python code must not pass on modules that give access to everything, e.g. `os`: the checks cannot
+//! follow their further use.
 
 use super::{python_values::Scope, value::texts};
 use crate::words::Words;
 use ruff_python_ast::{AnyNodeRef, Expr, ExprRef, HasNodeIndex};
 
-/// Modules that code must not pass on as values, e.g. as an argument, because then it is unknown how they are used.
+/// Modules that code must not pass on as values, e.g. as an argument.
 pub(super) const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
@@ -53,13 +53,13 @@ const fn is_member(target: &Expr) -> bool {
     matches!(target, Expr::Attribute(_) | Expr::Subscript(_))
 }
 
-/// Returns whether a statement is in the body of a class, so that its names are members of the class.
+/// Returns whether a statement is in the body of a class, so that the names which it binds become members of the class.
 pub(super) fn is_in_class(scope: &Scope<'_>, statement: impl HasNodeIndex) -> bool {
     matches!(scope.nodes.parent(statement), Some(AnyNodeRef::StmtClassDef(_)))
 }
 
-/// Returns whether a node is used with a constant key, e.g. `m.__dict__["name"]`. In that case the member that is read
-/// is known and is checked itself. Any other use of a module's dictionary can give access to all members.
+/// Returns whether a node is indexed by a constant key, e.g. `m.__dict__["name"]`. In that case the member is known and
+/// is checked itself. Any other use of a module's dictionary can give access to all members.
 pub(super) fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
     match scope.nodes.parent(node) {
         Some(AnyNodeRef::ExprSubscript(subscript)) => {

@@ -88,14 +88,15 @@ pub(super) struct Rules<'a, 't> {
     policy: &'a CodePolicy,
     scope: &'a Scope<'t>,
     found: &'a mut Findings,
-    /// Those patterns of the policy that are paths of names.
+    /// The patterns of the policy that are paths of names.
     patterns: Vec<&'a str>,
-    /// The names that were already checked; `true` if every use must be checked, because the place of the use matters.
+    /// The names that were already checked. The value is `true` if every use of the name must be checked, because its
+    /// position in the code matters.
     names: AHashMap<&'t str, bool>,
-    /// The paths that were already checked; the same path again would have the same findings.
+    /// The paths that were already checked. Checking a path again would have the same findings.
     paths: AHashSet<String>,
     calls: AHashSet<String>,
-    /// The result of [`has_called_annotation`], once it is needed.
+    /// The result of [`has_called_annotation`], computed when it is first needed.
     called_annotation: OnceCell<bool>,
 }
 
@@ -203,7 +204,7 @@ impl<'a, 't> Rules<'a, 't> {
     fn import(&mut self, module: &str, part: Option<&str>) {
         let relative = module.starts_with('.');
         let bare = module.trim_start_matches('.');
-        // This refuses e.g. `from . import subprocess` and `from asyncio import subprocess`.
+        // This also refuses imports such as `from . import subprocess` and `from asyncio import subprocess`.
         let hidden = part.is_some_and(|part| {
             (relative || MODULES.has(part))
                 && self.policy.blocked_imports.iter().any(|listed| listed == part)
@@ -212,11 +213,11 @@ impl<'a, 't> Rules<'a, 't> {
             && !matches!(part, Some("dumps"))
             || bare == "asyncio.subprocess"
             || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
-        // `_socket` is the module in C whose content the module `socket` passes on, so it is blocked like `socket`.
+        // The C module `_socket` implements the module `socket`, so it is blocked like `socket`.
         let is_inner = bare.strip_prefix('_').is_some_and(|name| {
             self.policy.blocked_imports.iter().any(|listed| is_under(name, listed))
         });
-        // Some packages pass a module on under its own name, e.g. `gevent.subprocess`.
+        // Some packages contain a module of the standard library under its own name, e.g. `gevent.subprocess`.
         let is_copy = self.policy.blocked_imports.iter().any(|listed| {
             let outer = bare.strip_suffix(listed.as_str());
             IMPORTS.has(listed)
@@ -278,8 +279,8 @@ impl<'a, 't> Rules<'a, 't> {
         for path in paths(&values) {
             if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
-                // The path of a call is that of its function followed by `()`. Patterns that it matches are reported
-                // for the node of the function.
+                // The path of a call is the path of the function, followed by `()`. If a pattern matches such a path,
+                // it is reported for the node of the function.
                 if !is_call || !path.ends_with("()") {
                     self.declared(path, "");
                 }
@@ -305,7 +306,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks the path of an object that the code uses, in whatever way it uses the object.
+    /// Checks the path of an object that the code uses in any way.
     fn path(&mut self, path: &str) {
         let first = path.split(['.', '(']).next().unwrap_or(path);
         if FLOOR.has(first) {
@@ -430,7 +431,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks an expression of pandas, in which an `@` precedes a variable or module of the code.
+    /// Checks the text of an expression for pandas. In such a text, an `@` precedes a variable or module of the code.
     fn expression(&mut self, path: &str, call: &ExprCall) {
         for argument in call.arguments.iter_source_order() {
             let values = self.scope.eval(argument.value(), 0);
@@ -446,7 +447,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a text that begins with a call of a member, as if the call were a part of the code.
+    /// Checks a text that begins with a call of a member, as if this call were written in the code.
     fn variable(&mut self, text: &str) {
         let member = called_member(text).filter(|_| self.scope.may_judge(15));
         let Some((name, members)) = member.as_deref().and_then(|path| path.split_once('.')) else {
@@ -486,7 +487,8 @@ impl<'a, 't> Rules<'a, 't> {
     }
 }
 
-/// Returns whether a call sets an option by its name; `unpacked` is the result for an argument with `**`.
+/// Returns whether a call has an argument `option` whose value is not `False`; `unpacked` is the result for a call with
+/// an argument `**…`.
 fn sets(call: &ExprCall, option: &str, unpacked: bool) -> bool {
     call.arguments.keywords.iter().any(|keyword| match &keyword.arg {
         Some(name) => name.as_str() == option && !is_false(&keyword.value),

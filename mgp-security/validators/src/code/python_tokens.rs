@@ -1,12 +1,12 @@
-//! Checks the tokens of Python code before it is parsed, because the parser is recursive, and takes much longer for
-//! errors than for valid code.
+//! Checks the tokens of Python code before the parser runs. The parser is recursive, and takes much longer for code
+//! with errors than for valid code.
 
 use ruff_python_ast::token::TokenKind as Token;
 use ruff_python_parser::{Mode, lexer::lex};
 
 /// The reason that is reported for code with syntax errors.
 pub(super) const BROKEN: &str = "the code cannot be parsed";
-/// The maximum number of brackets and formatted strings that are open at once; Python has the same limit.
+/// The maximum number of brackets and formatted strings that are open at the same time. Python has the same limit.
 const MAX_OPEN: usize = 200;
 /// The maximum nesting depth of blocks; Python has the same limit.
 const MAX_BLOCKS: usize = 100;
@@ -14,7 +14,7 @@ const MAX_BLOCKS: usize = 100;
 const MAX_HEIGHT: usize = 400;
 
 /// The maximum number of tokens. It limits the time for very dense code; ordinary code of the maximum length has less
-/// than half as many tokens.
+/// than half as many.
 const MAX_TOKENS: usize = 150_000;
 
 /// Returns an upper limit for the height of a text's syntax tree.
@@ -74,7 +74,7 @@ impl Level {
     }
 }
 
-/// The brackets and blocks that are open at the current place of a text.
+/// The brackets and blocks that are open at the current position in the text.
 #[derive(Debug)]
 struct Levels {
     open: Vec<Level>,
@@ -103,8 +103,8 @@ impl Levels {
         open > MAX_OPEN || blocks > MAX_BLOCKS || height > MAX_HEIGHT
     }
 
-    /// Adds a token, and returns the token to pass as `before` with the next one; `None` if the token closes
-    /// something that is not open.
+    /// Adds a token. Returns the token to pass as `before` in the next call, or `None` if the token closes something
+    /// that is not open.
     fn add(&mut self, before: Token, token: Token) -> Option<Token> {
         match token {
             Token::Indent => self.blocks += 1,
@@ -183,7 +183,8 @@ fn ends_operand(token: Token) -> bool {
         || token.is_soft_keyword()
 }
 
-/// Returns whether a token can follow another one. Returns `false` only if no valid Python code has this sequence.
+/// Returns whether `token` can follow the token `before`. Returns `false` only if no valid Python code has this
+/// sequence.
 fn can_follow(before: Token, token: Token) -> bool {
     match token {
         Token::String | Token::FStringStart | Token::TStringStart => {

@@ -11,23 +11,23 @@ use std::{
     thread,
 };
 
-/// The maximum number of levels that are parsed on the caller's stack. The caller might be a worker thread with a small
-/// stack.
+/// The maximum number of nested levels for which the code is parsed on the caller's stack. The caller might be a worker
+/// thread with a small stack.
 const MAX_SHALLOW: usize = if cfg!(debug_assertions) { 8 } else { 40 };
-/// The size of the stack for code with more levels, in bytes.
+/// The size of the stack for code with more levels than [`MAX_SHALLOW`], in bytes.
 const DEEP_STACK: usize = if cfg!(debug_assertions) { 128 << 20 } else { 16 << 20 };
 
-/// Parses code and passes its syntax nodes to a function; code with syntax errors has no nodes.
+/// Parses code and passes its syntax nodes to a function. Returns an error for code with syntax errors.
 ///
 /// # Errors
-/// A description of the reason why there is no tree.
+/// A description of the reason why the code cannot be parsed.
 pub(super) fn with_nodes(
     source: &str,
     judge: impl FnOnce(&Nodes<'_>) -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let height = height(source)?;
     let parsed = move || {
-        // The parser panics if it notices that it makes no progress.
+        // The parser panics when it detects that it makes no progress.
         let parsed = catch_unwind(AssertUnwindSafe(|| parse_module(source)));
         let parsed = parsed.map_err(|_| BROKEN)?.map_err(|error| broken_at(source, &error))?;
         judge(&Nodes::of(&parsed.into_suite()))
@@ -35,7 +35,7 @@ pub(super) fn with_nodes(
     if height <= MAX_SHALLOW {
         return parsed();
     }
-    // Parse on a separate thread with a large stack: deep nesting would overflow a worker thread's stack, which would
+    // Parse on a separate thread with a large stack. On a worker thread, deep nesting would overflow the stack and so
     // end the process.
     thread::scope(|scope| {
         let judge = thread::Builder::new()
@@ -47,13 +47,14 @@ pub(super) fn with_nodes(
     })
 }
 
-/// Describes a syntax error with its line.
+/// Returns a description of a syntax error with the number of its line.
 fn broken_at(source: &str, error: &ParseError) -> String {
     let before = source.get(..error.location.start().to_usize()).unwrap_or(source);
     format!("{BROKEN}: line {}: {}", before.matches('\n').count() + 1, error.error)
 }
 
-/// The nodes of a tree in the order of the source text, parents first. Each node contains its position in this list.
+/// The nodes of a syntax tree in the order of the source text, each parent before its children. Each node contains its
+/// own position in this list.
 #[derive(Debug, Default)]
 pub(super) struct Nodes<'t> {
     pub(super) all: Vec<AnyNodeRef<'t>>,

@@ -18,34 +18,34 @@ use unicode_normalization::UnicodeNormalization;
 
 /// The maximum depth of an expression whose value is computed.
 const MAX_DEPTH: usize = 48;
-/// The maximum length of a text that is computed.
+/// The maximum length of a computed text, in bytes.
 const MAX_TEXT: usize = 4096;
 /// The maximum length of a path.
 const MAX_PATH: usize = 200;
-/// The maximum number of values of one name. Code with more values is not judged, because a name with so many values is
-/// only used to hide one of them.
+/// The maximum number of values of one name. Code that exceeds it is refused, because a name with so many values only
+/// serves to hide one of them.
 const MAX_KEPT: usize = 40;
-/// The maximum number of modules from which all names are imported.
+/// The maximum number of modules from which the code imports all names, by `from module import *`.
 const MAX_STARS: usize = 128;
-/// The maximum amount of work for the values of one source text, in units of roughly a nanosecond.
+/// The maximum amount of work for computing the values in one source text. A unit of work takes roughly a nanosecond.
 const MAX_WORK: usize = 10_000_000;
 
-/// The possible values of an expression, shared by all its users.
+/// The possible values of an expression, in a pointer that is cheap to clone.
 pub(super) type Shared = Rc<Values>;
 
-/// The names that a source text binds, and the values that were computed for them and for expressions.
+/// The names that a source text binds, and all values computed so far for names and expressions.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     pub(super) nodes: &'t Nodes<'t>,
     names: Names,
-    /// The modules from which all names are imported, by `from module import *`.
+    /// The modules from which the code imports all names, by `from module import *`.
     stars: Vec<String>,
     unknown: Shared,
-    /// The computed values of names, removed when the name is bound again.
+    /// The computed values of names. An entry is removed when its name is bound again.
     used: RefCell<AHashMap<String, Shared>>,
-    /// The values of the syntax nodes that were evaluated so far, by the position of the node.
+    /// The values computed so far for syntax nodes, indexed by the position of the node.
     known: RefCell<Vec<Option<Shared>>>,
-    /// `true` if an expression was too deep to be evaluated completely.
+    /// `true` if an expression was nested too deeply to be evaluated completely.
     is_cut: Cell<bool>,
     work: Cell<usize>,
 }
@@ -64,7 +64,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Forgets the computed values, because names have been bound since.
+    /// Removes all computed values; called after more names have been bound.
     pub(super) fn forget(&mut self) {
         self.known.get_mut().fill(None);
         self.used.get_mut().clear();
@@ -78,17 +78,17 @@ impl<'t> Scope<'t> {
         Ok(())
     }
 
-    /// Counts the work for examining texts; returns whether it is allowed.
+    /// Counts the work for examining the texts among the values; returns whether more work is allowed.
     pub(super) fn may_read(&self, values: &Values) -> bool {
         self.work(cost(values))
     }
 
-    /// Counts the work for judging values; returns whether it is allowed.
+    /// Counts the work for checking `count` values against the rules; returns whether more work is allowed.
     pub(super) fn may_judge(&self, count: usize) -> bool {
         self.work(count * 20)
     }
 
-    /// Adds to the amount of work; returns whether more work is allowed.
+    /// Adds `amount` to the work done; returns whether more work is allowed.
     fn work(&self, amount: usize) -> bool {
         self.work.set(self.work.get() + amount);
         self.work.get() <= MAX_WORK
@@ -335,13 +335,13 @@ impl<'t> Scope<'t> {
         if all.is_empty() {
             return None;
         }
-        // If the object or an argument does not have exactly one value, the result can be any other text, too: of each
-        // argument, only the first value was used.
+        // Only the first value of each argument was used. If the object or an argument does not have exactly one value,
+        // the result can therefore also be any other text.
         Some(if is_certain.get() { all } else { self.both(all, &one(Value::AnyText)) })
     }
 
-    /// Returns the result of a method of a constant text for the first value of each argument; sets `is_certain` to
-    /// `false` if an argument does not have exactly one value.
+    /// Returns the result of a method of a constant text, called with the first value of each argument. Sets
+    /// `is_certain` to `false` if an argument does not have exactly one value.
     fn result(
         &self,
         text: &str,
@@ -424,7 +424,7 @@ fn is_kept(path: &str) -> bool {
     BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
-/// Returns the amount of work for copying values, in the unit of [`MAX_WORK`].
+/// Returns the amount of work that copying the values takes, in the unit of [`MAX_WORK`].
 fn cost(values: &Values) -> usize {
     values.iter().fold(0, |sum, value| {
         sum + match value {
@@ -435,7 +435,7 @@ fn cost(values: &Values) -> usize {
     })
 }
 
-/// Returns whether a path is a method that returns the value of a name, given as text.
+/// Returns whether a path is a method that looks up a name, given as text, and returns its value.
 fn is_lookup(path: &str) -> bool {
     let tables = ["globals().", "locals().", "vars()."];
     let method = tables.iter().find_map(|table| path.strip_prefix(table));

@@ -36,7 +36,7 @@ static METHODS: Words = Words::new(
 /// Modules of HTTP clients.
 const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
 
-/// The letters of those modes of `open` that only allow reading.
+/// The letters that the mode of `open` may have if the file is only read.
 const READ_MODES: &str = "rbtU";
 /// Flags of `os.open` that only allow reading.
 static READ_FLAGS: Words =
@@ -47,7 +47,7 @@ static OPENS: Words = Words::new(
     open @io.open @codecs.open @tokenize.open @gzip.open @bz2.open @lzma.open @aiofiles.open",
 );
 
-/// Finds whatever can write in one syntax node.
+/// Reports assignments and calls in one syntax node that can write.
 pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
     match node {
         AnyNodeRef::ExprName(name) => member(scope, name.into(), found),
@@ -62,7 +62,7 @@ pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findin
         }
         AnyNodeRef::ExprSubscript(subscript) => member(scope, subscript.into(), found),
         AnyNodeRef::ExprCall(call) => {
-            // A call of `getattr` results in a member, so it is checked like one.
+            // A call of `getattr` returns a member, so it is checked like a member.
             member(scope, call.into(), found);
             WritingCall::new(scope, call).check(found);
         }
@@ -99,7 +99,7 @@ fn member(scope: &Scope<'_>, node: ExprRef<'_>, found: &mut Findings) {
     }
 }
 
-/// Reports the setting or deletion of an object's member or element, if the object belongs to a module.
+/// Reports code that sets or deletes a member or element of an object, if the object belongs to a module.
 fn stored(scope: &Scope<'_>, object: &Expr, found: &mut Findings) {
     let values = scope.eval(object, 0);
     let path = paths(&values).find(|path| path.starts_with('@') && !path.contains('('));
@@ -142,7 +142,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         Self { scope, call }
     }
 
-    /// Returns the arguments without a name: the positional ones, and those with `**`, which can set any parameter.
+    /// Returns the positional arguments and those with `**`, which can set any parameter.
     fn unnamed(&self) -> impl Iterator<Item = ArgOrKeyword<'a>> {
         let all = self.call.arguments.iter_source_order();
         all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())

@@ -1,10 +1,10 @@
-//! The possible values of an expression: a constant text, an object with a path, or unknown.
+//! The possible values of an expression. Each is a constant text, an unknown text, an object with a path, or unknown.
 
 use crate::words::Words;
 use std::collections::HashMap;
 
-/// If a name or an expression has more values than this, [`Value::Unknown`] is added, because some values might be left
-/// out.
+/// The number of values of a name or expression above which [`Value::Unknown`] is added, because some values might be
+/// left out.
 const MAX_VALUES: usize = 12;
 
 /// One possible value of an expression.
@@ -19,7 +19,7 @@ pub(super) enum Value {
     Unknown,
 }
 
-/// All possible values of an expression. The list is empty only for an argument that a call does not have.
+/// All possible values of an expression. The list is empty only if it describes an argument which a call lacks.
 pub(super) type Values = Vec<Value>;
 
 /// Returns a list with a single value.
@@ -27,7 +27,7 @@ pub(super) fn one(value: Value) -> Values {
     vec![value]
 }
 
-/// Returns the values of both lists, each of them once.
+/// Returns the values of both lists without duplicates.
 pub(super) fn either(mut left: Values, right: Values) -> Values {
     for value in right {
         if !left.contains(&value) {
@@ -137,7 +137,7 @@ impl Findings {
     }
 }
 
-/// Returns whether a path is `listed` or below it. A `*` at the end of `listed` matches any ending.
+/// Returns whether a path is `listed`, or a member or call below it. A `*` at the end of `listed` matches any ending.
 pub(super) fn is_under(path: &str, listed: &str) -> bool {
     if let Some(start) = listed.strip_suffix('*') {
         return path.starts_with(start);
@@ -145,13 +145,13 @@ pub(super) fn is_under(path: &str, listed: &str) -> bool {
     path.strip_prefix(listed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '(']))
 }
 
-/// Returns the last name of a path, without calls.
+/// Returns the last name of a path, without the `()` of a call.
 pub(super) fn last(path: &str) -> &str {
     path.trim_end_matches("()").rsplit(['.', '@']).next().unwrap_or(path)
 }
 
-/// Returns whether a reference matches a declared pattern; `written` is the name in the code, `path` the object to
-/// which it refers.
+/// Returns whether a reference matches a declared pattern. `written` is the name in the code, and `path` the object to
+/// which the name refers.
 pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins: &Words) -> bool {
     let name = pattern.trim().trim_end_matches(['(', ' ']);
     let name = name.strip_prefix("new ").unwrap_or(name).trim();

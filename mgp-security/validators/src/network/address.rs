@@ -26,7 +26,7 @@ const V4: &[([u8; 4], u32)] = &[
 ];
 /// IPv6 blocks within `2000::/3` that are not globally reachable.
 const V6: &[([u16; 3], u32)] = &[
-    // 2001::/23 is reserved for protocols; services do not use its reachable parts.
+    // 2001::/23 is reserved for protocols. Some parts of it are reachable, but services do not use them.
     ([0x2001, 0, 0], 23),
     ([0x2001, 0xdb8, 0], 32),
     ([0x3fff, 0, 0], 20),
@@ -60,8 +60,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x2002, high, low, ..] => return is_public_v4(v4(high, low)),
         _ => {}
     }
-    // Outside of global unicast are the unspecified, loopback, mapped, unique-local, link-local and multicast
-    // addresses.
+    // Outside of `2000::/3` are the unspecified, loopback, mapped, unique-local, link-local and multicast addresses.
     if parts[0] & 0xe000 != 0x2000 {
         return false;
     }

@@ -1,4 +1,4 @@
-//! Bare addresses under names of arguments that mostly have other values, e.g. `instance` and `nodes`, and hosts in
+//! Checks bare addresses in arguments that mostly have other values, e.g. `instance` and `nodes`, and hosts in
 //! connection strings.
 
 use super::{NetworkRules, PROPERTIES};
@@ -6,8 +6,8 @@ use crate::{argument_values::key_words, words::Words};
 use std::net::Ipv6Addr;
 use url::Host;
 
-/// Words in keys of arguments that name a machine or a service, mostly by an id or a name that is not the name of a
-/// host; also the plurals of these words.
+/// Words in keys of arguments that name a machine or a service, mostly by an id and not by the name of a host; also the
+/// plurals of these words.
 static MACHINES: Words = Words::new(
     "\
     instance cluster node peer member replica seed contactpoint master slave leader follower primary \
@@ -43,8 +43,8 @@ pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Result<()
     Ok(())
 }
 
-/// Checks a text that is an address, `localhost` or a metadata service, possibly with a user, a port and a path. All
-/// other texts pass.
+/// Checks a text that is an address, or the name `localhost` or that of a metadata service, possibly with a user, a
+/// port and a path. All other texts pass.
 fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let place = text.split(['/', '\\', '?']).next().unwrap_or(text);
     let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
@@ -66,7 +66,7 @@ fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if is_address || is_own { rules.check_host(bare) } else { Ok(()) }
 }
 
-/// Returns whether a name leads to this machine or to a metadata service, whatever the network is.
+/// Returns whether a name leads to this machine or to a metadata service in every network.
 fn is_own(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     matches!(name, "localhost" | "localhost.localdomain" | "metadata.google.internal")

@@ -1,8 +1,8 @@
-//! URLs of files, which pass if something else limits the paths of a call.
+//! URLs of files. Such URLs pass if another check limits the paths of a call.
 
-/// Returns whether a whole text is the URL of one file on this machine, in a form that all clients read in the same
-/// way, and that limits of paths recognise under each name. Without a second colon, it cannot be a list that contains
-/// another URL.
+/// Returns whether a whole text is the URL of one file on this machine. All clients must read the URL in the same way,
+/// and the check of paths must recognise it under every name of an argument. A second colon is refused, so that the
+/// text cannot be a list with another URL.
 pub(super) fn is_plain(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     let (host, path) = match rest.strip_prefix("//") {
@@ -13,7 +13,7 @@ pub(super) fn is_plain(text: &str) -> bool {
         matches!(path.as_bytes(), [_, letter, b':', b'/', ..] if letter.is_ascii_alphabetic());
     let below = if is_drive { &path[3..] } else { path };
     let lower = below.to_ascii_lowercase();
-    // Two slashes, also in their encoded form, can begin the host of a network share.
+    // Two slashes, even if they are encoded, can begin the host of a network share.
     let marks = ["//", "%2f", "%3a", "%5c"];
     scheme.eq_ignore_ascii_case("file")
         && (host.is_empty() || host.eq_ignore_ascii_case("localhost"))

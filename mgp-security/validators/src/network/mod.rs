@@ -1,4 +1,4 @@
-//! `network_restricted`: URLs and hosts in arguments (MGP §4.5).
+//! The validator `network_restricted`: checks URLs and hosts in arguments (MGP §4.5).
 
 mod address;
 mod bare;
@@ -14,11 +14,11 @@ use std::{fmt::Debug, net::IpAddr};
 
 /// A resolver of host names.
 pub trait Resolver: Debug + Send + Sync {
-    /// Returns the addresses of a name. If there are none, the name is refused.
+    /// Returns the addresses of a host name. The validator refuses a name that has none.
     fn resolve(&self, name: &str) -> Vec<IpAddr>;
 }
 
-/// The rules for URLs and hosts, for programs that open connections themselves.
+/// The rules for URLs and hosts. Programs that open connections themselves can call them directly.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NetworkRules<'a> {
     resolver: Option<&'a dyn Resolver>,
@@ -41,7 +41,7 @@ impl<'a> NetworkRules<'a> {
         self
     }
 
-    /// Lets arguments pass that are the URL of a file on this machine, because something else limits the paths.
+    /// Lets arguments pass that are the URL of a file on this machine, because another check limits their paths.
     pub(crate) fn allow_files(mut self) -> Self {
         self.allows_files = true;
         self
@@ -50,7 +50,7 @@ impl<'a> NetworkRules<'a> {
     /// Checks a URL.
     ///
     /// # Errors
-    /// The reason why it is refused.
+    /// The reason why the URL is refused.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         target::url(url, self.resolver).map(drop)
     }
@@ -58,7 +58,7 @@ impl<'a> NetworkRules<'a> {
     /// Checks a URL and the `Location` of each redirection that followed.
     ///
     /// # Errors
-    /// The reason why one of them is refused.
+    /// The reason why the URL or one of the locations is refused.
     pub fn check_redirects(&self, url: &str, locations: &[&str]) -> Result<(), String> {
         target::chain(url, locations, self.resolver)
     }
@@ -66,16 +66,16 @@ impl<'a> NetworkRules<'a> {
     /// Checks a host with or without a port.
     ///
     /// # Errors
-    /// The reason why it is refused.
+    /// The reason why the host is refused.
     pub fn check_host(&self, host: &str) -> Result<(), String> {
         target::host(host, self.resolver)
     }
 
-    /// Checks an address right before a connection, because the address might differ from the address that was resolved
-    /// earlier.
+    /// Checks an address right before a connection to it, because a name may by then resolve to another address than at
+    /// the earlier check.
     ///
     /// # Errors
-    /// The reason why it is refused.
+    /// The reason why the address is refused.
     pub fn check_connect(&self, address: IpAddr) -> Result<(), String> {
         target::public(address)
     }
@@ -95,52 +95,51 @@ static HOSTS: Words = Words::new(
     peer broker brokers target targets destination destinations gateway gateways nameserver nameservers \
     bind",
 );
-/// Words of [`URLS`] and [`HOSTS`] with other meanings, e.g. places on a map, git remotes and paths of files. Under
-/// a key with such a word, a text that does not look like a network target passes.
+/// Words of [`URLS`] and [`HOSTS`] that also have other meanings, e.g. places on a map, git remotes and paths of files.
+/// Under a key with such a word, a text passes if it does not look like a URL or host.
 static AMBIGUOUS: Words = Words::new(
     "\
     location locations origin origins destination destinations target targets redirect remote callback \
     callbacks feed feeds api site website websites address addresses endpoint endpoints node peer gateway \
     gateways domain domains broker brokers proxy",
 );
-/// Words of [`AMBIGUOUS`] under which a single name, e.g. of a town or a git remote, passes. Under the others, e.g.
-/// `endpoint`, a client would connect to the host of the local network that has this name.
+/// Words of [`AMBIGUOUS`] that admit a single name, e.g. of a town or a git remote. Under words in neither this list
+/// nor [`LABELS`], e.g. `endpoint`, a client would connect to the host of the local network with this name.
 static NAMES: Words =
     Words::new("location locations origin origins destination destinations redirect remote api");
-/// Words of [`AMBIGUOUS`] under which a single name passes as well. In contrast to [`NAMES`], lists of names and
-/// numbers do not pass.
+/// Further words of [`AMBIGUOUS`] that admit a single name. In contrast to the words in [`NAMES`], they admit no lists
+/// of names or numbers.
 static LABELS: Words = Words::new(
     "\
     node peer gateway gateways target targets domain domains site broker brokers callback callbacks feed \
     feeds",
 );
-/// Keys of arguments that mean the name of an MCP server if the value is a single name and not a host.
+/// Keys of arguments whose value is the name of an MCP server if it is a single name and does not look like a host.
 static MCP_SERVERS: Words = Words::new("server servername mcpserver mcpservername");
-/// Values that, in an argument `target`, often are names of machines of a local network. In other arguments, they are
-/// treated as ordinary words.
+/// Values that are often names of machines of a local network if the argument is `target`. In other arguments, such a
+/// value is an ordinary word.
 static SERVERS: Words =
     Words::new("web www app api server host node client frontend worker internal");
-/// Values of an argument `proxy` that mean a kind of proxy. The code of a country is also such a value, but not listed
-/// here.
+/// Values of an argument `proxy` that mean a kind of proxy. The codes of countries are also allowed.
 static PROXIES: Words = Words::new(
     "\
     none no auto automatic direct system default off true false residential datacenter mobile isp \
     basic stealth enhanced rotating",
 );
-/// Schemes of addresses that name something within an application or in the storage of a public cloud, and no host.
+/// Schemes of addresses that name no host, but something within an application or in the storage of a public cloud.
 static APPLICATIONS: Words = Words::new(
     "\
     s3 gs gcs spotify notion obsidian figma slack at urn ipfs ui resource memo memory note mcp vscode docs \
     config github gitlab jira linear todo test demo greeting",
 );
-/// Last words of keys that contain a property of a URL or host, e.g. `server_id`.
+/// Last words of keys whose value is a property of a URL or host, e.g. `server_id`.
 static PROPERTIES: Words = Words::new(
     "\
     id ids type types kind count limit size version index mode format status order depth timeout lang \
     language languages locale currency unit column field table branch env environment platform role \
     audience category score date",
 );
-/// Last words of keys of objects that have other members in addition to the URL, e.g. the `events` of a `webhook`.
+/// Last words of keys whose value is an object with the URL and other members, e.g. a `webhook` with `events`.
 static OBJECTS: Words =
     Words::new("webhook webhooks callback callbacks link links feed feeds url urls");
 /// Keys of the members that contain the URL itself, or a part of it, in the objects of [`OBJECTS`].
@@ -155,8 +154,7 @@ static IMAGES: Words = Words::new("image/png image/jpeg image/jpg image/gif imag
 static REDIRECTS: Words = Words::new(
     "follow manual error none no never auto automatic always yes true false on off allow deny ignore",
 );
-/// Values of an argument `api` that mean a kind or version of an interface; `v1` and similar values also do, but are
-/// not listed here.
+/// Values of an argument `api` that mean a kind or version of an interface. `v1` and the like are also allowed.
 static APIS: Words = Words::new(
     "\
     rest graphql grpc soap json jsonrpc odata openapi websocket stable alpha beta latest preview \
@@ -176,9 +174,9 @@ static LOCAL: Words = Words::new(
 /// Names without a dot that lead to this machine or to a metadata service.
 const OWN: [&str; 6] =
     ["localhost", "ip6-localhost", "ip6-loopback", "metadata", "instance-data", "rancher-metadata"];
-/// Words in keys of arguments that contain a command, in which URLs are targets.
+/// Words in keys of arguments that contain a command. URLs in a command count as targets.
 static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
-/// Words in keys of arguments whose text can mention URLs that are not targets.
+/// Words in keys of arguments that contain a text. A text can mention URLs that are not targets.
 static TEXTS: Words = Words::new(
     "\
     code text title markdown content message description query q prompt body html path file name \
@@ -204,7 +202,7 @@ pub(crate) fn check(
         };
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
-            // Where a host is expected, a number can be an IPv4 address.
+            // Under a key for a host, a number can be an IPv4 address.
             Value::Number(number)
                 if declared == Some(Kind::Host)
                     || kind(leaf.key()) == Kind::Host
@@ -228,7 +226,8 @@ enum Kind {
     Other,
 }
 
-/// Returns the kind of content that a key indicates. The last known word decides, e.g. in `callback_url` or `url_path`.
+/// Returns the kind of content that a key indicates. If a key has several known words, as `callback_url` and `url_path`
+/// do, the last one decides.
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
     if words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last)) {
@@ -253,9 +252,9 @@ fn known(word: &str) -> Option<Kind> {
     }
 }
 
-/// Returns whether the last known word of a key has other meanings, and a text under it does not look like a target.
-/// Such texts are paths, addresses for mail, several words without URLs and addresses, and for [`NAMES`] also single
-/// names and lists of coordinates.
+/// Returns whether a text is not a URL or host, although its key may name one. The last known word of the key must have
+/// other meanings too, and the text must be a path, a mail address, or several words without URLs and addresses. Under
+/// words in [`NAMES`], the text can also be a single name or a list of coordinates.
 fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
     let words = key_words(key);
     if MCP_SERVERS.has(&words.concat()) {
@@ -268,8 +267,8 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         let is_country = lower.len() == 2 && lower.bytes().all(|b| b.is_ascii_alphabetic());
         return PROXIES.has(&lower) || is_country && !LOCAL.has(&lower);
     }
-    // The text may be a URL: browsers ignore tabs and line breaks in one, and take two slashes for the beginning of a
-    // host.
+    // Such a text may be a URL: browsers ignore tabs and line breaks in a URL, and read two slashes as the beginning of
+    // a host.
     if text.contains(['\t', '\n', '\r'])
         || text.contains("://")
         || text.chars().take_while(|c| is_slash(*c)).count() > 1
@@ -278,7 +277,7 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     }
     let is_coordinates =
         text.contains(',') && text.split(',').all(|part| part.trim().parse::<f64>().is_ok());
-    // For origins, an asterisk means all.
+    // In a list of allowed origins, an asterisk means all origins.
     if text == "*" || is_path(text) || is_coordinates && NAMES.has(last) {
         return true;
     }
@@ -286,8 +285,8 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         return are_words(text, NAMES.has(last)) && embedded(text, rules).is_ok();
     }
     if let Some((user, host)) = text.split_once('@') {
-        // Other characters are refused before the `@`: after e.g. a slash, a client would take the text before it for
-        // the host.
+        // No other characters may precede the `@`. If e.g. a slash did, a client would take the text before the slash
+        // for the host.
         let is_user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
         return user.chars().all(is_user) && rules.check_host(host).is_ok();
     }
@@ -361,8 +360,8 @@ fn is_own(name: &str) -> bool {
     OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// Returns whether a text is the path of a file. Browsers skip a slash in front of a host, so the first part of the
-/// path must not look like a host.
+/// Returns whether a text is the path of a file. Browsers skip a slash in front of a host, so the first part of a path
+/// must not look like a host.
 fn is_path(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('/') else {
         return ["~/", "./", "../"].iter().any(|start| text.starts_with(start));
@@ -373,8 +372,8 @@ fn is_path(text: &str) -> bool {
         && !is_own(first)
 }
 
-/// Returns whether a text with spaces consists of words, i.e. is not a URL whose path has a space, and not a list of
-/// hosts.
+/// Returns whether a text with spaces consists of words, i.e. is neither a URL that has a space in its path nor a list
+/// of hosts.
 fn are_words(text: &str, names: bool) -> bool {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_list = text.split(',').all(|part| !part.trim().contains(char::is_whitespace));
@@ -383,8 +382,8 @@ fn are_words(text: &str, names: bool) -> bool {
         && (!is_list || names && text.chars().all(is_plain))
 }
 
-/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an address, e.g. the number of a node of a
-/// graph.
+/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an IPv4 address, and so is e.g. the number
+/// of a node in a graph.
 fn is_count(key: &str, number: &serde_json::Number) -> bool {
     let words = key_words(key);
     let last = words.iter().rev().find(|word| known(word).is_some());
@@ -406,7 +405,7 @@ fn is_of_application(url: &str) -> bool {
 }
 
 /// Returns whether a URL needs no connection to a host. Such URLs are an empty page, a `data:` URL with an image, text
-/// or document without references, an address for mail or phone, and an address within an application.
+/// or document without references, a mail address or phone number, and an address within an application.
 fn is_local(url: &str) -> bool {
     if is_of_application(url) {
         return true;
@@ -442,7 +441,8 @@ fn check_text(
     declared: Option<Kind>,
     rules: NetworkRules<'_>,
 ) -> Result<(), String> {
-    // With a control character in front, limits of paths would not take the text for a path.
+    // This checks the text before it is trimmed: with a control character in front, the check of paths would not
+    // recognise a path.
     if rules.allows_files && file_url::is_plain(text) {
         return Ok(());
     }
@@ -492,7 +492,7 @@ fn check_text(
     }
 }
 
-/// Checks a text as a single URL, and if it is a list of several URLs, also checks each of them.
+/// Checks a text as a single URL. If the text may be a list of several URLs, also checks each of them.
 fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
     let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|');
     check(text)?;
@@ -510,7 +510,7 @@ fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), St
 /// Checks a text where a URL is expected; the URL may lack its scheme.
 fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if is_local(text) {
-        // A client that puts `http://` in front reads an address for mail as a user and a host.
+        // A client that puts `http://` in front of a mail address reads it as a user and a host.
         let place = text.split(['/', '\\', '?', '#']).next().unwrap_or(text);
         return place.rsplit_once('@').map_or(Ok(()), |(_, host)| rules.check_host(host));
     }
@@ -548,7 +548,7 @@ fn begins_url(text: &str) -> bool {
                 && network.iter().any(|known| scheme.eq_ignore_ascii_case(known)))
 }
 
-/// Checks those words of a command that are URLs, or hosts with a port.
+/// Checks the words of a command that are URLs, or hosts with a port.
 fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     for word in text.split(|c: char| {
         c.is_whitespace()
@@ -580,8 +580,9 @@ fn without_breaks(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
 }
 
-/// Returns whether a text begins with a URL scheme. A name with a port is a host, unless the name is `http`, `https`,
-/// `ws`, `wss` or `ftp`: after these schemes, a number is a host even without slashes.
+/// Returns whether a text begins with a URL scheme. A name that a number follows after the colon is a host with a port,
+/// unless the name is `http`, `https`, `ws`, `wss` or `ftp`: after these schemes, a number is a host even without
+/// slashes.
 fn has_scheme(text: &str) -> bool {
     let cleaned = without_breaks(text);
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };

@@ -1,4 +1,4 @@
-//! URLs of databases and message brokers under names of arguments that mean one, e.g. `database_url`.
+//! Checks URLs of databases and message brokers in arguments that are named after them, e.g. `database_url`.
 
 use super::NetworkRules;
 use crate::{argument_values::key_words, words::Words};
@@ -19,8 +19,8 @@ static SCHEMES: Words = Words::new(
 const MOVING: [&str; 10] =
     ["host", "addr", "service", "sock", "proxy", "infile", "plugin", "dsn", "odbc", "failover"];
 
-/// Checks the URL of a database or a broker under a key that means such a URL; returns `None` for another text or a key
-/// with another meaning.
+/// Checks the URL of a database or a broker, if the key means such a URL. Returns `None` for another text or another
+/// key.
 pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Option<Result<(), String>> {
     let is_named = |word: &String| KEYS.has(word) || word.starts_with("conn");
     let (scheme, rest) = text.split_once("://")?;
@@ -28,7 +28,7 @@ pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Option<Re
     (SCHEMES.has(&kind) && key_words(key).iter().any(is_named)).then(|| hosts(rest, rules))
 }
 
-/// Checks the hosts in a URL without its scheme. A text in which clients can find other hosts is refused.
+/// Checks the hosts in a URL, given without its scheme. Refuses a text in which clients might find other hosts.
 fn hosts(rest: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let unclear = || Err("clients can read the hosts of this URL in different ways".to_owned());
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! The check of one URL or host: it is refused unless it is on the public internet.
+//! The check of one URL or host. It refuses everything that is not on the public internet.
 
 use super::{Resolver, address::is_public};
 use std::net::{IpAddr, Ipv6Addr};
@@ -43,7 +43,7 @@ const PRIVATE_NAMES: &[&str] = &[
     // Metadata services of clouds.
     "metadata.goog",
     "metadata.tencentyun.com",
-    // Public services whose names lead to this machine, or to the address in the name.
+    // Public domains whose names lead to this machine, or to the address that the name contains.
     "nip.io",
     "sslip.io",
     "xip.io",
@@ -57,12 +57,12 @@ const PRIVATE_NAMES: &[&str] = &[
 /// Checks a URL.
 ///
 /// # Errors
-/// The reason why it is refused.
+/// The reason why the URL is refused.
 pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, String> {
     if text.len() > MAX_URL {
         return Err(format!("the URL is longer than {MAX_URL} bytes"));
     }
-    // Some clients read URLs differently than browsers: they take what follows the `@` for the host.
+    // Unlike browsers, some clients take the text after the `@` for the host.
     let place = text.split_once(':').map_or(text, |(_, rest)| rest).trim_start_matches(['/', '\\']);
     let place = place.split(['/', '?', '#']).next().unwrap_or(place);
     if place.split_once('\\').is_some_and(|(_, after)| after.contains('@')) {
@@ -140,7 +140,7 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     if !name.contains('.') {
         return Err(format!("`{name}` is a name of the local network"));
     }
-    // The pages of the services themselves are public.
+    // The web pages of `nip.io` and `sslip.io` themselves are public.
     let is_page = |rest: &str| rest.is_empty() && matches!(name.as_str(), "nip.io" | "sslip.io");
     let is_below = |ending: &&&str| {
         name.strip_suffix(**ending)

@@ -1,4 +1,4 @@
-//! Decides whether commands in arguments only read, by lists of programs and their subcommands.
+//! Decides by lists of programs and their subcommands whether commands in arguments only read.
 
 use super::{name::is_write, queries::is_declared};
 use crate::argument_values::key_words;
@@ -9,9 +9,10 @@ use serde_json::Value;
 /// A program whose subcommand shows whether a command only reads.
 struct Program {
     name: &'static str,
-    /// Options before the subcommand that take the next word as their value.
+    /// Options before the subcommand whose value is the next word.
     valued: &'static str,
-    /// The subcommands that only read; `a/b` is `b` below `a`. Any other subcommand counts as writing.
+    /// The subcommands that only read; `a/b` is the subcommand `b` of the subcommand `a`. Any other subcommand counts
+    /// as writing.
     reads: &'static str,
 }
 
@@ -102,17 +103,17 @@ const SUBCOMMANDS: &[Program] = &[
         command lastsave randomkey dump",
     ),
 ];
-/// Subcommands that write, although the subcommands above them only read.
+/// Subcommands that write, although their parent subcommands only read.
 const WRITES_BELOW: &str =
     "reflog/expire reflog/delete reflog/drop reflog/write providers/lock providers/mirror";
-/// Words before the program in the name of a tool that runs its commands.
+/// Words that may precede the name of a program in the name of a tool that runs the program's commands.
 const RUNS: &str = "run execute call invoke";
-/// Words after the program in the name of a tool that runs its commands.
+/// Words that may follow the name of a program in the name of a tool that runs the program's commands.
 const PLAIN: &str = "command commands cmd cli tool read readonly only";
 /// Last words of keys that contain a command.
 const COMMANDS: &str = "command cmd subcommand args argv commandline arguments";
-/// Keys of arguments with which a server runs a command, e.g. its folder. They are not data for the command, but a
-/// server can add their values to it.
+/// Keys of arguments that determine how a server runs a command, e.g. in which folder. They are not data for the
+/// command, but a server can add their values to it.
 const BESIDE: &str = "\
     cwd workdir workingdir workingdirectory directory repo repopath namespace context profile region";
 /// Keys of further arguments of a command that are texts for people.
@@ -125,15 +126,15 @@ static PROGRAMS: Words = Words::new(
     dirname realpath readlink lsblk lscpu nproc dig nslookup host ping",
 );
 
-/// Returns whether a subcommand of a program only reads, whatever its arguments are. This decides about tools that are
-/// named after the subcommand, e.g. `docker_ps`.
+/// Returns whether a subcommand of a program only reads, whatever its arguments are. This decides for tools that are
+/// named after a program and its subcommand, e.g. `docker_ps`.
 pub(super) fn only_reads(program: &str, sub: &str) -> bool {
     let is_other = matches!(sub, "command" | "object" | "memory" | "help");
     !is_other && named(program).is_some_and(|known| known.name == program && has(known.reads, sub))
 }
 
-/// Returns whether the name of a tool means only that commands of a program are run, e.g. `kubectl` and
-/// `run_git_command`, and the call has one such command, which only reads.
+/// Returns whether a call runs exactly one command of a program, and the command only reads. The name of the tool must
+/// mean nothing more, e.g. `kubectl` and `run_git_command`.
 pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) -> bool {
     let words = key_words(tool);
     let Some(at) = words.iter().position(|word| named(word).is_some()) else { return false };
@@ -151,7 +152,7 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
             Value::Array(items) => {
                 let items: Option<Vec<String>> =
                     items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-                // Some servers join the items into one text for a shell.
+                // Some servers join the items to one text, which a shell executes.
                 items.is_some_and(|items| {
                     !items.is_empty()
                         && check(&words, &items).is_ok()
@@ -181,8 +182,8 @@ pub(super) fn check_text(tool: &[String], text: &str) -> Result<(), String> {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
     if let Some(program) = named(&first).or_else(|| of_tool(tool)) {
-        // Some servers read the text as a shell does, others split it at each blank. A parenthesis in a command for
-        // Redis is left out: it only means that a range does not include its limit.
+        // Some servers parse the text as a shell does; others split it at each blank. For Redis, each `(` is removed
+        // first: there, it only means that a range does not include its limit.
         let read = if program.name == "redis" {
             shell::split(&text.replace('(', ""))?
         } else {
@@ -204,7 +205,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         (Some(program), None) => (program, words),
         (None, None) if PROGRAMS.has(first.as_str()) => {
             prints(words)?;
-            // Some servers join the words into one text for a shell.
+            // Some servers join the words to one text, which a shell executes.
             shell::command(&words.join(" "))?;
             return shell::vector(&first, &words[1..]);
         }
@@ -217,7 +218,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         let shown = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
         return Err(format!("`{} {shown}` is not known to only read", program.name));
     }
-    // The rules for commands know further options that execute or write something.
+    // The rules of `sandbox` know further options with which a program executes or writes something.
     if program.name == "redis" { Ok(()) } else { shell::vector(program.name, rest) }
 }
 
@@ -276,7 +277,8 @@ fn reads(program: &Program, words: &[String]) -> bool {
 
 /// Returns whether a subcommand of git only lists something with these arguments, although it could also write.
 fn lists(sub: &str, after: &[String]) -> bool {
-    // With one of the options `needed`, git only lists; with one of `with_names`, a name after it is a pattern.
+    // Git only lists if one of the options in `needed` is present. With an option in `with_names`, a name after it is a
+    // pattern.
     let (needed, other, with_names) = match sub {
         "branch" => (
             "--list -a --all -r --remotes -v -vv --show-current",
@@ -312,7 +314,7 @@ fn acts(program: &str, word: &str) -> bool {
         }
         "docker" | "podman" => begins(&["--output", "-o"]),
         "terraform" => word.starts_with('-') && word.contains("-out"),
-        // The file that gives access to a cluster can name a program that creates tokens for it.
+        // The configuration file of kubectl can name a program that creates access tokens.
         "kubectl" => {
             const ACTING: [&str; 7] = [
                 "--kubeconfig",

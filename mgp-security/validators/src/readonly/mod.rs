@@ -1,4 +1,4 @@
-//! `readonly`: the name, the declarations and the arguments of a call (MGP §4.5).
+//! The validator `readonly`: checks the name, the declarations and the arguments of a call (MGP §4.5).
 
 mod commands;
 mod name;
@@ -50,7 +50,8 @@ pub(crate) fn check(
     writing_arguments::check(tool, arguments)
 }
 
-/// Returns whether a tool runs commands of a program or sends requests, and the arguments show that this call reads.
+/// Returns whether a tool runs commands of a program or sends requests, and the arguments of this call show that it
+/// only reads.
 fn reads_by_arguments(tool: &str, definition: &Value, arguments: &Value) -> bool {
     commands::runs_program(tool, definition, arguments)
         || writing_arguments::requests_to_read(tool, definition, arguments)
@@ -68,14 +69,14 @@ pub fn reads_by_name(tool: &str) -> bool {
     hidden(tool, false).is_none() && tool.is_ascii() && name::only_reads(tool)
 }
 
-/// Returns whether a word of a text is a verb for writing or executing, e.g. a value of an argument `action`.
+/// Returns whether any word of a text, e.g. of the value of an argument `action`, is a verb for writing or executing.
 #[must_use]
 pub fn has_write_verb(text: &str) -> bool {
     name::writes(text)
 }
 
-/// Checks annotations and security metadata, and refuses a tool that declares a write. Returns whether the server
-/// declares that the tool only reads.
+/// Checks annotations and security metadata. Refuses a tool that declares that it writes; otherwise returns whether the
+/// server declares that the tool only reads.
 fn declarations(definition: &Value) -> Result<bool, String> {
     let member = |group: &str, name: &str| definition.get(group).and_then(|group| group.get(name));
     for group in ["annotations", "security"] {

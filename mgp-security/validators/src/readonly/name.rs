@@ -49,8 +49,8 @@ static WRITE: Words = Words::new(
     impersonate wake unstage stage squash bump dim calibrate play skip ring shell bash terminal \
     powershell python repl console sudo script sandbox",
 );
-/// Verbs for writing that are also common nouns. At the end of a name, after a verb for reading, they do not count as
-/// writing.
+/// Verbs for writing that are also common nouns. Such a word does not count as writing if it ends a name and follows a
+/// verb for reading.
 static NOUNS: Words = Words::new(
     "\
     update post book order comment record log like star tag label vote rate message email mail \
@@ -61,7 +61,7 @@ static NOUNS: Words = Words::new(
     mark seed pin call move drop review setup login checkout open close trigger bulk empty \
     complete python press rent reserve sign",
 );
-/// Objects after `open` that are often opened to be read.
+/// Words for objects that are often opened to be read. In a name, they follow `open`.
 const OPENED: &[&str] = &[
     "file", "page", "url", "document", "image", "folder", "resource", "link", "node", "nodes",
     "entity", "entities", "graph", "note", "notes",
@@ -85,14 +85,15 @@ pub(super) fn intent(name: &str) -> Intent {
     if pairs || resolves(&words) {
         return Intent::Write(words.join(" "));
     }
-    // After the name of a program, the last word is its subcommand, e.g. in `docker_compose_ps`.
+    // If a name begins with a program, its last word is a subcommand, e.g. in `docker_compose_ps`.
     if let [program, between @ .., sub] = &words[..]
         && between.iter().all(|word| word == "compose")
         && commands::only_reads(program, sub)
     {
         return Intent::Read;
     }
-    // A snapshot of a page only returns its text, and `console_messages` returns messages. Other snapshots are copies.
+    // A snapshot of a page only returns the page's text, and `console_messages` only returns messages. In other names,
+    // `snapshot` means that a copy is stored.
     if let [before @ .., page, last] = &words[..]
         && matches!(
             (page.as_str(), last.as_str()),
@@ -103,7 +104,7 @@ pub(super) fn intent(name: &str) -> Intent {
     {
         return Intent::Read;
     }
-    // After the name of a program, `log` is its subcommand that prints the history.
+    // After the name of a program for version control, `log` is the subcommand that prints the history.
     if let [program, sub] = &words[..]
         && matches!(program.as_str(), "git" | "hg" | "svn" | "jj")
         && sub == "log"
@@ -122,7 +123,8 @@ pub(super) fn intent(name: &str) -> Intent {
     if read { Intent::Read } else { Intent::Unknown }
 }
 
-/// Returns whether a name means that a reported matter is closed, e.g. `resolve_review_thread`; `resolve_dns` reads.
+/// Returns whether a name means that something reported is closed, e.g. `resolve_review_thread`. Other names with
+/// `resolve` can mean reading, e.g. `resolve_dns`.
 fn resolves(words: &[String]) -> bool {
     const MATTERS: &str = "incident issue ticket alert conflict comment thread discussion";
     let Some((thing, before)) = words.split_last() else { return false };
@@ -130,8 +132,9 @@ fn resolves(words: &[String]) -> bool {
         && before.iter().rev().take(2).any(|word| word == "resolve")
 }
 
-/// Returns whether a name consists of a verb for reading and things that are read. The name must have no joining word
-/// such as `and`, and a verb for writing only as a noun that alone follows the first verb, e.g. `get_post`.
+/// Returns whether a name consists of a verb for reading and of things that are read. It must have no joining word such
+/// as `and`. A verb for writing is allowed only if it is also a noun and is the only word after the first verb, e.g. in
+/// `get_post`.
 pub(super) fn only_reads(name: &str) -> bool {
     let words = key_words(name);
     let Some(verb) = words.iter().position(|word| READ.has(word)) else { return false };
@@ -149,7 +152,7 @@ pub(super) fn writes(text: &str) -> bool {
 }
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
-    // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
+    // The verb `open` alone does not decide: opening a file or page writes only in some modes.
     let opens = |at: usize| {
         let object = clause.get(at + 1);
         clause[at] == "open" && object.is_none_or(|object| OPENED.contains(&object.as_str()))
@@ -182,8 +185,8 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
             });
         return if noun && !later { Intent::Read } else { Intent::Write(word.clone()) };
     }
-    // A verb for writing at the end of the clause counts, unless it is also a noun: then it is the object of the first
-    // verb.
+    // A verb for writing at the end of the clause counts as writing, unless it is also a noun: then it is the object of
+    // the first verb.
     match clause.last() {
         Some(last) if first + 1 < clause.len() && is_write(last) && !NOUNS.has(last) => {
             Intent::Write(last.clone())

@@ -11,7 +11,7 @@ static DATABASES: Words = Words::new(
     sql db database postgres postgresql pg mysql mariadb sqlite query bigquery snowflake redshift \
     duckdb clickhouse oracle mssql table warehouse athena cockroach",
 );
-/// Keys of arguments that contain SQL, whatever the tool is named.
+/// Keys of arguments that contain SQL, regardless of the tool's name.
 static SQL_KEYS: Words = Words::new(
     "\
     sql statement stmt sqlquery sqlstatement ddl dml sqltext sqlcommand rawsql sqls statements",
@@ -21,9 +21,9 @@ static QUERY_KEYS: Words = Words::new("query queries q text script command input
 /// Words in the name of a tool that executes a statement, in addition to the words for databases.
 static PLAIN: Words =
     Words::new("raw read readonly only select statement statements queries custom");
-/// Words at the end of the name of a tool that executes a statement, whatever precedes them.
+/// Words that end the name of a tool that executes statements, whatever precedes them.
 static LANGUAGES: Words = Words::new("sql query graphql gql");
-/// Keys of arguments that contain values of a statement, or texts for people.
+/// Keys of arguments that contain values for the parameters of a statement, or texts for people.
 static VALUE_KEYS: Words = Words::new(
     "\
     params parameters bindings binds values variables description explanation reason purpose title \
@@ -48,13 +48,13 @@ static VALUES: Words = Words::new(
     "ObjectId ISODate Date NumberLong NumberInt NumberDecimal UUID RegExp Timestamp BinData",
 );
 
-/// Returns whether the name of a tool means that the tool is for databases.
+/// Returns whether the tool's name contains a word for databases.
 pub(super) fn is_database(tool: &[String]) -> bool {
     tool.iter().any(|word| DATABASES.has(word))
 }
 
-/// Returns whether an argument is a statement of SQL, judging by its key, its text, and whether the tool is for
-/// databases.
+/// Returns whether an argument is an SQL statement. The argument's key, its text, and whether the tool is for databases
+/// decide.
 pub(super) fn is_sql(key: &str, database: bool, text: &str) -> bool {
     SQL_KEYS.has(key) || database && QUERY_KEYS.has(key) && looks_like_sql(text)
 }
@@ -84,15 +84,16 @@ pub(super) fn runs_queries(tool: &str, definition: &Value, arguments: &Value) ->
 pub(super) fn is_query(tool: &str, definition: &Value, arguments: &Value) -> bool {
     let words = key_words(tool);
     let Some(last) = words.last() else { return false };
-    // Otherwise a statement that the server ignores would admit any tool whose name has a word for databases.
+    // Without this condition, a statement that the server ignores would admit any tool with a word for databases in its
+    // name.
     let is_named = LANGUAGES.has(last)
         || last == "aggregate"
         || words.iter().all(|word| DATABASES.has(word) || PLAIN.has(word) || LANGUAGES.has(word));
     is_named && only_reads(&words, definition, arguments)
 }
 
-/// Returns whether the arguments of a tool for databases, or for GraphQL, have statements, all of which only read. The
-/// operators in the stages of a pipeline are not checked here, but together with all other arguments.
+/// Returns whether the arguments of a tool for databases or GraphQL have at least one statement, and all statements
+/// only read. The operators in the stages of a pipeline are not checked here, but together with all other arguments.
 fn only_reads(tool: &[String], definition: &Value, arguments: &Value) -> bool {
     let (graph, database) = (is_graphql(tool), is_database(tool));
     let is_aggregate = tool.last().is_some_and(|last| last == "aggregate");
@@ -134,7 +135,7 @@ pub(super) fn is_declared(definition: &Value, key: &str) -> bool {
     properties.and_then(Value::as_object).is_none_or(|all| all.is_empty() || all.contains_key(key))
 }
 
-/// Returns whether a text under any key can be a statement that writes.
+/// Returns whether a text can be a statement that writes, whatever its key is.
 fn may_write(text: &str, graph: bool) -> bool {
     graph && text.contains("mutation")
         || MONGO.iter().any(|stage| text.contains(*stage))
@@ -145,7 +146,7 @@ pub(super) fn is_graphql(tool: &[String]) -> bool {
     tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
 }
 
-/// Refuses a text for a database if it writes in a language other than SQL: calls in the shell of MongoDB, clauses of
+/// Refuses a text that makes a database write in a language other than SQL: calls in the shell of MongoDB, clauses of
 /// Cypher, and commands that begin with a dot.
 pub(super) fn other_language(key: &str, database: bool, text: &str) -> Result<(), String> {
     let text = text.trim_start();
@@ -263,7 +264,8 @@ pub(super) fn mutates(text: &str) -> bool {
     false
 }
 
-/// Returns the length of the text in quotes with which a part of a GraphQL document begins; `None` if it has no end.
+/// Returns the length of the quoted text at the beginning of `rest`, a part of a GraphQL document; `None` if the quote
+/// is not closed.
 fn text_length(rest: &str) -> Option<usize> {
     if rest.starts_with("\"\"\"") {
         let mut from = 3;
@@ -302,7 +304,8 @@ fn looks_like_sql(text: &str) -> bool {
         "use", "load", "upsert", "detach",
     ];
     let first = first.to_lowercase();
-    // An `UPDATE` without these marks and this word is a search for documentation, e.g. `update state`.
+    // A text with `UPDATE` but without these marks and this word is not a statement, but e.g. a search in documentation
+    // such as `update state`.
     let is_search = first == "update"
         && !text.contains(['=', ';'])
         && !text.to_lowercase().contains("statistics");
@@ -321,7 +324,7 @@ pub(super) fn clauses(text: &str) -> Result<(), String> {
         "CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "CALL", "LOAD", "INSERT",
         "CLEAR", "MOVE", "COPY", "ADD", "UPDATE", "REPLACE", "UPSERT", "FOREACH", "TO",
     ];
-    // Two slashes begin a comment in some languages, and are a part of an address in others.
+    // Two slashes begin a comment in some languages. In other languages, they are a part of an address.
     for has_comments in [false, true] {
         let plain = without_texts(text, has_comments);
         let mut words = plain.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -332,7 +335,8 @@ pub(super) fn clauses(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a text in upper case with a blank for each text in quotes and, if the language has them, each comment.
+/// Returns a text in upper case, with a blank in place of each quoted text and, if the language has comments, of each
+/// comment.
 fn without_texts(text: &str, has_comments: bool) -> String {
     let (mut plain, mut chars) = (String::new(), text.chars().peekable());
     while let Some(c) = chars.next() {

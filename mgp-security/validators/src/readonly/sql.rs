@@ -2,7 +2,7 @@
 
 use crate::words::Words;
 
-/// Words that mean writing anywhere outside of quotes.
+/// Words that mean writing wherever they occur outside of quotes.
 static WRITES: Words = Words::new(
     "\
     INSERT UPDATE DELETE MERGE UPSERT INTO DROP ALTER CREATE TRUNCATE GRANT REVOKE CALL EXEC \
@@ -57,7 +57,7 @@ enum Hash {
     Comment,
 }
 
-/// Checks that all statements of a text only read, for each meaning of a `#`.
+/// Checks that all statements of a text only read, whichever meaning a `#` has.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     with_hash(text, Hash::Operator)?;
     if text.contains('#') { with_hash(text, Hash::Comment) } else { Ok(()) }
@@ -123,8 +123,8 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the token at a position is the name of a function that has side effects, or a part of an expression
-/// that has them.
+/// Returns whether the token at a position is the name of a function with side effects, or a part of an expression with
+/// side effects.
 fn acts(tokens: &[String], at: usize) -> bool {
     let next = |more: usize| tokens.get(at + more).map(String::as_str);
     let is_member = at > 0 && tokens[at - 1] == ".";
@@ -132,17 +132,17 @@ fn acts(tokens: &[String], at: usize) -> bool {
     // The name of a function can be in quotes or in brackets.
     let is_named = next(1) == Some("(") || next(1) == Some("]") && next(2) == Some("(");
     let is_distance = ["EDIT_DISTANCE", "EDITDIST"].iter().any(|name| bare.starts_with(name));
-    // After these words, a name with parentheses is not a function call: `WITH t (a)` lists columns, `TABLESAMPLE
+    // A name with parentheses after these words is not a function call: `WITH t (a)` lists columns, and `TABLESAMPLE
     // SYSTEM (1)` has a percentage.
     let is_other =
         at > 0 && matches!(tokens[at - 1].as_str(), "WITH" | "RECURSIVE" | "TABLESAMPLE");
     let is_scheduler =
         is_member && matches!(bare, "SCHEDULE" | "UNSCHEDULE" | "SCHEDULE_IN_DATABASE");
     match bare {
-        // A name after a dot, as in `s.NEXTVAL`, advances a sequence without parentheses.
+        // After a dot, as in `s.NEXTVAL`, this name advances a sequence without parentheses.
         "NEXTVAL" if is_member => true,
         "NEXT" => next(1) == Some("VALUE") && next(2) == Some("FOR"),
-        // The text after `USING` is the name of a program that gets the rows.
+        // The text after `USING` is the name of a program that receives the rows.
         "USING" => next(1) == Some("''"),
         _ if next(1) == Some(".") || next(1) == Some("]") && next(2) == Some(".") => {
             (bare.starts_with("DBMS_") || bare.starts_with("UTL_")) && !PACKAGES.has(bare)
@@ -154,8 +154,8 @@ fn acts(tokens: &[String], at: usize) -> bool {
     }
 }
 
-/// Returns whether a word begins a statement with effects: SQL Server needs no semicolon between statements. For other
-/// servers, most of these words are names.
+/// Returns whether a word begins another statement, which has effects: SQL Server needs no semicolon between
+/// statements. For other servers, most of these words are names.
 fn begins_statement(token: &str, next: Option<&str>) -> bool {
     match token {
         "SHUTDOWN" => matches!(next, None | Some("WITH")),
@@ -170,14 +170,14 @@ fn begins_statement(token: &str, next: Option<&str>) -> bool {
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// Splits SQL into words, in upper case, and single marks. Comments are left out, each text becomes `''`, and a quoted
-/// name becomes the name with one quote in front of it.
+/// Splits SQL into words, in upper case, and single marks. Drops comments, replaces each text by `''`, and marks each
+/// quoted name by one quote in front of it.
 ///
 /// Returns an error for an unclosed quote or comment, and for syntax that database servers read in different ways.
 fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut chars = text.chars().peekable();
-    // For some servers, brackets quote a name, in which `]]` is a `]`.
+    // For some servers, brackets quote a name, and `]]` in such a name is a `]`.
     let mut in_brackets = false;
     while let Some(c) = chars.next() {
         match c {
@@ -233,7 +233,7 @@ fn word(first: Option<char>, chars: &mut Chars<'_>) -> String {
     word
 }
 
-/// Returns a number, and the word that follows it without a blank, as two tokens. SQL Server reads both in `1DROP`.
+/// Returns a number and the word that follows it without a blank as two tokens: SQL Server reads both in `1DROP`.
 fn number(text: &str) -> Result<impl Iterator<Item = String> + use<>, String> {
     // No keyword that writes is longer than 12 letters.
     let mut ends = text.char_indices().rev().take(12).map(|(at, _)| text.split_at(at));
@@ -287,7 +287,8 @@ fn quoted(end: char, chars: &mut Chars<'_>, in_brackets: bool) -> Result<String,
     let mut text = String::new();
     loop {
         match chars.next() {
-            // Database servers differ in whether a backslash escapes a quote, so this is refused.
+            // Some database servers read a backslash before a quote as an escape and others do not, so the check
+            // refuses it.
             Some('\\') if chars.peek().is_some_and(|&next| next == end) => {
                 return Err("a backslash before a quote in SQL".to_owned());
             }

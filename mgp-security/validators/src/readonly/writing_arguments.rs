@@ -59,8 +59,8 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     lists(&words, arguments, 0)
 }
 
-/// Returns whether the name of a tool means only that a request is sent to a server, e.g. `http_request`, and the call
-/// names a method that reads.
+/// Returns whether a call sends a request with a method that only reads. The name of the tool must mean nothing more
+/// than sending requests, e.g. `http_request`.
 pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value) -> bool {
     const PROTOCOLS: &str = "http https rest api web request requests";
     const OTHERS: &str = "call make send raw";
@@ -74,7 +74,7 @@ pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value
     let words = key_words(tool);
     let places: Vec<_> =
         members.iter().filter(|(key, _)| has(PLACES, &key_words(key).concat())).collect();
-    // After a line break, a server can read another request.
+    // A server can read the text after a line break as another request.
     let has_break = |value: &Value| value.as_str().is_some_and(|text| text.contains(['\r', '\n']));
     words.iter().any(|word| has(PROTOCOLS, word))
         && words.iter().all(|word| has(PROTOCOLS, word) || has(OTHERS, word))
@@ -86,8 +86,8 @@ pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value
             .all(|(key, value)| value.as_str().is_some_and(reads) && is_declared(definition, key))
 }
 
-/// Returns whether a text among headers names a header that sets another method, e.g. `X-HTTP-Method-Override: DELETE`
-/// as an item of a list. If the name of the header is a key instead, the check of keys and values finds it.
+/// Returns whether a text among headers contains a header that changes the method, e.g. `X-HTTP-Method-Override:
+/// DELETE` as an item of a list. If the name of the header is a key instead, the check of keys and values finds it.
 fn names_method(leaf: &Leaf<'_>) -> bool {
     let is_header = |key: &&str| key.to_ascii_lowercase().contains("header");
     leaf.value.as_str().is_some_and(|text| {
@@ -96,7 +96,8 @@ fn names_method(leaf: &Leaf<'_>) -> bool {
     }) && leaf.keys.iter().any(is_header)
 }
 
-/// Returns whether a call sends a body to a URL, and names no method: many clients choose `POST` then.
+/// Returns whether a call sends a body to a URL without naming a method. For such a request, many clients choose
+/// `POST`.
 fn sends_body(tool: &[String], leaves: &[Leaf<'_>]) -> bool {
     let has = |names: &[&str]| {
         let is_one = |key: &&str| names.contains(&key_words(key).concat().as_str());
@@ -178,7 +179,7 @@ fn keeps_result(tool: &[String], leaf: &Leaf<'_>, database: bool) -> Result<(), 
     if database && !is_empty && leaf.keys.iter().any(is_table) {
         return Err("the argument names a table that is written".to_owned());
     }
-    // Tools that read a page of a browser, or its console, write to this file instead of returning what they read.
+    // Tools that read a browser's page or console write their result to this file instead of returning it.
     let is_reader = tool
         .last()
         .is_some_and(|last| matches!(last.as_str(), "snapshot" | "messages" | "logs" | "errors"));
@@ -190,7 +191,8 @@ fn keeps_result(tool: &[String], leaf: &Leaf<'_>, database: bool) -> Result<(), 
     Ok(())
 }
 
-/// Returns whether a parameter such as `_method=DELETE` of a URL makes a server handle a request as a writing request.
+/// Returns whether a URL has a parameter such as `_method=DELETE`, which makes a server handle the request as a writing
+/// request.
 fn overrides_method(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     lower.match_indices("_method=").any(|(at, name)| {
@@ -202,7 +204,8 @@ fn overrides_method(text: &str) -> bool {
     })
 }
 
-/// Returns whether an argument is a statement in a graph query language, judged by its name or by the name of the tool.
+/// Returns whether the name of an argument or of its tool means that the argument is a statement in a graph query
+/// language.
 fn in_graph_language(tool: &[String], key: &str) -> bool {
     let is_one = |word: &str| {
         matches!(word, "cypher" | "sparql" | "aql" | "flux" | "kql" | "neo4j" | "memgraph")
@@ -244,7 +247,7 @@ fn writes_method(text: &str, requests: bool) -> bool {
             | "UNLOCK"
             | "PROPPATCH"
     );
-    // A method of a tool, e.g. `get_diff` of `pull_request_read`, is not one of HTTP.
+    // Some tools have methods of their own, e.g. `get_diff` of `pull_request_read`; these are not HTTP methods.
     writes || requests && !reads && !matches!(intent(text), Intent::Read)
 }
 

@@ -21,15 +21,15 @@ impl<'a> Args<'a> {
         self.0.first().map_or("", |word| word.text.as_str())
     }
 
-    /// Returns those arguments before `--` that begin with a dash.
+    /// Returns the arguments before `--` that begin with a dash.
     fn options(self) -> impl Iterator<Item = &'a str> {
         self.texts()
             .take_while(|text| *text != "--")
             .filter(|text| text.len() > 1 && text.starts_with('-'))
     }
 
-    /// Returns the arguments without options and without `--`. Separate values of options are included, because this
-    /// method does not know which options have values.
+    /// Returns the arguments that are neither options nor `--`. Values of options that are separate arguments are
+    /// included, because this method does not know which options have values.
     pub(super) fn operands(self) -> impl Iterator<Item = &'a str> {
         let mut all = false;
         self.texts().filter(move |text| {
@@ -39,8 +39,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns whether a group of short options, e.g. `-rf`, contains one of `letters`. A letter of `valued` takes the
-    /// rest of the group as its value.
+    /// Returns whether a group of short options, e.g. `-rf`, contains one of `letters`. The rest of a group after a
+    /// letter in `valued` is the value of that option.
     pub(super) fn short(self, letters: &str, valued: &str) -> bool {
         self.options().filter(|text| !text.starts_with("--")).any(|text| {
             for letter in text[1..].chars() {
@@ -88,7 +88,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the values of a short option that can end a group of options, e.g. `x` for `-so x` and `-sox`.
+    /// Returns the values of a short option that can also end a group of options, e.g. `x` for `-so x` and `-sox`.
     pub(super) fn grouped(self, letter: char) -> impl Iterator<Item = &'a str> {
         let next = self.texts().skip(1).map(Some).chain([None]);
         self.texts().zip(next).filter_map(move |(text, next)| {
@@ -98,7 +98,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Does the same as [`grouped`](Self::grouped), but a letter of `valued` takes the rest of its group as its value.
+    /// Returns the values of a short option as [`grouped`](Self::grouped) does. The rest of a group after a letter in
+    /// `valued` is the value of that option, and is not searched for `letter`.
     pub(super) fn short_values(
         self,
         letter: char,
@@ -146,13 +147,14 @@ impl<'a> Args<'a> {
         Args(self.0.get(at..).unwrap_or_default())
     }
 
-    /// Returns the options before the first operand, with their values. An option that ends with a letter of `valued`
-    /// takes the next argument as its value. An option without `=` for which `takes_next` returns `true` does so too.
+    /// Returns the options before the first operand, with their values. An option's value is the next argument if the
+    /// option is a group of which only the last letter is in `valued`, or if it has no `=` and `takes_next` returns
+    /// `true` for it.
     pub(super) fn leading(self, valued: &str, takes_next: impl Fn(&str) -> bool) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
             let text = word.text.as_str();
-            // Shells turn an option off with a plus sign.
+            // In the arguments of a shell, `+x` turns the option `x` off.
             if !text.starts_with(['-', '+']) || matches!(text, "-" | "--") {
                 break;
             }
@@ -166,9 +168,9 @@ impl<'a> Args<'a> {
         Args(&self.0[..at])
     }
 
-    /// Returns the indices at which the operands can begin, if the options begin at one of `places`; `None` if one of
-    /// the options is refused. An option that is not in `options` may or may not take the next argument as its value,
-    /// so there can be several indices. For the format of `options`, see [`width`].
+    /// Returns the indices at which the operands can begin, if the options begin at one of the indices `places`.
+    /// Returns `None` if one of the options is refused. There can be several indices, because an option that is not in
+    /// `options` may or may not take the next argument as its value. For the format of `options`, see [`width`].
     pub(super) fn operand_starts(
         self,
         mut places: BTreeSet<usize>,
@@ -204,7 +206,7 @@ pub(super) fn long_name(text: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The maximum number of letters of a group of short options that are read.
+/// The maximum number of letters that are read in a group of short options.
 const MAX_GROUP: usize = 64;
 
 /// The number of arguments that an option occupies.
@@ -218,10 +220,10 @@ enum Width {
     Refused,
 }
 
-/// Returns the width of the option `text`.
+/// Returns the number of arguments that the option `text` occupies.
 ///
-/// In `options`, `-v` takes no separate value, `-n=` takes the next argument as its value and `--mca==` the next two;
-/// `-c!` is refused, and `*` means all other options, which then take no separate value.
+/// `options` has this format: `-v` takes no separate value, `-n=` takes the next argument as its value, `--mca==` takes
+/// the next two, and `-c!` is refused. With `*`, an option that is not listed takes no separate value.
 fn width(text: &str, options: &str) -> Width {
     let listed = || {
         options.split_ascii_whitespace().map(|option| {

@@ -1,4 +1,4 @@
-//! Tools that build programs: options and variables that name other programs, or code to load.
+//! The rules for tools that build programs: options and variables that name other programs, or code to load.
 
 use super::{
     argv::{Args, Refusal},
@@ -42,7 +42,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether an argument of a compiler loads code, or names the folder of the programs that it runs.
+/// Returns whether an argument of a compiler loads code, or names the folder from which the compiler runs programs.
 fn loads(arg: &str) -> bool {
     ["-Wl,-plugin", "-fplugin", "-specs", "-B"].iter().any(|option| arg.starts_with(option))
 }
@@ -73,8 +73,9 @@ fn cmake(args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns whether an option `--config` of cargo names a file, or a setting that is not in [`SETTINGS`]. The options
-/// after `--` belong to the program that cargo runs, and some tools that cargo starts have an option of this name.
+/// Returns whether an option `--config` of cargo names a file, or a setting that is not in [`SETTINGS`]. Options after
+/// `--` do not count, because they belong to the program that cargo runs. Options of the subcommands `deny` and
+/// `tarpaulin` do not count either, because there `--config` has another meaning.
 fn sets_program(args: Args<'_>) -> bool {
     let end = args.texts().position(|arg| arg == "--").unwrap_or(args.0.len());
     let is_listed = |set: &str| {
@@ -110,7 +111,8 @@ fn make(args: Args<'_>) -> Result<(), Refusal> {
     let variable = |arg: &str| {
         let Some((name, value)) = arg.split_once('=') else { return false };
         let name = name.trim_end_matches([':', '+', '?', '!']);
-        // Only an interactive shell runs the file that `ENV` names, and makefiles use the name for a stage.
+        // `ENV` is exempt from the check of the environment: only an interactive shell runs the file that it names, and
+        // makefiles use it for the name of a stage.
         matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES")
             || name != "ENV" && environment::check(name, value).is_err()
             || value.contains("$(")

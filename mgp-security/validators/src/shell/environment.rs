@@ -60,7 +60,8 @@ const PLAIN: &[&str] = &[
     "emacs",
     "none",
 ];
-/// Values of `ENV` that mean a stage of a project, and no file that an interactive shell executes at its start.
+/// Values of `ENV` that mean a stage of a project. Any other value can be a file, which an interactive shell executes
+/// when it starts.
 static STAGES: Words =
     Words::new("dev development test testing stage staging prod production ci local qa preview");
 /// Folders in which the system keeps programs.
@@ -79,7 +80,7 @@ static OWN_FOLDERS: Words = Words::new(
 /// A function that is called with the name and the value of each variable.
 type Visit<'a> = dyn FnMut(&str, &str) -> Result<(), String> + 'a;
 
-/// Checks the variables under each key in [`KEYS`].
+/// Checks the environment variables under each key in [`KEYS`].
 pub(super) fn check_all(arguments: &Value) -> Result<(), String> {
     visit_all(arguments, &mut check)
 }
@@ -223,7 +224,7 @@ fn loads_code(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option).replace('_', "-");
     let loads = ["--require", "--import", "--eval", "--inspect", "--openssl-config"];
     let value = option.split_once('=').map_or(option, |(_, value)| value);
-    // Quotes and backslashes could spell any option, and some options write a file.
+    // Quotes and backslashes can hide an option. An option with a system file as its value might write that file.
     option.contains(['"', '\\'])
         || is_system(value)
         || name.starts_with("-r")

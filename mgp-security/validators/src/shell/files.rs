@@ -7,7 +7,7 @@ use super::{
 };
 use crate::words::{Words, has};
 
-/// Options with which programs get the name of a file to write.
+/// Options whose value is the name of a file that a program writes.
 const OUTPUTS: &[&str] = &[
     "-out",
     "-keyout",
@@ -43,7 +43,8 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
-/// Commands for which the options in [`OUTPUTS`] do not name a file that they write. `configure` only notes the folder.
+/// Commands for which no option in [`OUTPUTS`] names a file to write. `configure` only records the folder that its
+/// options name.
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
     test [ base64 xargs awk file du uniq paste column rg fd cat tail nl od xxd hexdump strings cmp comm \
@@ -162,7 +163,7 @@ fn target_folder(args: Args<'_>) -> Option<&str> {
     args.grouped('t').next().or_else(|| long.next())
 }
 
-/// Returns whether `tar` has a letter in its options, which can begin without a dash.
+/// Returns whether the options of `tar` contain a letter. These options can lack the dash.
 fn has_letter(args: Args<'_>, letter: &str) -> bool {
     let first = args.first();
     !first.starts_with('-') && first.contains(letter) || args.short(letter, "fCbTXgKVHNI")
@@ -173,7 +174,7 @@ pub(super) fn extracts(args: Args<'_>) -> bool {
     has_letter(args, "x") || args.long("extract", 3) || args.long("get", 3)
 }
 
-/// Refuses to unpack the absolute paths in an archive.
+/// Refuses an option with which `tar` unpacks the absolute paths in an archive.
 fn absolute_names(args: Args<'_>) -> Result<(), Refusal> {
     if extracts(args) && (has_letter(args, "P") || args.long("absolute-names", 3)) {
         return Err("`tar` unpacks to the paths that the archive names".to_owned());
@@ -181,22 +182,23 @@ fn absolute_names(args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Programs that compress their standard input, or expand it.
+/// Programs that only compress or expand their standard input.
 static COMPRESSORS: Words = Words::new(
     "\
     gzip pigz bzip2 pbzip2 lbzip2 xz pixz pxz lzma zstd zstdmt pzstd lz4 lzop lzip plzip brotli \
     compress",
 );
 
-/// Refuses a program that `tar` runs to compress an archive, unless the program does nothing else.
+/// Checks the program that `tar` runs to compress an archive. Refuses it unless it is in [`COMPRESSORS`] and has only
+/// options for levels and similar settings.
 fn compressor(args: Args<'_>) -> Result<(), Refusal> {
     let bundle = args.first();
-    // The values of options without a dash are the next arguments, in the order of the options.
+    // If the group of options lacks its dash, their values are the next arguments, in the order of the options.
     let in_bundle = !bundle.starts_with('-') && bundle.contains(['I', 'F']);
     let short = args.short_values('I', "fCbTXgKVHNF");
     let mut programs = short.chain(args.long_values("use-compress-program", 2));
     let compresses = |program: &str| {
-        // A shell runs the text, so a newline would begin another command.
+        // A shell executes the text, so a newline in it would begin another command.
         let mut words = program.split(' ').filter(|word| !word.is_empty());
         words.next().is_some_and(|name| COMPRESSORS.has(name)) && words.all(is_level)
     };
@@ -234,7 +236,8 @@ fn archive(args: Args<'_>) -> Option<&str> {
     after_bundle.or_else(|| args.grouped('f').next()).or_else(|| args.values(&["--file"]).next())
 }
 
-/// Returns a system file that a command would write because of an option that only this program has, if there is one.
+/// Returns a system file that a command would write because of an option whose meaning is specific to the command, if
+/// there is one.
 fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let grouped = |letters: &str| {
         letters.chars().find_map(|letter| args.grouped(letter).find(|path| is_system(path)))
@@ -251,7 +254,7 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         }
         "nmap" => args.values(&["-oN", "-oX", "-oG", "-oA"]).find(|path| is_system(path)),
         "csplit" => grouped("f"),
-        // With one of these options, `ssh-keygen` reads the key in the file instead of writing one.
+        // With one of these options, `ssh-keygen` only reads the key in the file, and does not write a key.
         "ssh-keygen" if !args.short("lyeBF", "fbtCNPIOnVzsmMaDLrRWY") => grouped("f"),
         "wget" => grouped("oOaP"),
         "curl" => grouped("oDc").or_else(|| {
@@ -270,13 +273,13 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
-/// Returns an operand after the first one if it is a system file; the first operand is only read. An option in `valued`
+/// Returns an operand that is a system file, except for the first operand, which is only read. An option in `valued`
 /// takes the next argument as its value.
 fn second<'a>(args: Args<'a>, valued: &[&str]) -> Option<&'a str> {
     args.after_options(valued).skip(1).operands().find(|path| is_system(path))
 }
 
-/// Returns a system file that `ffmpeg` would write, if there is one: its operands are outputs.
+/// Returns a system file among the operands of `ffmpeg`, if there is one: its operands are the files that it writes.
 fn converted(args: Args<'_>) -> Option<&str> {
     const FLAGS: &[&str] =
         &["-y", "-n", "-hide_banner", "-an", "-vn", "-sn", "-dn", "-nostdin", "-shortest"];
@@ -295,7 +298,7 @@ fn converted(args: Args<'_>) -> Option<&str> {
     last.filter(|path| is_system(path))
 }
 
-/// Returns a system file that a command would write because of an option, if there is one.
+/// Returns a system file that a command would write because of an option in [`OUTPUTS`], if there is one.
 fn output<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let reads = READERS.has(name);
     args.values(OUTPUTS)

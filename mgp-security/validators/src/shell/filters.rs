@@ -1,4 +1,4 @@
-//! Programs in the languages of awk and sed, in arguments and in standard input.
+//! Checks programs in the languages of awk and sed, in arguments and in standard input.
 
 use super::argv::{Args, Refusal, long_name};
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
@@ -13,18 +13,18 @@ const AWK_OPTIONS: &str = "\
     --lint-old --no-optimize --non-decimal-data --optimize --posix --re-interval --sandbox \
     --traditional --use-lc-numeric --version";
 
-/// The ways in which implementations read brackets in a regular expression.
+/// The ways in which implementations of awk and sed parse brackets in a regular expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Brackets {
     /// A delimiter in brackets ends the expression.
     Ignored,
-    /// A delimiter in brackets is a character like any other, and so is a backslash.
+    /// Within brackets, both a delimiter and a backslash are ordinary characters.
     Plain,
-    /// A delimiter in brackets is a character like any other, and a backslash escapes the next character.
+    /// Within brackets, a delimiter is an ordinary character, and a backslash escapes the next character.
     Escaped,
 }
 
-/// Applies a check to a program for each way in which its brackets can be read.
+/// Checks a program once for each way in which its brackets can be parsed.
 fn for_all_readings(
     program: &str,
     check: impl Fn(Brackets) -> Result<(), Refusal>,
@@ -42,12 +42,12 @@ pub(super) fn awk(args: Args<'_>) -> Result<(), Refusal> {
     if args.short("leEiodpD", "Fvf") || AWK_REFUSED.iter().any(|name| args.long(name, 1)) {
         return Err("an option that loads or writes in an awk program".to_owned());
     }
-    // With `-f`, the first operand is the name of a file; checked as a program, it passes.
+    // With `-f`, the first operand is the name of a file, which passes the check of a program.
     let starts = args.operand_starts(BTreeSet::from([0]), AWK_OPTIONS).unwrap_or_default();
     starts.into_iter().try_for_each(|at| awk_program(args.skip(at).first()))
 }
 
-/// Checks an awk program; it is refused if it executes, loads or writes something.
+/// Checks an awk program; refuses a program that executes, loads or writes something.
 pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
     let program = program.replace("\r\n", "\n").replace("\\\n", " ");
     let calls_system = program.match_indices("system").any(|(at, word)| {
@@ -55,7 +55,7 @@ pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
         !before.ends_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && program[at + word.len()..].trim_start().starts_with('(')
     });
-    // Refused even inside texts and patterns, because implementations disagree about where these end.
+    // This refuses such a call even inside texts and patterns, because implementations disagree about where these end.
     if calls_system {
         return Err("`system(` in an awk program".to_owned());
     }
@@ -82,7 +82,7 @@ struct Awk<'a> {
     /// The name or number that is being read.
     word: String,
     last: Token,
-    /// `true` in a statement that prints.
+    /// `true` within a `print` or `printf` statement.
     printing: bool,
     /// The open parentheses; `true` for those after [`Token::Control`].
     open: Vec<bool>,
@@ -128,7 +128,7 @@ impl<'a> Awk<'a> {
     /// Reads a token that is not a word.
     ///
     /// # Errors
-    /// A description of the token, if it executes, loads or writes something or can be read in two ways.
+    /// A description of the token, if it executes, loads or writes something, or has two possible meanings.
     fn mark(&mut self, c: char) -> Result<(), &'static str> {
         let last = self.last;
         if !c.is_whitespace() && c != '#' {
@@ -140,7 +140,7 @@ impl<'a> Awk<'a> {
                 self.last = Token::Operand;
             }
             '#' => while self.chars.next_if(|&c| c != '\n').is_some() {},
-            // Some implementations divide here, and others begin a regular expression.
+            // Some implementations read this slash as a division, others as the beginning of a regular expression.
             '/' if last == Token::Condition => return Err("a slash after a condition"),
             '/' if last != Token::Operand => {
                 skip_pattern('/', &mut self.chars, self.brackets);
@@ -149,8 +149,8 @@ impl<'a> Awk<'a> {
             '(' => self.open.push(last == Token::Control),
             ')' if self.open.pop().unwrap_or_default() => self.last = Token::Condition,
             ')' | ']' | '.' => self.last = Token::Operand,
-            // `++` and `--` do not change which token may follow: a prefix precedes an operand, and a suffix follows
-            // one.
+            // `++` and `--` do not change the tokens that may follow: as a prefix they precede an operand, and as a
+            // suffix they follow an operand.
             '+' | '-' if self.chars.next_if_eq(&c).is_some() => self.last = last,
             '|' if self.chars.next_if_eq(&'|').is_none() => {
                 return Err("a pipe to or from a command");
@@ -234,7 +234,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
             is_given |= is_file;
             value.is_none() && (is_script || is_file || "line-length".starts_with(name))
         } else if text.len() > 1 && text.starts_with('-') {
-            // The first of these letters takes the rest of the group as its value.
+            // The value of the first of these letters in the group is the rest of the group.
             let Some((end, letter)) =
                 text.char_indices().skip(1).find(|(_, c)| "efil".contains(*c))
             else {
@@ -246,7 +246,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
                 'f' => is_given = true,
                 _ => {}
             }
-            // `-i` has no separate value, and `-l` has a value only for some implementations of sed.
+            // `-i` has no separate value, and `-l` has one only in some implementations of sed.
             let is_number = next.bytes().all(|b| b.is_ascii_digit());
             glued.is_empty() && (matches!(letter, 'e' | 'f') || letter == 'l' && is_number)
         } else {
@@ -263,7 +263,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
     scripts.into_iter().try_for_each(sed_script)
 }
 
-/// Checks the commands of a sed script. Unknown commands and commands that execute or write are refused.
+/// Checks the commands of a sed script. Refuses unknown commands, and commands that execute or write something.
 pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
     for_all_readings(script, |brackets| sed_commands(script, brackets))
         .map_err(|command| format!("{command} of sed executes or writes, or is unknown"))

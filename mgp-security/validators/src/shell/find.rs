@@ -13,8 +13,8 @@ static READERS: Words = Words::new(
     sha512sum basename dirname realpath readlink echo printf test true",
 );
 
-/// Returns the commands that `find` runs for the files that it finds, after checking that these are programs that only
-/// read, and that other actions only print.
+/// Returns the commands that `find` runs on the found files. Refuses programs that may do more than read, and actions
+/// that execute, delete or write.
 pub(super) fn commands(args: Args<'_>) -> Result<Vec<Args<'_>>, Refusal> {
     let (mut rest, mut found) = (args, Vec::new());
     while !rest.0.is_empty() {
@@ -44,9 +44,10 @@ fn acts(word: &str) -> bool {
         || ["exec", "ok", "fprint"].iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the number of words before the `;`, or the `+` after `{}`, that ends the command of `-exec`.
+/// Returns the number of words before the end of the command of `-exec`. The command ends at a `;`, or at a `+` after
+/// `{}`.
 ///
-/// A command is refused if it has a word that is an action or that a shell expands, because the command might end
+/// Refuses a command with a word that is an action of `find` or that a shell expands, because the command might end
 /// before that word: `BusyBox` ends it at each `+`, a word can expand to `;`, and after `-D` no command begins at all.
 fn length_of_command(args: Args<'_>) -> Result<usize, Refusal> {
     let mut before = "";
@@ -63,7 +64,7 @@ fn length_of_command(args: Args<'_>) -> Result<usize, Refusal> {
     Err("the command of `-exec` does not end".to_owned())
 }
 
-/// Returns whether a shell would change a word. `{}`, the place of the names that `find` inserts, stays as it is.
+/// Returns whether a shell would change a word. The text `{}`, which `find` replaces by names, does not count.
 fn is_expanded(word: &Word) -> bool {
     word.expands && word.text.replace("{}", "").contains(['$', '*', '?', '[', '{'])
 }

@@ -1,4 +1,4 @@
-//! Commands in a working folder that the call names: relative paths lead below it.
+//! Checks commands in a working folder that the call names: relative paths lead to files below this folder.
 
 use super::{
     argv::{Args, Refusal},
@@ -24,15 +24,15 @@ static FOLDERS: Words = Words::new(
 );
 /// The maximum number of working folders for one command.
 const MAX_FOLDERS: usize = 6;
-/// The maximum length of all working folders for one command together, in bytes. Each word of a command is also read as
-/// a path below each folder.
+/// The maximum total length of all working folders for one command, in bytes. The check reads each word of a command as
+/// a path below each of these folders.
 const MAX_FOLDER: usize = 512;
-/// Letters of short options with which programs get the name of a file or folder to write.
+/// Letters of short options whose value is the name of a file or folder to write.
 const VALUED: &str = "oOPDcdCtfwar";
 /// The maximum length of a group of short options with its value, in bytes; no path is longer.
 const MAX_VALUE: usize = 4096;
 
-/// Keys of arguments that contain a file to which a server writes what a command prints.
+/// Keys of arguments that name a file to which a server writes the output of a command.
 static OUTPUTS: Words = Words::new(
     "\
     output outfile outputfile outputpath outputfilename outputto out outpath stdout stdoutfile \
@@ -61,11 +61,11 @@ static SHOWS: Words = Words::new(
     is-enabled history search config explain policy -u -l -q -s -qa -qi -ql -L -n -f --version",
 );
 
-/// Returns the working folders for the commands in an object: the folders of the objects above it, and its own. A
-/// relative own folder may be below each of the folders of the objects above.
+/// Returns the possible working folders of the commands in an object: the folders that the objects above it name, and
+/// the folder that it names itself. If its own folder is relative, it may be below each of the folders above.
 ///
 /// # Errors
-/// A description of the reason if there are too many, or if they are too long.
+/// A description of the problem if there are too many folders, or if they are too long.
 pub(super) fn folders_of<'a>(
     above: &'a [String],
     members: &Map<String, Value>,
@@ -103,7 +103,8 @@ fn is_options(word: &str) -> bool {
     matches!(word, "options" | "opts" | "config" | "settings" | "context" | "params")
 }
 
-/// Checks the files that an object names for the output of its commands, or of the commands of the objects above it.
+/// Checks the files that an object names for the output of commands. The commands can be in this object or in the
+/// objects above it.
 pub(super) fn check_outputs(
     folders: &[String],
     members: &Map<String, Value>,
@@ -133,7 +134,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             "`{name}` can write to its working folder, which belongs to the system"
         ));
     }
-    // Options of these programs have long names after one dash.
+    // The options of these programs are long names after one dash, not groups of letters.
     let has_groups = !matches!(name, "openssl" | "sqlite" | "sqlite3");
     let words = args.0.iter().flat_map(|word| resolved(word, folder, has_groups));
     let words: Vec<Word> = words.collect();
@@ -177,14 +178,14 @@ fn unpacks(name: &str, args: Args<'_>) -> bool {
     !args.values(targets).any(|target| target.starts_with('/'))
 }
 
-/// Returns a word in which a path that leads to a system file is replaced by a path that does not depend on the folder.
-/// If `has_groups` is set, a group of options with such a path, e.g. `-oFILE`, is kept, and followed by the option and
-/// the path as two words.
+/// Returns a word with an absolute path in place of a relative path that leads to a system file. If `has_groups` is
+/// set, a group of options with such a path, e.g. `-oFILE`, is kept, and followed by two more words: the option and the
+/// path.
 fn resolved(word: &Word, folder: &str, has_groups: bool) -> Vec<Word> {
     let text = word.text.as_str();
     let with_text = |text: String| Word { text, unset: None, ..word.clone() };
     let system = |path: &str| {
-        // If the word is quoted, a text such as `{"a": 1}` is data, and not a pattern of names in the root.
+        // In a quoted word, a text such as `{"a": 1}` is data, and not a pattern for names in the root folder.
         let is_data = !word.expands && path.starts_with(['{', '[']) && !path.contains("..");
         if is_data && is_root(folder) { None } else { system_path_in(folder, path) }
     };
@@ -200,7 +201,7 @@ fn resolved(word: &Word, folder: &str, has_groups: bool) -> Vec<Word> {
     if !has_groups || rest.starts_with('-') || rest.len() > MAX_VALUE {
         return all;
     }
-    // In a group such as `-xvalue`, all that follows the first letter whose option has a value is that value.
+    // In a group such as `-xvalue`, the value is all text after the first letter whose option has a value.
     for letter in VALUED.chars() {
         if let Some((_, value)) = rest.split_once(letter)
             && let Some(path) = system(value)

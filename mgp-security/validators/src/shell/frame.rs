@@ -5,7 +5,8 @@ use super::argv::Refusal;
 /// The maximum depth of commands that run other commands.
 const MAX_DEPTH: usize = 8;
 
-/// The context of a command: the number of commands that it is nested in, its standard input, and its working folder.
+/// The context of a command: its nesting depth, which counts the commands around it, e.g. `env` and `sh` around `ls` in
+/// `env sh -c ls`; its standard input; and its working folder.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
     depth: usize,
@@ -45,8 +46,8 @@ impl<'a> Frame<'a> {
         self.inner_of(1)
     }
 
-    /// Returns the context for each of `count` commands, one of which is run by the command of this context. They count
-    /// as nested commands, which bounds the number of commands that are checked.
+    /// Returns the context for each of `count` candidates. The command of this context runs one of them, but it is
+    /// unknown which. Each counts as a nested command, which limits the number of commands that are checked.
     ///
     /// # Errors
     /// A description of the reason if the commands are nested too deeply.

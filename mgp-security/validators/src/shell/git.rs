@@ -1,4 +1,4 @@
-//! Git: subcommands, options and settings that execute something, and files that git writes.
+//! The rules for git: subcommands, options and settings that execute something, and files that git writes.
 
 use super::{
     argv::{Args, Refusal, long_name},
@@ -19,7 +19,7 @@ static SETTINGS: Words = Words::new(
     blame. grep. submodule.recurse safe.directory feature. index. pack. stash. versionsort. \
     help.autocorrect apply.whitespace core.whitespace tag.sort checkout. format.pretty",
 );
-/// Options that execute something, each with the subcommands for which they do; an empty list means all subcommands.
+/// Options that execute something, with the subcommands for which they do so. An empty list means all subcommands.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -131,7 +131,8 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     if acts { refuse(sub) } else { Ok(()) }
 }
 
-/// Returns whether a push deletes the main branch of the other repository, or all branches that this one does not have.
+/// Returns whether a push deletes the main branch of the remote repository, or all branches there that the local
+/// repository lacks.
 fn deletes_main(own: Args<'_>) -> bool {
     const MAIN: [&str; 6] = ["main", "master", "trunk", "develop", "production", "release"];
     let deletes = own.short("d", "o") || own.long("delete", 3);
@@ -145,7 +146,8 @@ fn deletes_main(own: Args<'_>) -> bool {
             .any(|branch| MAIN.contains(&branch.strip_prefix("refs/heads/").unwrap_or(branch)))
 }
 
-/// Returns the letters of the options of a subcommand that take the rest of a group of options as their value.
+/// Returns the letters of a subcommand's options that have a value. In a group of options, the rest of the group after
+/// such a letter is the value.
 fn valued_letters(sub: &str) -> &'static str {
     match sub {
         "grep" => "efABCm",
@@ -166,7 +168,7 @@ pub(super) fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
     (global, rest.first(), rest.skip(1))
 }
 
-/// Returns the folder in which git runs by its options `-C`, each of which can be relative to the one before it.
+/// Returns the folder in which git runs because of its options `-C`. Each of them can be relative to the previous one.
 fn base(global: Args<'_>) -> Option<String> {
     let mut base: Option<String> = None;
     for folder in global.values(&["-C"]) {
@@ -204,7 +206,7 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     let (global, sub, own) = parts(args);
     let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
     let reads = reads(args);
-    // A folder of a project that is among the folders of the system, e.g. `/srv/shop`, does not count as the system.
+    // A project's folder within the folders of the system, e.g. `/srv/shop`, does not count as a system folder.
     let is_foreign = |folder: &str| match folder {
         path if is_absolute(path) => is_root(path) || belongs_to_system(&format!("{path}/x")),
         path => is_system(path),
@@ -268,7 +270,7 @@ fn lists(sub: &str, own: Args<'_>) -> bool {
     }
 }
 
-/// Returns the files and folders that options of any subcommand name as outputs; the options can be abbreviated.
+/// Returns the files and folders that options name as outputs, for any subcommand. The options can be abbreviated.
 fn outputs(own: Args<'_>) -> impl Iterator<Item = &str> {
     const OUTPUTS: &[&str] = &["output", "output-directory", "separate-git-dir", "index-output"];
     let next = own.texts().skip(1).map(Some).chain([None]);
@@ -279,7 +281,7 @@ fn outputs(own: Args<'_>) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns whether `git config` chooses one of the usual editors and pagers with the setting.
+/// Returns whether `git config` sets `setting` to one of the usual editors and pagers.
 fn opens_plainly(sub: &str, own: Args<'_>, setting: &str) -> bool {
     matches!(setting, "core.editor" | "core.pager" | "sequence.editor")
         && configured(sub, own) == Some(setting)
@@ -291,7 +293,7 @@ fn opens_plainly(sub: &str, own: Args<'_>, setting: &str) -> bool {
             .is_some_and(environment::is_plain_program)
 }
 
-/// Returns the options of `git config`, and its other arguments without the values of options.
+/// Returns two lists: the options of `git config`, and its other arguments except for the values of options.
 fn config_words(own: Args<'_>) -> (Vec<&str>, Vec<&str>) {
     const VALUED: &[&str] = &["file", "blob", "type", "default", "comment", "value", "url"];
     let (mut options, mut operands) = (Vec::new(), Vec::new());
@@ -318,7 +320,7 @@ fn config_words(own: Args<'_>) -> (Vec<&str>, Vec<&str>) {
     (options, operands)
 }
 
-/// Returns the name of the setting that `git config` would write; `None` if it would write none.
+/// Returns the name of the setting that `git config` would write; `None` if the command writes no setting.
 fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
     const READS: &[&str] = &[
         "--get",
@@ -339,7 +341,7 @@ fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
         let name = long_name(option).filter(|name| name.len() >= 3).unwrap_or("-");
         ["rename-section", "copy-section"].iter().any(|long| long.starts_with(name))
     };
-    // The settings of a section get other names, under which they may be programs.
+    // Renaming a section gives its settings other names, and settings with these names may be programs to run.
     if options.iter().any(renames) {
         return operands.last().copied();
     }

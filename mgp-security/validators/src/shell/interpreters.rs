@@ -1,4 +1,4 @@
-//! Interpreters: code in arguments, and programs from standard input.
+//! The rules for interpreters: code in arguments, and programs from standard input.
 
 use super::{
     argv::{Args, Refusal, long_name},
@@ -31,8 +31,8 @@ const INFORMATION: &[&str] = &[
     "test",
     "--check",
 ];
-/// Returns further arguments with which this interpreter only prints information. Other interpreters still read a
-/// program from standard input with the same arguments, e.g. `perl -i` and `python -v`.
+/// Returns further arguments with which the interpreter `name` only prints information. Other interpreters still read a
+/// program from standard input if they get these arguments, e.g. `perl -i` and `python -v`.
 fn information_of(name: &str) -> &'static [&'static str] {
     match name {
         "php" => &["-i", "-m", "-v"],
@@ -41,7 +41,8 @@ fn information_of(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Interpreters, apart from shells, of which every option with one letter and a value is in the rules of its row.
+/// Interpreters other than shells for which the table of risky options has the letters of all short options with a
+/// value.
 const LISTED: &str = "\
     python pypy ipython micropython perl ruby node nodejs php lua luajit julia deno bun";
 /// Options of Node.js that take the next argument as their value, without their dashes.
@@ -173,7 +174,7 @@ pub(super) fn is_shell_path(arg: &str) -> bool {
     path.strip_prefix("/bin/").is_some_and(|name| SHELLS.has(name))
 }
 
-/// Returns whether an argument of an editor or pager is a command to run, and not a position in the file.
+/// Returns whether an argument of an editor or pager is a command for it to run, and not a position in the file.
 fn is_editor_command(arg: &str) -> bool {
     arg.strip_prefix('+').is_some_and(|rest| {
         let is_line = rest.bytes().all(|b| b.is_ascii_digit());
@@ -181,19 +182,19 @@ fn is_editor_command(arg: &str) -> bool {
     })
 }
 
-/// Returns whether the program that an interpreter runs would come from standard input, a device or an address.
+/// Returns whether an argument makes an interpreter read its program from standard input, a device or an address.
 fn stdin(arg: &str) -> bool {
     arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
 }
 
-/// Returns the options of an interpreter with their values: the arguments before the program that it runs. `valued` has
-/// the letters of the options that take the next argument as their value.
+/// Returns the options of an interpreter with their values, i.e. the arguments before the program that it runs. The
+/// options whose letters are in `valued` take the next argument as their value.
 pub(super) fn own_options<'a>(name: &str, args: Args<'a>, valued: &str) -> Args<'a> {
     args.leading(valued, |option| takes_next(name, option))
 }
 
-/// Returns whether an option of an interpreter may take the next argument as its value. An unknown option may do so,
-/// unless all options of the interpreter are known here.
+/// Returns whether an option of an interpreter may take the next argument as its value. An unknown option counts as
+/// such an option, unless all options of the interpreter are known here.
 fn takes_next(name: &str, option: &str) -> bool {
     let Some(long) = long_name(option) else {
         let is_listed = SHELLS.has(name) || has(LISTED, name);
@@ -226,7 +227,7 @@ fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns whether a module of Python measures a script, and runs nothing else.
+/// Returns whether a Python module only measures a script, and runs no other code.
 fn profiles(module: &str, args: Args<'_>) -> bool {
     let script = args.after_options(&["-o", "--outfile", "-s", "--sort"]);
     let is_python =
@@ -244,8 +245,8 @@ fn profiles(module: &str, args: Args<'_>) -> bool {
         && !args.values(&["-o", "--outfile"]).any(is_system)
 }
 
-/// Returns whether Python runs code from its arguments, or a module that does so. Arguments after a module belong to
-/// the module.
+/// Returns whether Python runs code from its arguments, or a module that runs such code. The arguments after a module
+/// belong to the module.
 fn runs_module(name: &str, args: Args<'_>) -> bool {
     let mut rest = args;
     loop {

@@ -1,4 +1,4 @@
-//! The decision about one argument vector, and about the commands that it runs.
+//! Decides about an argument vector, and about the commands that it runs.
 
 use super::{
     argv::{Args, Refusal, long_name, plain_name, without_ending},
@@ -19,15 +19,16 @@ use crate::words::{Words, has};
 pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     judge_list(words, frame)?;
     match with_unset_variables(words) {
-        // Also check the words that result if no variable is set. They count as a nested command, which bounds the
-        // number of these checks.
+        // Also check the words that result if no variable is set. This counts as a nested command, so that the number
+        // of such checks is limited.
         Some(words) => judge_list(&words, frame.inner()?),
         None => Ok(()),
     }
 }
 
-/// Returns the words as a shell passes them if no variable is set, e.g. `-rf` for `-${X}rf`; `None` if this reveals no
-/// option. An empty last word is kept, because its removal does not turn another word into an option.
+/// Returns the words that a shell passes to the command if no variable is set, e.g. `-rf` for `-${X}rf`; `None` if this
+/// reveals no option. The last word is kept even if it is empty: its removal would not turn another word into an
+/// option.
 fn with_unset_variables(words: &[Word]) -> Option<Vec<Word>> {
     if words.iter().all(|word| word.unset.is_none()) {
         return None;
@@ -75,8 +76,8 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     named(&name, args, frame)?;
-    // Judge a script such as `npx.cmd` also as the command that it starts on Windows. The command under its full name
-    // has been judged before, so that an ending allows nothing.
+    // A script such as `npx.cmd` is also judged as the command that it starts on Windows. It was judged under its full
+    // name before, so an ending cannot make a command allowed.
     match without_ending(&name) {
         Some(short) => named(&plain_name(short), args, frame),
         None => Ok(()),
@@ -96,7 +97,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     forms(name, args)?;
     passes_shell(name, args)?;
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
-        // Options after the name of the interpreted program belong to that program.
+        // Options after the name of the program that an interpreter runs belong to that program.
         let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
         let least = match name {
             "rm" => 1,
@@ -140,7 +141,8 @@ static MENTIONS: Words = Words::new(
     dpkg-query shellcheck shfmt configure npm checksec rabin2 binwalk clamscan yara patchelf",
 );
 
-/// Refuses the path of a shell as an argument of a program that the rules do not know: the program may run the shell.
+/// Refuses the path of a shell as an argument of a program that the rules do not know, because the program may run the
+/// shell.
 fn passes_shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let is_known = || {
         MENTIONS.has(name)
@@ -172,7 +174,7 @@ fn forms(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         Some(start) => first.starts_with(start),
         None => first == word || word == "()" && first.is_empty(),
     };
-    // A semicolon ends a command of these programs, and any command can follow.
+    // A semicolon ends a command of these programs, and any other command can follow it.
     let continues = match name {
         "tmux" => args.texts().any(|arg| arg.ends_with(';')),
         "nft" | "virsh" => args.texts().any(|arg| arg.contains([';', '\n'])),
@@ -198,7 +200,7 @@ fn is_dry_run(name: &str, args: Args<'_>) -> bool {
 fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     const INDEXED: &str = "\
         export declare typeset readonly local read printf unset test [ wait mapfile readarray getopts";
-    // To compute the index of an array, these commands execute the substitutions in it.
+    // These commands execute the command substitutions in the index of an array, e.g. in `a[$(id)]`.
     let executes = |arg: &str| {
         arg.split_once('[').is_some_and(|(before, index)| {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -231,8 +233,8 @@ fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     set.try_for_each(|(name, value)| environment::check(name, value))
 }
 
-/// Returns whether an argument is a certain long option. With one dash it must be complete; with two it can be
-/// abbreviated.
+/// Returns whether an argument is the long option `long`. After one dash, the name must be complete; after two dashes,
+/// it can be abbreviated to `least` letters.
 fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
     let written = arg.strip_prefix('-').and_then(|name| name.strip_prefix(long));
     let abbreviated = long_name(arg).is_some_and(|given| {
@@ -263,7 +265,8 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
     if !command.quoted && tables::RESERVED.contains(&text) {
         return Err(format!("the reserved word `{text}` begins a compound command"));
     }
-    // These are commands of Windows and Solaris; a program of a project can have the same name.
+    // These names are commands of Windows and Solaris. A program of a project can have the same name, so a relative
+    // path is allowed.
     let is_below = text.contains('/') && !text.starts_with('/');
     let is_relative = is_below && !text.contains("..") && !text.contains([':', '~', '\\']);
     let stem = without_ending(base).unwrap_or(base);

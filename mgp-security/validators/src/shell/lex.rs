@@ -1,7 +1,7 @@
 //! Splits shell commands into words and removes quotes; refuses whatever is not in the [`Grammar`].
 //!
 //! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and unquoted newlines
-//! are errors there, so a shell construct is refused even if this code does not know it.
+//! are errors there, so that the parser refuses a shell construct even if this code does not know it.
 
 use super::frame::Stdin;
 
@@ -13,9 +13,9 @@ pub(super) const MAX_COMMAND: usize = 64 * 1024;
 pub(super) struct Word {
     /// The text after quote removal; a variable is still written as `$NAME`.
     pub(super) text: String,
-    /// The text if no variable in it is set; `None` if the word has no variable.
+    /// The text of the word if none of its variables is set; `None` if the word has no variable.
     pub(super) unset: Option<String>,
-    /// The variables, in their order.
+    /// The variables in the word, in the order of the text.
     pub(super) variables: Vec<Variable>,
     /// `true` if a shell would change the word because of an unquoted variable, glob or brace.
     pub(super) expands: bool,
@@ -30,13 +30,13 @@ pub(super) struct Word {
 #[derive(Debug, Clone)]
 pub(super) struct Variable {
     name: String,
-    /// The position in the word's text if no variable is set.
+    /// The position of the variable in `Word::unset`.
     at: usize,
     /// `true` if the variable is in double quotes, so that a shell does not split its value.
     quoted: bool,
 }
 
-/// Marks the places where a shell splits a word. The text of a script has no such character.
+/// Marks the positions at which a shell splits a word. The text of a script never contains this character.
 const BREAK: char = '\0';
 
 impl Word {
@@ -60,9 +60,9 @@ impl Word {
         self.text.push_str(name);
     }
 
-    /// Returns the words that a shell makes of this word if variables have the given values; `None` if it uses none of
-    /// them. Other variables count as not set. A shell does not split the values in an assignment: there, `splits` is
-    /// `false`.
+    /// Returns the words that a shell makes of this word if its variables have the given values; `None` if the word
+    /// uses no variable with a value. Variables without a value count as not set. `splits` is `false` for an
+    /// assignment, in which a shell does not split values.
     pub(super) fn with_values<'v>(
         &self,
         value: impl Fn(&str) -> Option<&'v str>,
@@ -78,7 +78,7 @@ impl Word {
                 let is_split = |c: char| splits && !variable.quoted && c.is_ascii_whitespace();
                 text.extend(value.chars().map(|c| if is_split(c) { BREAK } else { c }));
             } else if variable.name == "HOME" {
-                // The rules recognize paths below the home of a user by this name.
+                // The rules recognize paths below a user's home by the text `$HOME`.
                 text.push_str("$HOME");
             }
         }
@@ -104,7 +104,7 @@ impl Word {
     }
 }
 
-/// The constructs that are accepted.
+/// The constructs that the parser accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grammar {
     /// One simple command, e.g. `ls -l`.
@@ -120,11 +120,11 @@ pub(super) struct Simple {
     pub(super) writes: Vec<Word>,
     /// The standard input of the command.
     pub(super) stdin: Stdin<'static>,
-    /// `true` if the standard input is the output of the command before.
+    /// `true` if the standard input is the output of the previous command.
     pub(super) is_piped: bool,
-    /// `true` if the command only runs depending on the result of the command before, or of a redirection.
+    /// `true` if the result of the previous command, or of a redirection, decides whether the command runs.
     is_conditional: bool,
-    /// `true` if the command surely runs, in the shell itself and not in a copy of it.
+    /// `true` if the command certainly runs, and the shell itself runs it and not a copy of the shell.
     pub(super) is_sure: bool,
 }
 
@@ -328,7 +328,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a command; `is_list` is `true` if its list of commands ends with it, too.
+    /// Ends a command; `is_list` is `true` if the list of commands also ends here.
     fn end_command(&mut self, is_list: bool) -> Result<(), String> {
         self.end_word();
         if std::mem::take(&mut self.target) {
@@ -339,14 +339,14 @@ impl Reader<'_> {
         if !done.words.is_empty() || !done.writes.is_empty() {
             self.done.push(done);
         } else {
-            // No command ended here: after a pipe, the command can be in the next line. So keep its standard input.
+            // This command has no words yet: after a pipe, it can be in the next line. So keep its standard input.
             (self.now.stdin, self.now.is_piped) = (done.stdin, done.is_piped);
             self.now.is_conditional = done.is_conditional;
         }
         Ok(())
     }
 
-    /// Ends a command at `|`, `|&` or `||`; after `||`, the next command does not read its output.
+    /// Ends a command at `|`, `|&` or `||`. After `||`, the next command does not read the output of this command.
     fn pipe(&mut self) -> Result<(), String> {
         let is_pipe = self.rest.next_if_eq(&'|').is_none();
         if is_pipe {

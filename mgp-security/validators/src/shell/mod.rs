@@ -1,4 +1,4 @@
-//! `sandbox`: shell commands and argument vectors (MGP §4.5).
+//! The validator `sandbox`: checks shell commands and argument vectors (MGP §4.5).
 
 mod argv;
 mod builds;
@@ -50,8 +50,8 @@ static VECTORS: Words = Words::new("argv args arguments params arg cmdargs comma
 /// Keys of arguments that contain the name of a program.
 static PROGRAMS: Words = Words::new("program executable binary exe file path");
 
-/// The maximum number of arguments that the checks of all commands of an object read together: each command is checked
-/// with all arguments beside it.
+/// The maximum number of arguments that the checks of an object's commands read in total. Each command of an object is
+/// checked together with all arguments beside it, so the total is the product of both numbers.
 const MAX_WORDS: usize = 100_000;
 
 /// Checks every command in the arguments of a call.
@@ -72,7 +72,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     if objects(tool, arguments, place)? > 0 {
         return Ok(());
     }
-    // No key is known, so the command might be under a key that only this tool uses.
+    // None of the keys is known, so the command might be under a key that only this tool uses.
     let mut texts = leaves.iter().filter(|leaf| leaf.value.is_string());
     match (texts.next(), texts.next()) {
         (Some(Leaf { value: Value::String(text), .. }), None) => framed(text, place),
@@ -80,7 +80,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     }
 }
 
-/// The context of the commands in an object, and the working folders that they can have.
+/// The context of the commands in an object: their standard input, their possible working folders, and their variables.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place<'a> {
     frame: Frame<'a>,
@@ -90,7 +90,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Checks an argument vector in each of the working folders, also with the values of its variables.
+    /// Checks an argument vector in each working folder, also with the values of the variables in it.
     fn judge(self, words: &[Word]) -> Result<(), String> {
         self.judge_form(words)?;
         let Some(variables) = self.variables else { return Ok(()) };
@@ -107,7 +107,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the names that a text has behind `$` or `${`.
+/// Returns the names of variables that follow a `$` or `${` in a text.
 fn used_variables(text: &str) -> impl Iterator<Item = &str> {
     text.split('$').skip(1).map(|behind| {
         let name = behind.strip_prefix('{').unwrap_or(behind);
@@ -116,8 +116,8 @@ fn used_variables(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Checks the commands in an object and in the objects below it; returns how many there were. `above` has the working
-/// folders of the objects above it.
+/// Checks the commands in an object and in the objects below it; returns the number of commands. `above` has the
+/// working folders of the objects above it.
 fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String> {
     let members = match value {
         Value::Array(items) => return items.iter().map(|item| objects(tool, item, above)).sum(),
@@ -161,7 +161,7 @@ fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String>
     }
     if !named && !vector.is_empty() {
         place.judge(&vector)?;
-        // The tool might be named after the program to which the vector is passed.
+        // The tool might have the name of the program to which the server passes the vector.
         let mut own = vec![Word::literal(tool)];
         own.extend(vector);
         place.judge(&own)?;
@@ -170,7 +170,7 @@ fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String>
     Ok(judged)
 }
 
-/// Checks the line that a shell executes, if a server joins a command and its arguments without quotes.
+/// Checks the line that a shell would execute if the server joined a command and its arguments without quotes.
 fn joined(command: &str, arguments: &[Word], place: Place<'_>) -> Result<(), String> {
     let arguments = arguments.iter().map(|word| word.text.as_str());
     let line: Vec<&str> = [command].into_iter().chain(arguments).collect();
@@ -216,11 +216,12 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// Programs after which tools are named, e.g. `run_kubectl`, so that their commands often begin with the subcommand.
+/// Programs whose names occur in the names of tools, e.g. `run_kubectl`. The commands of such a tool often begin with
+/// the subcommand.
 static TOOL_PROGRAMS: Words =
     Words::new("git kubectl docker podman helm terraform aws gcloud gh npm cargo curl wget ffmpeg");
 
-/// Checks a command that lacks the name of its program, because the tool has that name.
+/// Checks a command as if the program that the tool's name contains preceded it.
 fn with_program(
     tool: &str,
     value: &Value,
@@ -256,7 +257,7 @@ fn input(members: &Map<String, Value>) -> Stdin<'_> {
     })
 }
 
-/// Checks the value of a key that contains commands; returns how many there were.
+/// Checks the value of a key that contains commands; returns the number of commands.
 fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<usize, String> {
     match value {
         value if is_absent(value) => Ok(0),
@@ -307,7 +308,7 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
         Value::Array(items) => items
             .iter()
             .map(|item| match item {
-                // Some servers join the vector into one command line, or interpret operators in it.
+                // Some servers join the vector to one command line, or interpret operators in it.
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }
@@ -339,8 +340,8 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
 }
 
-/// Returns the words of a single command in the syntax of a shell. A word that a shell could turn into an option, or
-/// into several words, is refused, e.g. `$X--output=x` and `{--output=x,HEAD}`.
+/// Returns the words of a single command in the syntax of a shell. Refuses a word that a shell could turn into an
+/// option or into several words, e.g. `$X--output=x` and `{--output=x,HEAD}`.
 pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
     let words = simple(text)?;
     let is_made = |word: &&Word| {
@@ -362,7 +363,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
     Ok(words.into_iter().map(|word| word.text).collect())
 }
 
-/// Checks the arguments of a program that no shell reads.
+/// Checks the arguments of a program that is run without a shell.
 pub(crate) fn vector(program: &str, arguments: &[String]) -> Result<(), String> {
     let words = [program].into_iter().chain(arguments.iter().map(String::as_str));
     let words: Vec<Word> = words.map(Word::literal).collect();

@@ -2,10 +2,10 @@
 
 use crate::words::{Words, has};
 
-/// Folders in the root of every Unix system.
+/// Folders in the root folder of every Unix system.
 static UNIX: Words =
     Words::new("etc usr bin sbin lib lib32 lib64 libx32 boot dev proc sys var root");
-/// Other folders of a system in its root; many projects have folders of these names, too.
+/// Further folders of a system in its root folder. Many projects also have folders with these names.
 static OTHERS: Words =
     Words::new("run opt srv snap system library applications private nix efi windows");
 /// Files and folders in the home of a user that contain keys, or determine which programs start.
@@ -71,13 +71,13 @@ pub(super) fn is_system(path: &str) -> bool {
     up > 0 && (parts.is_empty() && up > 2 || UNIX.has(first) || first == ".ssh")
 }
 
-/// Returns whether a file that is written to a path or folder changes the system. Every user may write in `/tmp`.
+/// Returns whether writing to a path, or a file into a folder, changes the system. Every user may write in `/tmp`.
 pub(super) fn is_system_target(path: &str) -> bool {
     let is_shared = path.starts_with('/') && parts(&path.to_ascii_lowercase()).0 == ["tmp"];
     is_system(path) && !is_shared
 }
 
-/// Returns whether a path is a file with private keys or passwords, also those of a project.
+/// Returns whether a path is a file with private keys or passwords, including those of a project.
 pub(super) fn is_secret(path: &str) -> bool {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path).to_ascii_lowercase();
     let is_example =
@@ -121,7 +121,7 @@ pub(super) fn is_root(folder: &str) -> bool {
     folder.starts_with('/') && parts(folder).0.is_empty()
 }
 
-/// Returns the parts of a path, without the part in front of the homes of users that some systems have, e.g. `/var` in
+/// Returns the parts of a path, without the parts that some systems have in front of the homes of users, e.g. `/var` in
 /// `/var/home`.
 fn without_mount<'a, 'p>(parts: &'a [&'p str]) -> &'a [&'p str] {
     match parts {
@@ -131,12 +131,13 @@ fn without_mount<'a, 'p>(parts: &'a [&'p str]) -> &'a [&'p str] {
     }
 }
 
-/// Returns whether a path is a hook or the configuration of git, which executes both.
+/// Returns whether a path is a hook or the configuration of git. Git runs programs from both.
 fn is_of_git(parts: &[&str]) -> bool {
     parts.windows(2).any(|two| two[0] == ".git" && matches!(two[1], "hooks" | "config"))
 }
 
-/// Splits a path into its parts without `.` and `..`; also returns the number of folders by which it goes up first.
+/// Splits a path into its parts without `.` and `..`. Also returns the number of folders by which the path first leads
+/// up.
 fn parts(path: &str) -> (Vec<&str>, usize) {
     let mut up = 0;
     let mut parts: Vec<&str> = Vec::new();
@@ -160,7 +161,8 @@ fn is_temporary(parts: &[&str]) -> bool {
     )
 }
 
-/// Returns whether a path below a user's home, given as its parts, is a file or folder in [`HOME`], or means all files.
+/// Returns whether a path is a file or folder in [`HOME`], or means all files. `parts` are its parts below a user's
+/// home.
 fn is_of_user(parts: &[&str]) -> bool {
     const RUN: [&str; 6] = ["bin", "autostart", "systemd", "fish", "environment.d", "mgp"];
     let is_data = match parts {
@@ -175,8 +177,8 @@ fn is_of_user(parts: &[&str]) -> bool {
         || parts.first().is_some_and(|first| *first == "*" || HOME.has(first) && !is_data)
 }
 
-/// Returns whether a path below a user's home, given as its parts, is the configuration of a host of MCP servers, which
-/// names the servers and other programs that the host starts, or the state of a kernel.
+/// Returns whether a path is the state of a kernel, or the configuration of a host of MCP servers, which names the
+/// servers and other programs that the host starts. `parts` are its parts below a user's home.
 fn is_of_host(parts: &[&str]) -> bool {
     const FOLDERS: &str = "\
         .claude .cursor .codex .gemini .qwen .copilot .codeium .continue .cline .kiro .lmstudio \
@@ -199,9 +201,9 @@ fn is_of_host(parts: &[&str]) -> bool {
     }
 }
 
-/// Returns whether a folder or file that an argument names beside a command belongs to the system, so that no command
-/// may write there. The root, a user's home and folders in which projects often are do not count: there, the decision
-/// depends on the files that a command names.
+/// Returns whether a folder or file that an argument names belongs to the system, so that no command may write there.
+/// The root folder, a user's home and folders in which projects often are do not count: for these, the decision depends
+/// on the files that the command names.
 pub(super) fn belongs_to_system(path: &str) -> bool {
     let folder = path.trim_start_matches("file://").to_ascii_lowercase();
     if let Some((drive, rest)) = folder.split_once(':').filter(|(drive, _)| drive.len() == 1) {
@@ -225,8 +227,8 @@ pub(super) fn belongs_to_system(path: &str) -> bool {
     }
 }
 
-/// Returns the number of parts in the path to the project's folder, e.g. 2 for `/srv/shop/src`. This knows only places
-/// for projects among the folders of the system, as containers have them, and returns `None` for all other paths.
+/// Returns the number of parts in the path to a project's folder, e.g. 2 for `/srv/shop/src`. Returns `None` for paths
+/// outside of the usual places for projects among the folders of the system, as containers have them.
 fn project_root(parts: &[&str]) -> Option<usize> {
     match parts {
         _ if is_of_git(parts) => None,
@@ -245,8 +247,8 @@ fn project_root(parts: &[&str]) -> Option<usize> {
     }
 }
 
-/// Returns whether a folder below `/var/lib` belongs to a service of the system or to a database; the others contain
-/// data of applications.
+/// Returns whether a folder below `/var/lib` belongs to a service of the system or to a database. Other folders there
+/// contain data of applications.
 fn is_of_service(folder: &str) -> bool {
     SERVICES.has(folder)
         || folder.starts_with("systemd")
@@ -276,7 +278,7 @@ pub(super) fn system_path_in(folder: &str, path: &str) -> Option<String> {
     (!is_own && is_system(&joined)).then_some(joined)
 }
 
-/// Returns whether a path is below `/dev`, other than harmless ones such as `/dev/null` and `/dev/tty`.
+/// Returns whether a path is below `/dev`, and not a harmless one such as `/dev/null` or `/dev/tty`.
 pub(super) fn is_device(path: &str) -> bool {
     path.starts_with("/dev/") && is_system(path)
 }

@@ -47,8 +47,7 @@ fn is_recursive(text: &str) -> bool {
     option.len() > 1 && "-recurse".starts_with(&option)
 }
 
-/// Returns the values of an option that can be abbreviated to two letters, also if the option has the form
-/// `-Name:value`.
+/// Returns the values of an option. The option can be abbreviated to two letters, and have the form `-Name:value`.
 fn after<'a>(args: Args<'a>, option: &'static str) -> impl Iterator<Item = &'a str> {
     let next = args.texts().skip(1).map(Some).chain([None]);
     args.texts().zip(next).filter_map(move |(text, next)| {

@@ -1,5 +1,5 @@
-//! Checks of programs that can execute, delete or write depending on their operands, their subcommands, or scripts in a
-//! language of their own (e.g. `sed`).
+//! Checks of programs that can execute, delete or write, depending on their operands, their subcommands, or scripts in
+//! a language of their own (e.g. that of `sed`).
 
 use super::{
     argv::{Args, Refusal},
@@ -87,7 +87,7 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 }
 
 fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    // The option can also end a group, as in `-vo X`.
+    // The option `-o` can also end a group, as in `-vo X`.
     let options = args.grouped('o').map(str::to_ascii_lowercase);
     if options.into_iter().any(|option| {
         ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"]
@@ -103,15 +103,16 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     let operands: Vec<&str> = ssh_command(args).texts().collect();
-    // A shell on the other machine runs the command, so it is checked as a shell command.
+    // A shell on the remote machine runs the command, so it is checked as a shell command.
     text(&operands.join(" "), frame)
 }
 
-/// Checks the program with which `rsync` reaches the other machine: it must be `ssh`, with options only.
+/// Checks the program with which `rsync` connects to the remote machine: it must be `ssh`, with options only.
 fn remote_shell(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     for shell in args.short_values('e', "fTBM@").chain(args.long_values("rsh", 3)) {
         let mut words = read(shell, Grammar::Command)?.pop().unwrap_or_default().words;
-        // `rsync` reads a backslash and a tab as letters, so it would split the text elsewhere.
+        // `rsync` treats a backslash and a tab as letters, so it would split a text with these at other positions than
+        // the check does.
         let is_ssh =
             words.first().is_some_and(|word| word.text == "ssh") && !shell.contains(['\\', '\t']);
         let options = Args(words.get(1..).unwrap_or_default());
@@ -121,7 +122,7 @@ fn remote_shell(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         words.push(Word::literal("host"));
         judge(&words, frame.inner()?.without_input())?;
     }
-    // `rsync` passes the name of the other machine to `ssh`, which would read this one as an option.
+    // `rsync` passes the name of the remote machine to `ssh`, which would read such a name as an option.
     if args.operands().any(|operand| operand.starts_with('-') && operand.contains(':')) {
         return Err("`rsync` passes an option to `ssh`".to_owned());
     }
@@ -132,7 +133,7 @@ fn remote_shell(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
 const SSH_VALUED: &[&str] =
     &["-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O"];
 
-/// Returns the command that `ssh` passes to the other machine; it is empty if `ssh` starts a shell there.
+/// Returns the command that `ssh` runs on the remote machine. The result is empty if `ssh` starts a shell there.
 pub(super) fn ssh_command(args: Args<'_>) -> Args<'_> {
     args.after_options(SSH_VALUED).skip(1).after_options(&["-p", "-i", "-l", "-o"])
 }
@@ -277,7 +278,7 @@ fn copies(sql: &str) -> bool {
     })
 }
 
-/// Returns whether a statement `ATTACH` opens a file of the system, or a file whose name cannot be read.
+/// Returns whether a statement `ATTACH` opens a file of the system, or a file whose name the check cannot determine.
 fn attaches(sql: &str) -> bool {
     let quotes = ['\'', '"'];
     sql.match_indices("attach").any(|(at, word)| {
@@ -369,7 +370,7 @@ fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         return Err(format!("`{name}` mounts a folder of the system"));
     }
     let grants = |fields: &str| {
-        // An escape could spell any of these names, so it is refused, too.
+        // An escape such as `\u0068` could hide any of these names, so it is refused, too.
         ["hostPID", "hostIPC", "hostNetwork", "hostPath", "privileged", "\\u"]
             .iter()
             .any(|field| fields.contains(field))
@@ -400,8 +401,9 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
     match name {
-        // Both run the program that the project has installed, as `npm test` does, unless an option or the form of the
-        // name asks for another one. One that is not installed is downloaded, like a package of `npm install`.
+        // `npx` and `bunx` run a program that the project has installed, as `npm test` does, unless an option or the
+        // form of the name demands another program. A program that is not installed is downloaded, like a package of
+        // `npm install`.
         "npx" | "bunx"
             if args.short("cpy", "")
                 || args.long("call", 3)
@@ -413,7 +415,7 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         {
             runs
         }
-        // These never look at what the project has installed.
+        // `uvx` and `pnpx` never use a program that the project has installed.
         "uvx" | "pnpx"
             if !words.is_empty()
                 || args.short("cp", "")

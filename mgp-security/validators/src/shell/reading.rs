@@ -1,5 +1,6 @@
-//! Forms of administrative commands that only read. Such a form is recognized by its options, all of which must be
-//! known: an option after the first one could change the system, as in `sgdisk -p -Z`.
+//! Recognizes the forms of administrative commands that only read. Such a form is recognized by its options, all of
+//! which must be known: an unknown option could change the system even if it follows an option that reads, as in
+//! `sgdisk -p -Z`.
 
 use super::argv::Args;
 use crate::words::has;
@@ -7,8 +8,8 @@ use crate::words::has;
 /// A command that changes the system, and the options with which it only reads. An option with `=` takes a value.
 struct Reader {
     names: &'static str,
-    /// Options that select a form that only reads. `()` means that the command reads if it has no operands, and `*`
-    /// that it may have some.
+    /// Options that select a form that only reads. `()` means that the command only reads if it has no operands, and
+    /// `*` that such a form may have operands.
     selects: &'static str,
     /// Options that may accompany those in `selects`.
     others: &'static str,
@@ -17,9 +18,9 @@ struct Reader {
 /// The properties of an option, or of a group of short options.
 struct Found {
     selects: bool,
-    /// The next argument is the value.
+    /// `true` if the next argument is the option's value.
     takes_next: bool,
-    /// The value itself selects what the command reads.
+    /// `true` if an option with a value selects the form, so that the value decides what the command reads.
     is_selector: bool,
 }
 
@@ -113,7 +114,8 @@ const READERS: &[Reader] = &[
     reader("chage", "-l --list *", "-i --iso8601"),
     reader("passwd", "-S --status *", "-a --all"),
     reader("ldconfig", "-p --print-cache", ""),
-    // With `-r`, `modprobe` also removes a module if `-R` selects a form that reads.
+    // Other options are not allowed here: with `-r`, `modprobe` removes a module even if `-R` selects a form that
+    // reads.
     reader(
         "modprobe",
         "-n --dry-run --show -D --show-depends -c --showconfig -R --resolve-alias *",
@@ -143,7 +145,7 @@ impl Reader {
             let Some(found) = self.options(word) else { return false };
             is_selected |= found.selects;
             let value = if found.takes_next { words.next() } else { Some(word) };
-            // What follows a comma in such a value can be a setting, as in `smartctl -l scterc,70,70`.
+            // The text after a comma in such a value can be a setting to change, as in `smartctl -l scterc,70,70`.
             if value.is_none_or(|value| found.is_selector && value.contains(',')) {
                 return false;
             }

@@ -1,4 +1,4 @@
-//! Commands that run another command, which is then checked as well.
+//! The rules for commands that run another command. The other command is checked as well.
 
 use super::{
     argv::{Args, Refusal},
@@ -35,9 +35,9 @@ const RUNNERS: &[Runner] = &[
         0,
     ),
     runner("socksify unclutter numad rr chamber shx onchange", "", 0),
-    // Options that download a package are refused elsewhere.
+    // `programs.rs` refuses options that download a package.
     runner("npx bunx", "*", 0),
-    // `c` is `c8`: the digits at the end of a name are ignored.
+    // `c` means the program `c8`: the digits at the end of a program's name are removed before the comparison.
     runner(
         "nyc c",
         "\
@@ -271,7 +271,7 @@ const RUNNERS: &[Runner] = &[
 ];
 /// Commands that accept another operand before the inner command, e.g. `setarch x86_64 ls`.
 const OPTIONAL: &str = "setarch rr dotenv runcon";
-/// Commands that accept any number of operands before the inner command, and then `--`.
+/// Commands that accept any number of operands and then `--` before the inner command.
 const DASHED: &str = "chamber mise onchange";
 
 /// Tools in which only subcommands such as `run` and `exec` run another command.
@@ -306,7 +306,7 @@ const PERF_OPTIONS: &str = "\
     -e= --event= -o= --output= -F= --freq= -p= --pid= -C= --cpu= -t= --call-graph= --count= \
     --repeat= --delay= --filter= -g -a --all-cpus -v --verbose";
 
-/// Returns whether a command runs another command, which is then judged.
+/// Returns whether a command runs another command, which the rules then judge.
 pub(super) fn runs_commands(name: &str) -> bool {
     const OTHERS: &str = "\
         env genv find gfind command watch watchexec hyperfine concurrently start-server-and-test perf \
@@ -333,8 +333,8 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
         "hyperfine" | "concurrently" | "start-server-and-test" => {
-            // The arguments from the first possible start contain all operands; a value among them is checked like a
-            // command.
+            // The arguments after the first possible beginning include all operands. A value among them is checked as
+            // if it were a command.
             let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
             let commands = first.unwrap_or(Args(&[]));
             return commands.texts().try_for_each(|command| text(command, frame));
@@ -365,10 +365,10 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     judge_each(all, frame)
 }
 
-/// Checks a command of `parallel`, which joins the words before `:::` to a text that a shell executes.
+/// Checks the command of `parallel`. The program joins the words before `:::` to a text, which a shell executes.
 fn parallel(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let end = rest.texts().position(|arg| arg.starts_with(":::"));
-    // If no command precedes `:::`, each of the arguments after it is a command.
+    // If no command precedes `:::`, each argument after it is a command.
     if end == Some(0) {
         let mut commands = rest.texts().filter(|arg| !arg.starts_with(":::"));
         return commands.try_for_each(|command| text(command, frame));
@@ -387,7 +387,7 @@ fn in_options(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusa
         "latexmk" => &["-latex", "-pdflatex", "-xelatex", "-lualatex"],
         _ => return Ok(()),
     };
-    // An option of latexmk has its value after `=`; without a value, it only chooses the program.
+    // The options of latexmk have their value after `=`. Without a value, such an option only chooses the program.
     let is_value = |value: &&str| name != "latexmk" || !args.texts().any(|arg| arg == *value);
     args.values(options).filter(is_value).try_for_each(|command| text(command, frame))?;
     let dashes = args.texts().position(|arg| arg == "--");
@@ -425,8 +425,8 @@ fn after_dashes<'a>(name: &str, args: Args<'a>) -> Args<'a> {
     args.skip(dashes.unwrap_or_default())
 }
 
-/// Returns the commands that the program `name` may run. Such a command begins after the options of the program and
-/// after `operands` arguments. There are several candidates if it is unknown which options take a value.
+/// Returns the candidates for the command that the program `name` runs. The command begins after the program's options
+/// and after `operands` arguments. There are several candidates if it is unknown which options take a value.
 fn starts<'a>(
     name: &str,
     args: Args<'a>,
@@ -446,7 +446,7 @@ fn starts<'a>(
     Ok(all.into_iter().map(|at| args.skip(at)).filter(|rest| !rest.0.is_empty()).collect())
 }
 
-/// Checks each command that a command may run.
+/// Checks each candidate for the command that another command runs.
 fn judge_each(all: Vec<Args<'_>>, frame: Frame<'_>) -> Result<(), Refusal> {
     let frame = frame.inner_of(all.len())?;
     all.into_iter().try_for_each(|rest| inner(rest, frame))
@@ -471,7 +471,7 @@ fn env(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let all = starts(name, args, ENV_OPTIONS, 0)?;
     let frame = frame.inner_of(all.len())?;
     for mut rest in all {
-        // A single dash has the meaning of `-i`.
+        // For `env`, a single dash has the meaning of the option `-i`.
         while rest.first() == "-" {
             rest = rest.skip(1);
         }

@@ -10,22 +10,22 @@ use super::{
 use crate::hidden::hidden;
 use crate::words::Words;
 
-/// Programs that send what they read to another machine.
+/// Programs that send their input to another machine.
 static SENDERS: Words = Words::new(
     "\
     curl wget http https xh xhs httpie lwp-request nc ncat netcat telnet socat openssl websocat wscat \
     mail mailx s-nail sendmail msmtp mutt swaks ssh ftp lftp tftp smbclient aws gsutil gcloud rclone mc",
 );
 
-/// Programs that print files which they are given.
+/// Programs that print the files in their arguments.
 static PRINTERS: Words = Words::new(
     "\
     cat tac nl head tail grep egrep fgrep rg sed awk gawk base64 base32 xxd od hexdump strings sort uniq \
     cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg",
 );
 
-/// Checks each command of a script with `judge`. Redirections are allowed to write to files of the project, but not to
-/// system files.
+/// Checks each command of a script with `judge`. Redirections may write to files of the project, but not to system
+/// files.
 pub(super) fn script(
     text: &str,
     judge: impl Fn(&[Word], Frame<'_>) -> Result<(), Refusal>,
@@ -60,7 +60,7 @@ pub(super) fn script(
     Ok(())
 }
 
-/// Returns the name of the program of a command, without variables that are set for it.
+/// Returns the name of the program that a command runs. Assignments of variables before it are skipped.
 fn name_of(words: &[Word]) -> Option<String> {
     let command = words.iter().find(|word| assignment(word).is_none())?;
     command.text.rsplit('/').next().map(plain_name)

@@ -1,4 +1,4 @@
-//! Code in the standard input of commands.
+//! Checks code in the standard input of commands.
 
 use super::{
     argv::{Args, Refusal, plain_name},
@@ -14,7 +14,8 @@ use crate::words::{Words, has};
 
 /// The maximum number of words of the input that `xargs` can append; a longer input is refused.
 const MAX_WORDS: usize = 1_000;
-/// The maximum number of words that are checked; the words of the command count once for each appended word.
+/// The maximum number of words that are checked. The words of the command are checked again for each appended word, and
+/// count each time.
 const MAX_JUDGED: usize = 10_000;
 
 /// Keys of arguments that contain the standard input for the command in the same object.
@@ -63,7 +64,7 @@ enum Language {
     Awk,
     Sql,
     Shell,
-    /// The input has no code. Its words are appended to the command in the program's own arguments.
+    /// The input is not code. The program appends the words of the input to the command in its own arguments.
     Arguments,
     Unknown,
 }
@@ -76,9 +77,9 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     let Some(language) = language(name, args) else { return Ok(()) };
     let text = match frame.stdin {
         Stdin::Text(text) => text,
-        // Without input, a database client just ends, and `xargs` has no arguments to append.
+        // Without input, a database client ends without running a statement, and `xargs` has no arguments to append.
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
-        // Files are not judged, and `psql -f` reads them in the same way.
+        // The content of files is never judged: `psql -f` could run the same file.
         Stdin::File if matches!(language, Language::Sql) => return Ok(()),
         Stdin::File | Stdin::Unreadable if matches!(language, Language::Arguments) => {
             return probed(name, args, frame);
@@ -115,7 +116,7 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
         _ if SQL.has(name) => {
             (!has_statement(name, args) || file(&["-f", "--file"])).then_some(Language::Sql)
         }
-        // If `ssh` gets no command, the other machine starts a shell that reads the input.
+        // Without a command for `ssh`, the remote machine starts a shell that reads the input.
         "ssh" => ssh_command(args).0.is_empty().then_some(Language::Shell),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             let runs = args.operands().any(|word| matches!(word, "exec" | "run" | "attach"));
@@ -161,8 +162,8 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     if input.len() > MAX_WORDS || input.len() * words.len() > MAX_JUDGED {
         return Err(format!("more than {MAX_WORDS} words become arguments"));
     }
-    // Checking each word separately covers every way of grouping the words and every place where a word can be
-    // inserted.
+    // Check each word separately: this covers every way in which `xargs` can group the words, and every position at
+    // which it can insert a word.
     let inner = frame.inner()?.without_input();
     let mark = replaced(args);
     for word in &input {
@@ -202,8 +203,8 @@ fn replaced(args: Args<'_>) -> &str {
     marks.unwrap_or("{}")
 }
 
-/// Checks the command of `xargs` if the words of the input are unknown. The command must stay harmless when words are
-/// appended that make other commands dangerous.
+/// Checks the command of `xargs` if the words of the input are unknown. To do so, appends words that make many commands
+/// dangerous; the command must stay harmless with each of them.
 fn probed(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     const PROBES: &[&str] = &["-rf", "sudo"];
     const CODE: &[&str] = &["-c", "-e", "-ccore.pager=id", "-exec", "-delete"];

@@ -1,4 +1,5 @@
-//! Clients of databases, clusters and clouds that destroy a whole store, e.g. a database, a namespace or a repository.
+//! The rules for clients of databases, clusters and clouds: they must not destroy a whole store, e.g. a database, a
+//! namespace or a repository.
 
 use super::{
     argv::{Args, Refusal},
@@ -6,16 +7,17 @@ use super::{
 };
 use crate::words::{Words, has};
 
-/// Options whose value is the next argument, for all clients that know them.
+/// Options whose value is the next argument. They have this meaning in all clients that know them.
 static VALUED: Words = Words::new(
     "\
     -n -l --namespace --context --kube-context --kubeconfig --selector --profile --region --output \
     --endpoint-url --project --subscription --resource-group",
 );
 
-/// The words with which clients destroy a whole store, after the names of the clients. Words that are separated by
-/// blanks follow each other; `a|b` is one of two words, `a*` any word that begins so, and `@kind` a kind of object of a
-/// cluster that contains other objects or data. An empty text means that the client does nothing else.
+/// The names of clients, and the words with which they destroy a whole store. The words of a phrase must follow each
+/// other in the command. In a phrase, `a|b` means one of two words, `a*` any word that begins with `a`, and `@kind` a
+/// kind of object of a cluster that contains other objects or data. An empty phrase means that every use of the client
+/// destroys something.
 const DESTROYS: &[(&str, &[&str])] = &[
     ("dropdb dropuser pg_dropcluster pg_resetwal", &[""]),
     ("mysqladmin mariadb-admin", &["drop", "shutdown"]),
@@ -74,7 +76,7 @@ static KINDS: Words = Words::new(
     customresourcedefinitions",
 );
 
-/// Parts of stores, and settings. A client may delete a single one of them, as it may delete a single file.
+/// Parts of stores, and settings. A client may delete a single part, as a command may delete a single file.
 static PARTS: Words = Words::new(
     "\
     delete-object delete-item delete-message delete-message-batch delete-tags delete-tag \
@@ -84,7 +86,7 @@ static PARTS: Words = Words::new(
     configurations alias label labels image images",
 );
 
-/// Clients that execute SQL statements of their arguments.
+/// Clients that execute SQL statements in their arguments.
 static SQL_CLIENTS: Words = Words::new(
     "\
     cqlsh clickhouse-client clickhouse sqlcmd mycli pgcli usql cockroach snowsql bq trino presto \
@@ -130,7 +132,7 @@ fn removes_volumes(args: Args<'_>) -> bool {
     args.short("v", "fpt") || args.long("volumes", 3)
 }
 
-/// Returns the arguments that are neither options nor their values, each with the number of options before it.
+/// Returns the arguments that are neither options nor values of options, each with the number of options before it.
 fn words(args: Args<'_>) -> Vec<(usize, &str)> {
     let (mut words, mut options, mut is_value) = (Vec::new(), 0, false);
     for text in args.texts() {
@@ -147,8 +149,8 @@ fn words(args: Args<'_>) -> Vec<(usize, &str)> {
     words
 }
 
-/// Returns whether the words of a command begin with a phrase. Each word may be preceded by as many other words as
-/// there are options, because an unknown option may take a word as its value.
+/// Returns whether the words of a command begin with a phrase. Before each word of the phrase, there may be as many
+/// other words as options, because an unknown option may have a word as its value.
 fn begins_with(words: &[(usize, &str)], phrase: &str) -> bool {
     let (mut from, mut options) = (0, 0);
     phrase.split_ascii_whitespace().all(|wanted| {
@@ -187,7 +189,7 @@ fn only_shows(args: Args<'_>) -> bool {
                 "--help" | "--dry-run" | "--dryrun" | "--dry-run=client" | "--dry-run=server"
             )
     };
-    // The last of several values counts, e.g. in `--help --help=false`.
+    // If `--help` occurs several times, its last value counts, e.g. in `--help --help=false`.
     let is_value = |text: &str| text.starts_with("--help=") || text.starts_with("-h=");
     args.texts().filter(|text| text.contains("-dry")).count() <= 1
         && !args.texts().any(is_value)
@@ -203,7 +205,7 @@ pub(super) fn drops(text: &str) -> bool {
         None if lower.starts_with('-') => lower.get(2..).unwrap_or_default(),
         None => "",
     };
-    // Clients also read commands of their own, which end with the line.
+    // Clients also have commands of their own, which end at the end of the line.
     [lower.as_str(), glued]
         .into_iter()
         .any(|text| text.split(';').any(drops_first) || text.split([';', '\n']).any(drops_first))
@@ -255,7 +257,7 @@ fn is_system_file(rest: &str) -> bool {
 fn drops_first(statement: &str) -> bool {
     let mut rest = statement.trim_start();
     while let Some(comment) = rest.strip_prefix("/*") {
-        // MySQL executes what is in a comment that begins with an exclamation mark.
+        // MySQL executes the content of a comment that begins with an exclamation mark.
         let executed = comment.strip_prefix('!').or_else(|| comment.strip_prefix("m!"));
         let after = match (executed, comment.split_once("*/")) {
             (Some(text), _) => text.trim_start_matches(|c: char| c.is_ascii_digit()),

@@ -1,4 +1,5 @@
-//! Commands that are refused whatever their arguments are, and commands that are allowed only in some forms.
+//! Tables of commands that are refused whatever their arguments are, and of commands that are allowed only in some
+//! forms.
 
 /// The commands that are always refused: each entry has the reason, and the names of the commands.
 pub(super) const NEVER: &[(&str, &str)] = &[
@@ -71,8 +72,9 @@ pub(super) const RESERVED: &[&str] = &[
     "repeat",
 ];
 
-/// Commands that are allowed only if the first argument is one of the words in the second column; `()` means no
-/// arguments. Commands that are recognized by their options are in [`only_reads`](super::reading::only_reads).
+/// Commands that are allowed only if their first argument is one of the words in the second column; `()` means that the
+/// command has no arguments. The commands for which the options decide are in
+/// [`only_reads`](super::reading::only_reads).
 pub(super) const ONLY: &[(&str, &str)] = &[
     ("zpool", "list status iostat get history"),
     ("zfs", "list get"),
@@ -141,7 +143,8 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("sc", "query queryex qc qdescription"),
     ("schtasks", "/query"),
     ("certutil", "-hashfile"),
-    // A model that decides about its own calls would make each decision of an operator void.
+    // Other commands of `mgp` are refused: a model that could decide about its own calls would make each decision of an
+    // operator void.
     ("mgp", "status doctor why guard help logs sessions tools audit"),
     ("bcdedit", "() /enum"),
     ("vssadmin", "list"),
@@ -151,7 +154,8 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("wevtutil", "el enum-logs gl get-log qe query-events"),
 ];
 
-/// Subcommands in [`ONLY`] that are allowed only if the next argument is one of the words in the third column.
+/// Commands and their subcommands in [`ONLY`] that are allowed only if the next argument is one of the words in the
+/// third column.
 pub(super) const SECOND: &[(&str, &str, &str)] = &[
     ("btrfs", "filesystem", "show usage df du"),
     ("terraform", "workspace", "list show select new"),
@@ -165,10 +169,10 @@ pub(super) struct Risky {
     pub(super) names: &'static str,
     /// Short options with which the command executes, deletes or loads something.
     pub(super) short: &'static str,
-    /// Short options that take a value, so that a group of short options ends after them.
+    /// Short options that take a value. The rest of a group of short options after such a letter is the value.
     pub(super) valued: &'static str,
-    /// Long options with the same effect, without their dashes. With two dashes they also match when abbreviated, with
-    /// one dash only in full.
+    /// Long options with which the command executes, deletes or loads something, without their dashes. After two
+    /// dashes, an abbreviation of the option also matches; after one dash, only the full name does.
     pub(super) long: &'static str,
     /// Full names of harmless options that begin like an option in `long`.
     pub(super) safe: &'static str,
@@ -186,7 +190,7 @@ const fn risky(
 
 pub(super) const RISKY: &[Risky] = &[
     risky("rm", "rR", "", "recursive no-preserve-root", ""),
-    // `-v` of `chattr` has a value; for the others, it means verbose output.
+    // `-v` of `chattr` has a value; for these commands, it means verbose output.
     risky("chmod chown chgrp", "R", "", "recursive", ""),
     risky("setfacl chattr chcon restorecon", "R", "mMxXv", "recursive restore", ""),
     risky(
@@ -316,7 +320,7 @@ pub(super) const RISKY: &[Risky] = &[
     risky("gs ghostscript", "", "", "dNOSAFER dDELAYSAFER", ""),
     risky("emacs emacsclient", "fleLQ", "", "eval execute funcall load script batch insert", ""),
     risky("logrotate", "", "", "state log", ""),
-    // With one dash, `-br` means brief output.
+    // With one dash, `-br` means brief output and is allowed.
     risky("ip", "", "", "b ba bat batc batch", ""),
     risky("journalctl", "", "", "vacuum-size vacuum-time vacuum-files rotate flush setup-keys", ""),
     risky("dbus-send gdbus busctl", "", "", "system address", ""),
@@ -389,7 +393,7 @@ pub(super) const RISKY: &[Risky] = &[
     risky("gimp gimp-console", "b", "", "batch batch-interpreter", ""),
     risky("puppet", "e", "", "execute", ""),
     risky("slsh", "e", "fvgnti", "eval", ""),
-    // Both can name servers, which `mgp doctor` starts.
+    // The files that these options name can contain servers, which `mgp doctor` starts.
     risky("mgp", "", "", "config state", ""),
     risky("sqlmap", "", "", "eval os-cmd os-shell os-pwn alert", ""),
     risky("pidstat scrot", "e", "", "exec", ""),

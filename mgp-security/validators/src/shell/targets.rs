@@ -1,4 +1,4 @@
-//! URLs and hosts to which network programs connect, checked by the rules of `network_restricted`.
+//! Checks the URLs and hosts to which network programs connect, by the rules of `network_restricted`.
 
 use super::{
     argv::{Args, Refusal, long_name},
@@ -35,9 +35,9 @@ enum Operands {
     /// The operands are hosts or remote paths, e.g. `user@host` or `host:path`; the host can be an alias from the
     /// program's configuration.
     Remotes,
-    /// The operands are URLs, remote paths such as `host:path`, or local paths.
+    /// Each operand is a URL, a remote path such as `host:path`, or a local path.
     Paths,
-    /// The targets are the words that begin with a scheme, and remote paths with a user, e.g. `git@host:path`.
+    /// Only the words that begin with a scheme, and remote paths with a user, e.g. `git@host:path`, are targets.
     Schemes,
     /// The operands are addresses such as `TCP:host:port`.
     Parts,
@@ -124,7 +124,7 @@ const CLIENTS: &[Client] = &[
     },
     client("telnet", "SXbekln", "", Operands::Host),
     client("rlogin rsh", "ekl", "", Operands::Host),
-    // `s` and `P` of nmap only form groups such as `-sS` and `-Pn`.
+    // The options `s` and `P` of nmap only occur in groups such as `-sS` and `-Pn`.
     client(
         "nmap masscan",
         "psPSTegDboiM",
@@ -178,8 +178,8 @@ const CLIENTS: &[Client] = &[
 
 /// Subcommands of git that connect to the repository that they name.
 const TRANSFERS: &str = "clone fetch pull push ls-remote remote submodule";
-/// The form of the arguments of the subcommands in [`TRANSFERS`]. In the arguments of other subcommands, e.g. `show`, a
-/// colon can also follow a commit.
+/// The form of the arguments that the subcommands in [`TRANSFERS`] have. In the arguments of other subcommands, e.g.
+/// `show`, a colon can also follow the name of a commit.
 static TRANSFER: Client = client(
     "git",
     "CcbojX",
@@ -278,7 +278,7 @@ fn openssl(args: Args<'_>) -> Result<(), Refusal> {
     })
 }
 
-/// Checks a group of short options. If the last of them needs a value, takes it from the next argument.
+/// Checks a group of short options. If the last option of the group needs a value, removes the value from `words`.
 fn short<'a>(
     client: &Client,
     word: &str,
@@ -295,7 +295,7 @@ fn short<'a>(
         return if is_target {
             named(value)
         } else if is_url(value) && !client.data.contains(letter) {
-            // The option names a file or a list, which some programs also read from a URL.
+            // The value is a file or a list, which some programs also read from a URL.
             with_scheme(value)
         } else {
             Ok(())
@@ -330,7 +330,7 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
         Operands::Remotes | Operands::Paths | Operands::Schemes => match remote_host(word) {
             Some(host) if form != Operands::Schemes || host.contains('@') => place(host, true),
             None if form == Operands::Remotes && !word.contains('/') => {
-                // The words after the host are a command for the other machine, in which `0` is a number.
+                // The words after the host are a command for the remote machine, in which `0` is a number.
                 place(word, at == 1 || word.contains('@'))
             }
             _ => Ok(()),
@@ -345,14 +345,14 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the host of a remote path such as `git@host:path` or `[::1]:path`. A local path has no colon, or only after
+/// Returns the host of a remote path such as `git@host:path` or `[::1]:path`. In a local path, a colon can only follow
 /// a slash.
 fn remote_host(word: &str) -> Option<&str> {
     let (host, _) = word.split_once("]:").or_else(|| word.split_once(':'))?;
     (!host.contains('/')).then_some(host)
 }
 
-/// Returns the part of a URL without a scheme that contains its host.
+/// Returns the part that contains the host, for a URL without a scheme.
 fn authority(word: &str) -> &str {
     word.split(['/', '?', '#']).next().unwrap_or(word)
 }
@@ -362,7 +362,8 @@ fn user_removed(text: &str) -> &str {
     text.rsplit('@').next().unwrap_or(text)
 }
 
-/// Returns a word as a URL with two slashes, if clients would also read it as a URL, e.g. `http:/host` and `//host`.
+/// Returns the URL with two slashes that clients would read in a word such as `http:/host` or `//host`; `None` for
+/// other words.
 fn with_slashes(word: &str) -> Option<String> {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -417,7 +418,7 @@ fn named(value: &str) -> Result<(), String> {
     in_brackets.chain(value.split([':', ','])).try_for_each(|part| place(part, true))
 }
 
-/// Checks the host of a URL with any scheme; does nothing if a word is not a URL.
+/// Checks the host of a URL with any scheme. Accepts a word that is not a URL.
 fn with_scheme(word: &str) -> Result<(), String> {
     let Ok(url) = Url::parse(word) else {
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
@@ -433,11 +434,10 @@ fn with_scheme(word: &str) -> Result<(), String> {
     }
 }
 
-/// Checks a host, which can have a user and a port. `is_host` is `false` for a word that can also be a number, e.g. a
-/// port.
+/// Checks a host, which can have a user and a port. `is_host` is `false` if the word can also be a number, e.g. a port.
 ///
-/// A name without a dot can be an alias from the program's configuration. Therefore only `localhost` and similar names
-/// are refused among these names.
+/// Among names without a dot, refuses only `localhost` and similar names: the others can be aliases from the program's
+/// configuration.
 fn place(text: &str, is_host: bool) -> Result<(), String> {
     let host = user_removed(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);

@@ -1,60 +1,63 @@
-//! The variables of a shell script: the values that they can have, and the commands with these values.
+//! The variables of a shell script: their possible values, and the commands that result from these values.
 
 use super::lex::{MAX_COMMAND, Word, assignment, is_name};
 use crate::words::Words;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Words before a command that runs in the shell itself, so that it can set variables there.
+/// Words that can precede a command without changing that the shell itself runs it, so that the command can set
+/// variables.
 const PREFIXES: &[&str] = &["time", "command", "builtin", "-p", "--"];
 
-/// Commands of the shell after which variables that are set for them can keep their values.
+/// Commands of the shell after which variables can keep the values that an assignment before the command gives them.
 static SPECIAL: Words = Words::new(
     ": . break continue eval exec exit export readonly return set shift source times trap unset",
 );
 
-/// Commands that declare variables, and assign the arguments of the form `NAME=value`.
+/// Commands that declare variables. Their arguments of the form `NAME=value` are assignments.
 static DECLARING: Words = Words::new("export readonly declare typeset local");
 
-/// The maximum number of values that a variable can have at one place, e.g. because of `true || X=a`; a script with
-/// more is refused.
+/// The maximum number of values that a variable can have at one position in a script, e.g. because of `true || X=a`. A
+/// script with more is refused.
 const MAX_VALUES: usize = 8;
 
-/// The maximum number of combinations of the values of a command's variables; a script with more is refused.
+/// The maximum number of combinations of the values of a command's variables. A script with more combinations is
+/// refused.
 const MAX_COMBINATIONS: usize = 1024;
 
-/// The maximum length in bytes of all values of variables, and of all commands with values in place of variables.
+/// The maximum total length, in bytes, of all values of variables and all commands with values in place of variables.
 const MAX_FORMS: usize = 128 * 1024;
 
-/// Values of a variable if its value is only known when the script runs: options with which many commands are
-/// dangerous.
+/// The values that are assumed for a variable whose value is only known when the script runs. They are options with
+/// which many commands are dangerous.
 const UNKNOWN: &[&str] = &["-rf", "-delete", "-c", "-e"];
 
-/// The values that variables can have after the commands so far. A variable that may not be set has an empty value.
+/// The values that variables can have after the commands so far. An empty value means that the variable may be unset.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: HashMap<String, Vec<String>>,
     /// The variables that may keep their values although a later command assigns them.
     fixed: HashSet<String>,
-    /// The length in bytes of all values, and of all commands with values in place of variables, so far.
+    /// The total length so far, in bytes, of all values and all commands with values in place of variables.
     length: usize,
 }
 
 impl Variables {
-    /// Creates the variables that a call sets for its commands. A server may also ignore them.
+    /// Creates the variables that a call sets for its commands. Each can also be unset, because a server may ignore
+    /// what the call sets.
     ///
     /// # Errors
-    /// A description of the reason if a variable has too many values, or if these are too long.
+    /// A description of the problem if a variable has too many values, or if the values are too long.
     pub(super) fn of_environment(set: Vec<(String, String)>) -> Result<Self, String> {
         let mut variables = Self::default();
         variables.set(set, false)?;
         Ok(variables)
     }
 
-    /// Returns a command with each combination of the values that its variables can have; empty if all of these are
-    /// unknown.
+    /// Returns a command once with each combination of the values that its variables can have. Returns an empty list if
+    /// no variable has a known value.
     ///
     /// # Errors
-    /// A description of the reason if there are too many commands, or if they become too long.
+    /// A description of the problem if there are too many commands, or if the commands become too long.
     pub(super) fn forms(&mut self, words: &[Word]) -> Result<Vec<Vec<Word>>, String> {
         let names: BTreeSet<&str> = words.iter().flat_map(Word::variables).collect();
         let known: Vec<(&str, &Vec<String>)> =
@@ -83,7 +86,7 @@ impl Variables {
                 let values = word.variables().filter_map(value).map(str::len);
                 word.text.len() + 1 + values.sum::<usize>()
             };
-            // The lengths are checked before the words are made, because these can need much memory.
+            // The lengths are checked before the words are created, because the words can need much memory.
             let length: usize = words.iter().map(length_of).sum();
             self.length = self.length.saturating_add(length);
             if length > MAX_COMMAND || self.length > MAX_FORMS {
@@ -102,13 +105,13 @@ impl Variables {
         Ok(forms)
     }
 
-    /// Remembers the variables that a command sets; `is_sure` if it runs in any case.
+    /// Stores the variables that a command sets; `is_sure` is `true` if the command runs in any case.
     pub(super) fn keep_set(&mut self, words: &[Word], is_sure: bool) -> Result<(), String> {
         let replaces = is_sure && replaces(words);
         parts(words).into_iter().try_for_each(|part| self.run(part, replaces))
     }
 
-    /// Remembers the variables that a part of a command sets.
+    /// Stores the variables that a part of a command sets.
     fn run(&mut self, part: &[Word], replaces: bool) -> Result<(), String> {
         let forms = self.forms(part)?;
         let forms = if forms.is_empty() { vec![part.to_vec()] } else { forms };
@@ -149,13 +152,14 @@ impl Variables {
         }
     }
 
-    /// Returns the assignments among some words. After `+=`, a value is added to each one that the variable can have.
+    /// Returns the names and values that the assignments among some words set. A value after `+=` is appended to each
+    /// value that the variable can have.
     fn assigned(&self, words: &[Word]) -> Vec<(String, String)> {
         let mut set: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for word in words {
             let Some((name, value)) = assignment(word) else { continue };
             let is_added = word.text[name.len()..].starts_with("+=");
-            // Variables in the value that are not known may also not be set.
+            // Unknown variables in the value may also be unset.
             let unset = word.unset.as_deref().and_then(|unset| unset.split_once('='));
             let made = [value].into_iter().chain(unset.map(|(_, value)| value));
             let before = set.get(name).or_else(|| self.values.get(name)).filter(|_| is_added);
@@ -171,13 +175,13 @@ impl Variables {
         set.into_iter().flat_map(pairs).collect()
     }
 
-    /// Remembers values of variables; they replace those before if `replaces` is set.
+    /// Stores values of variables. If `replaces` is set, they replace the previous values.
     fn set(&mut self, set: Vec<(String, String)>, replaces: bool) -> Result<(), String> {
         for (name, _) in &set {
             if replaces && !self.fixed.contains(name) {
                 self.values.remove(name);
             } else if !replaces && !self.values.contains_key(name) {
-                // The variable may also not be set.
+                // The variable may also be unset.
                 self.values.insert(name.clone(), vec![String::new()]);
             }
         }
@@ -197,7 +201,7 @@ impl Variables {
         Ok(())
     }
 
-    /// Remembers the last argument of a command, which is the value of `$_` in the next one.
+    /// Stores the last argument of a command, which is the value of `$_` in the next command.
     pub(super) fn keep_last(&mut self, forms: &[Vec<Word>], is_sure: bool) {
         let runs = |words: &&Vec<Word>| words.iter().any(|word| assignment(word).is_none());
         let last = forms.iter().filter(runs).filter_map(|words| words.last());
@@ -213,15 +217,15 @@ impl Variables {
     }
 }
 
-/// Returns variables, each with all values that stand for one that is only known when the script runs.
+/// Returns each of the variables with all values in [`UNKNOWN`].
 fn unknown<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
     let all =
         |name: &'a str| UNKNOWN.iter().map(move |value| (name.to_owned(), (*value).to_owned()));
     names.flat_map(all).collect()
 }
 
-/// Returns the names of variables that an argument can have: the argument itself, and after the letters of options in
-/// `-vNAME`.
+/// Returns the names of variables that an argument can contain: the argument itself, and each ending of an argument
+/// such as `-vNAME`, because a name can follow the letters of options.
 fn ends(argument: &str) -> impl Iterator<Item = &str> {
     const MAX_LETTERS: usize = 8;
     let options = argument.strip_prefix('-').unwrap_or_default();
@@ -239,15 +243,16 @@ fn parts(words: &[Word]) -> Vec<&[Word]> {
     }
 }
 
-/// Returns the number of assignments and of other words before the command that runs.
+/// Returns the number of words before the command itself: assignments, and words such as `command` and `time`.
 fn leading(words: &[Word]) -> usize {
     let is_before =
         |word: &&Word| assignment(word).is_some() || PREFIXES.contains(&word.text.as_str());
     words.iter().take_while(is_before).count()
 }
 
-/// Returns whether the values that a command sets surely replace those before. A shell may lack the other commands that
-/// set variables, and they do not set all variables among their arguments.
+/// Returns whether the values that a command sets certainly replace the previous values. This is certain only for
+/// assignments, `export` and `readonly`: a shell may lack the other commands that set variables, and those do not set
+/// all variables among their arguments.
 fn replaces(words: &[Word]) -> bool {
     let sets = |word: &Word| assignment(word).is_some();
     match words.split_first() {

@@ -14,7 +14,7 @@ impl ProcessorTime {
         Self(Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec)))
     }
 
-    /// Returns the processor time since this moment.
+    /// Returns the processor time since this point.
     pub(super) fn elapsed(&self) -> Duration {
         Self::now().0.saturating_sub(self.0)
     }

@@ -282,7 +282,7 @@ fn compare_confirmation(old: &Contract, new: &Contract, changes: &mut Vec<Change
     }
 }
 
-/// Compares the scopes that a caller with limited scopes needs.
+/// Compares the scopes that a call needs if its session has limited scopes.
 fn compare_scopes(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let [before, after] = [old, new].map(|tool| names(tool.meta_or_member("required_scopes")));
     compare_names(&before, &after, "/_meta/required_scopes", "scope", changes);

@@ -9,8 +9,8 @@ use super::keywords::REFERENCES;
 use super::normal::normal;
 use super::{Bump, Change, keywords};
 
-/// The maximum depth of schemas and references that are compared at once; deeper parts are compared afterwards, so that
-/// the stack does not grow further.
+/// The maximum depth of schemas and references that are compared in one recursion. Deeper parts are compared
+/// afterwards, so that the stack does not grow further.
 const MAX_DEPTH: usize = 32;
 
 /// The maximum number of pairs of schemas that are compared in detail; further pairs are only compared for equality.
@@ -48,7 +48,7 @@ pub(super) enum Relation {
 }
 
 impl Relation {
-    /// Returns the same relation, seen from the other schema.
+    /// Returns the relation with the old and the new schema exchanged.
     fn reversed(self) -> Self {
         match self {
             Self::Narrower => Self::Wider,
@@ -74,7 +74,8 @@ pub(super) struct SchemaDiff<'a> {
     /// pair is compared only once, because definitions can refer to themselves.
     visited: HashSet<(*const Value, *const Value, bool)>,
     /// `true` within a `oneOf` whose schemas are not disjoint. There, a value that newly fits one schema can fit a
-    /// second one too, so that the whole `oneOf` refuses it; and vice versa.
+    /// second schema too, and the whole `oneOf` then refuses it. In the same way, a value that no longer fits one
+    /// schema can become valid.
     is_exclusive: bool,
     /// The pairs of schemas below the maximum depth, which are compared later; each with its path and the value that
     /// `is_exclusive` had.
@@ -527,8 +528,8 @@ impl<'a> SchemaDiff<'a> {
     }
 }
 
-/// Returns whether a schema has a reference whose target the normal form might not contain any more: one to a schema
-/// within a list such as `anyOf`, or one to an `$id` or an anchor.
+/// Returns whether a schema has a reference whose target can be missing in the normal form: a reference to a schema
+/// within a list such as `anyOf`, to an `$id`, or to an anchor.
 fn can_lose_target(schema: &Value) -> bool {
     let is_safe = |reference: &str| {
         reference == "#"

@@ -15,7 +15,7 @@ const MAX_TOOLS: usize = 10_000;
 /// The word that precedes the version of a tool, as in `**Version**: 1.2.3`.
 const LABEL: &str = "version";
 
-/// The keywords of which an object must have at least one to be recognized as a JSON Schema.
+/// The keywords by which a JSON Schema is recognized: an object needs at least one of them.
 const KEYWORDS: &[&str] =
     &["$ref", "$schema", "allOf", "anyOf", "const", "enum", "not", "oneOf", "properties", "type"];
 

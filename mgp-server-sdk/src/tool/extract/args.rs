@@ -1,4 +1,5 @@
-//! The extractor that converts the arguments of a call to a type, and the error for invalid ones (MGP §14.3: 4000).
+//! The extractor that converts the arguments of a call to a type, and the error for invalid arguments (MGP §14.3: code
+//! 4000).
 
 use mgp_types::{ErrorCode, Object, RawObject, Recovery, RpcError};
 use schemars::JsonSchema;
@@ -10,8 +11,8 @@ use crate::tool::{SchemaStyle, schema};
 
 /// The arguments of the tool, deserialized into a type.
 ///
-/// Invalid arguments are refused before the function runs; the error is 4000 and names the field.
-/// Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`.
+/// The server refuses invalid arguments before the function runs; the error has code 4000 (invalid arguments) and names
+/// the field. Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<T>(pub T);
 
@@ -34,8 +35,8 @@ struct Problem {
     what: String,
 }
 
-/// Returns error 4000, which names the wrong field. Deserializes the arguments a second time to find the path of the
-/// field, so that valid calls do not need the time for it.
+/// Returns the error with code 4000 (invalid arguments), which names the wrong field. Deserializes the arguments a
+/// second time to find the path of the field, so that valid calls do not need the time for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
@@ -52,7 +53,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
     };
     let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
     let mut details = Object::new();
-    // The results are ignored, because strings and JSON values can always be encoded.
+    // Ignore the results: strings and JSON values can always be encoded.
     let _ = details.encode("field", &problem.field);
     if let Some(expected) = &expected {
         let _ = details.encode("expected", expected);

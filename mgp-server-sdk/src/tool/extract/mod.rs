@@ -60,8 +60,8 @@ impl ToolRequest {
         self
     }
 
-    /// Replaces the outlet of the call by one that records the chunks, if the caller wants chunks. `max_bytes` is the
-    /// tool's own limit on their size.
+    /// If the caller wants chunks, replaces the outlet of the call by one that records them. `max_bytes` is the tool's
+    /// own limit on the size of the chunks.
     pub(super) fn open_stream(&mut self, is_blocking: bool, max_bytes: Option<u64>) {
         self.max_stream_bytes = max_bytes;
         if !self.cx.outlet.wants(OutletItemKind::Chunk) {

@@ -11,10 +11,10 @@ use mgp_types::{Payload, RpcError};
 use super::{FromCall, ToolRequest};
 
 /// The object `_meta` that the caller sent with the request; empty if it sent none. Tokens of sessions and of
-/// confirmations (proposals 4 and 6) are left out, so that a tool cannot pass them on.
+/// confirmations (extensions `scopes` and `human_in_the_loop`) are left out, so that a tool cannot pass them on.
 ///
-/// The caller chooses the members, so they prove nothing about it. They belong to one hop: a kernel in between writes
-/// its own, and forwards those of its client only for traces and for negotiated extensions.
+/// The caller chooses the members, so they prove nothing about the caller. They come from the direct peer: a kernel in
+/// between writes its own, and forwards those of its client only for traces and for negotiated extensions.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -45,7 +45,7 @@ impl FromCall for RequestMeta {
     }
 }
 
-/// The members that prove rights of the caller to this server, each with its extension.
+/// The members with tokens that prove rights of the caller to this server, each with its extension.
 const TOKENS: [(Extension, &str); 2] = [
     (SessionToken::EXTENSION, SessionToken::NAME),
     (ConfirmationToken::EXTENSION, ConfirmationToken::NAME),

@@ -63,12 +63,12 @@ impl ResultStream {
         self.recorder.send(Chunk::new(content)).await
     }
 
-    /// Marks a place at which the call can be resumed if the connection is lost. Everything sent so
-    /// far precedes this place.
+    /// Marks a point of the result from which the call can be resumed if the connection is lost. Everything sent so far
+    /// precedes this point.
     ///
-    /// `place` is a description that only the tool interprets, e.g. the number of the next row; at most 4 KiB of JSON.
-    /// A call that resumes there receives it as [`Resume`](crate::Resume). Nothing is sent to a caller that did not
-    /// request checkpoints (extension `checkpoint`).
+    /// `place` describes the point in a form that only the tool interprets, e.g. the number of the next row; at most 4
+    /// KiB of JSON. A call that resumes there receives it as [`Resume`](crate::Resume). Nothing is sent to a caller
+    /// that did not request checkpoints (extension `checkpoint`).
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

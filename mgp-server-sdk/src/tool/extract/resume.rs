@@ -1,4 +1,4 @@
-//! The extractor for the place at which a call resumes after its connection was lost.
+//! The extractor for the checkpoint from which a call resumes after its connection was lost.
 
 use mgp_stream::Checkpoints;
 use mgp_types::RpcError;
@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 
 use super::{FromCall, ToolRequest};
 
-/// The place that an earlier call marked with [`ResultStream::checkpoint`](crate::ResultStream::checkpoint); `None` if
-/// the call starts at the beginning.
+/// The point of the result that an earlier call marked with
+/// [`ResultStream::checkpoint`](crate::ResultStream::checkpoint); `None` if the call starts at the beginning.
 ///
-/// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which accepts a place only if an earlier call
-/// with the same caller, tool and arguments marked it.
+/// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which accepts a checkpoint only if an earlier
+/// call with the same caller, tool and arguments marked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume<T>(pub Option<T>);
 

@@ -1,4 +1,4 @@
-//! The extractors for facts about the client, and for the trace of the call.
+//! The extractors for information about the client, and for the trace of the call.
 
 use std::sync::Arc;
 
@@ -58,7 +58,8 @@ impl SessionInfo {
         self.0.has(extension)
     }
 
-    /// Returns all facts about the client: the result of the negotiation, and its unverified description of itself.
+    /// Returns everything known about the client: the result of the negotiation, and its unverified description of
+    /// itself.
     #[must_use]
     pub fn facts(&self) -> &PeerInfo {
         &self.0

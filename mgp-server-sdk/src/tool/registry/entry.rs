@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use mgp_security::Grants;
 use mgp_types::RpcError;
 use mgp_types::mcp::{self, Era, TaskSupport};
 use mgp_types::mgp::Permission;
-use mgp_types::proposal::MediaSignature;
+use mgp_types::proposal::{MediaSignature, check_input_size};
 use mgp_types::service::{Call, Context, HeaderParams, HeaderPlan, Stack};
 
-use super::super::{SchemaStyle, Tool, definition_check};
+#[cfg(feature = "schemas")]
+use super::super::argument_schema;
+use super::super::extract::admit;
+use super::super::{SchemaStyle, Tool, definition_check, version};
 
 /// A registered tool.
 #[derive(Clone, Debug)]
@@ -43,9 +47,38 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
+    /// Checks whether a call of this tool may run. The permissions are checked before the arguments, so that a caller
+    /// without them gets no errors about arguments.
+    pub(super) fn check(
+        &self,
+        call: &Call,
+        arguments: Option<&str>,
+        #[cfg(feature = "schemas")] checks_arguments: bool,
+    ) -> Result<(), RpcError> {
+        if !self.headers.is_empty() {
+            self.check_headers(call)?;
+        }
+        let definition = &*self.definition;
+        if !self.permissions.is_empty() {
+            admit(&Grants::from_context(call.cx()), &definition.name, &self.permissions)?;
+        }
+        if arguments.is_some_and(|text| !text.starts_with('{')) {
+            return Err(RpcError::invalid_params("`arguments` must be an object"));
+        }
+        version::check(call.params(), definition)?;
+        #[cfg(feature = "schemas")]
+        if checks_arguments {
+            argument_schema::refuse_arguments(definition, arguments.unwrap_or("{}"))?;
+        }
+        if let Some(max) = self.max_input {
+            check_input_size(definition, arguments.unwrap_or_default(), max)?;
+        }
+        Ok(())
+    }
+
     /// Checks that the headers of a call that repeat arguments are equal to them, because a proxy might route by these
     /// headers.
-    pub(super) fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
+    fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
             && let Some(headers) = cx.extensions.get::<HeaderParams>()

@@ -7,7 +7,7 @@ use mgp_types::{RpcError, mcp};
 
 use super::Tools;
 
-/// The hooks of a governed server; those of other servers are not set.
+/// The hooks of a governed server. On any other server they are not set.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// Receives the definitions after each change.

@@ -13,8 +13,8 @@ use super::{Entry, Snapshot, Tools};
 use crate::catalog::LIST_TTL_MS;
 
 impl Tools {
-    /// Returns the list of tools that a caller is allowed to see. A list that depends neither on the caller nor on its
-    /// permissions and proposals is encoded only once for each [`Form`].
+    /// Returns the list of tools that a caller is allowed to see. A list that depends only on the three flags of the
+    /// [`Form`] is encoded only once for each combination of them.
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -67,7 +67,7 @@ pub(super) struct Form {
     media: bool,
     /// `true` if the peer is a modern one, for which the list contains the fields that 2026-07-28 requires.
     modern: bool,
-    /// The proposals whose members definitions contain.
+    /// The extensions beyond MGP whose members the definitions contain.
     proposals: ExtensionSet,
 }
 

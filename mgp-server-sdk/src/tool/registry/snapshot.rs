@@ -11,11 +11,11 @@ use super::super::{SchemaStyle, name_errors};
 use super::entry::Entry;
 use super::list::Form;
 
-/// The tools at one point in time. A change replaces the snapshot, so that a call can use its snapshot without a lock.
-#[derive(Debug, Default)]
+/// The tools at one point in time. A change replaces a snapshot that a call uses, so that the call needs no lock.
+#[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 pub(super) struct Snapshot {
-    /// The tools in the order in which they were added, which is also that of the list.
+    /// The tools in the order in which they were added; lists have the same order.
     pub(super) entries: Vec<Arc<Entry>>,
     /// The tools by name. The hash needs no random seed, because callers cannot choose the names of the tools.
     pub(super) by_name: FxHashMap<String, Arc<Entry>>,
@@ -26,7 +26,8 @@ pub(super) struct Snapshot {
     pub(super) any_typed: bool,
     /// `true` if at least one tool has its own time limit.
     pub(super) any_timeout: bool,
-    /// `true` if a tool has members of proposals; the list then depends on the proposals that the caller negotiated.
+    /// `true` if a tool has members of extensions beyond MGP; the list then depends on the extensions that the caller
+    /// negotiated.
     pub(super) any_proposed: bool,
     /// `true` if a tool exists only for some callers; the list then depends on its caller.
     pub(super) any_audience: bool,
@@ -40,9 +41,10 @@ pub(super) struct Settings {
     pub(super) style: SchemaStyle,
     /// `true` if a client's list omits tools that need a permission that the client denies; calls fail in either case.
     pub(super) hides_denied: bool,
-    /// `true` if errors may propose the names of tools to every caller, because no layer of the author can hide a tool.
+    /// `true` if errors may propose the names of tools to every caller, because the author added no layers that could
+    /// hide tools.
     pub(super) shows_names: bool,
-    /// If set, the arguments of a call are checked against the schema of its tool before the tool runs.
+    /// `true` if the arguments of a call are checked against the schema of its tool before the tool runs.
     #[cfg(feature = "schemas")]
     pub(super) checks_arguments: bool,
     /// The values that tools extract as `State`; `None` until the server is built.
@@ -51,21 +53,37 @@ pub(super) struct Settings {
 
 impl Snapshot {
     pub(super) fn new(entries: Vec<Arc<Entry>>, settings: Settings) -> Self {
-        let any = |has: fn(&Entry) -> bool| entries.iter().any(|entry| has(entry));
-        Self {
-            any_task: any(|entry| entry.task_support() != TaskSupport::Forbidden),
-            any_typed: any(Entry::is_typed),
-            any_timeout: any(|entry| entry.tool.timeout.is_some()),
-            any_proposed: any(|entry| !entry.tool.proposed.is_empty()),
-            any_audience: any(|entry| entry.tool.audience.is_some()),
-            by_name: entries
-                .iter()
-                .map(|entry| (entry.definition.name.clone(), Arc::clone(entry)))
-                .collect(),
-            entries,
-            settings,
-            lists: Default::default(),
+        let mut snapshot = Self { settings, ..Self::default() };
+        for entry in entries {
+            snapshot.push(entry);
         }
+        snapshot
+    }
+
+    /// Adds a tool, or replaces the tool with the same name.
+    pub(super) fn put(&mut self, entry: Arc<Entry>) {
+        if !self.by_name.contains_key(&entry.definition.name) {
+            self.lists = Default::default();
+            return self.push(entry);
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        for old in &mut entries {
+            if old.definition.name == entry.definition.name {
+                *old = Arc::clone(&entry);
+            }
+        }
+        *self = Self::new(entries, self.settings.clone());
+    }
+
+    /// Adds a tool with a new name.
+    fn push(&mut self, entry: Arc<Entry>) {
+        self.any_task |= entry.task_support() != TaskSupport::Forbidden;
+        self.any_typed |= entry.is_typed();
+        self.any_timeout |= entry.tool.timeout.is_some();
+        self.any_proposed |= !entry.tool.proposed.is_empty();
+        self.any_audience |= entry.tool.audience.is_some();
+        self.by_name.insert(entry.definition.name.clone(), Arc::clone(&entry));
+        self.entries.push(entry);
     }
 
     /// Returns the tool of this name; fails with code 4001 if there is none for this caller, and with 4002 if it is

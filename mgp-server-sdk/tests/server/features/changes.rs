@@ -72,6 +72,28 @@ async fn a_burst_of_changes_is_one_message_to_each_session() {
 }
 
 #[tokio::test]
+async fn a_change_that_changes_nothing_is_not_announced() {
+    let server = server();
+    let tools = server.tools();
+    let mut wire = Wire::join(server, Era::Legacy).await;
+    assert!(!tools.remove("nothing") && !tools.disable("nothing") && tools.enable("a"));
+    assert!(wire.notices().await.is_empty());
+}
+
+#[tokio::test]
+async fn ten_thousand_tools_are_added_one_by_one_in_seconds() {
+    let tools = Server::new("many", "1").tools();
+    let started = Instant::now();
+    for number in 0..10_000 {
+        tools.add(tool(&number.to_string()));
+    }
+    tools.add(tool("17"));
+    assert_eq!(tools.len(), 10_000);
+    // If the server copied all earlier tools for each new one, this would take minutes in a debug build.
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
 async fn a_server_that_starts_without_tools_announces_the_first_one() {
     let server = Server::new("hub", "1");
     let tools = server.tools();

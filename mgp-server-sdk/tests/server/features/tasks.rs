@@ -93,14 +93,14 @@ async fn the_time_limit_of_a_tool_ends_its_tasks() {
 
 type Numbers = Json<std::collections::BTreeMap<String, u32>>;
 
-/// Returns a server with two tools that have an output schema and refuse each call: one at once, the other after it has
-/// become a task if the caller supports tasks.
+/// Returns a server with two tools that have an output schema and refuse each call: one immediately, the other after
+/// the call has become a task if the caller supports tasks.
 fn refusing() -> Server {
     let refused = || RpcError::new(ErrorCode::PERMISSION_DENIED, "not approved");
     let at_once = move || async move { Err::<Numbers, _>(refused()) };
     let later = move |cx: Context| async move {
         cx.begin_task().await?;
-        // Wait a little, because a task that ends at once is answered like a plain call.
+        // Wait a little, because a task that ends immediately is answered like a plain call.
         tokio::time::sleep(Duration::from_millis(50)).await;
         Err::<Numbers, _>(refused())
     };

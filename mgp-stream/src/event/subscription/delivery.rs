@@ -1,4 +1,5 @@
-//! Sends the events of a subscription to its target, and waits for that.
+//! Sends the events of a subscription to its target (the connection or stream of the subscriber), and waits until
+//! events are sent.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ impl Subscription {
         spawn(&runtime, Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
-    /// Waits until the subscriber has room for more events. If it still has none at `deadline`, marks the subscriber as
-    /// one that reads nothing.
+    /// Waits until the subscriber has room for more events. If the subscriber still has no room at `deadline`, records
+    /// that it reads nothing.
     pub(in crate::event) async fn wait_for_room(&self, deadline: Instant) {
         loop {
             let sent = self.sent.notified();

@@ -1,4 +1,4 @@
-//! Durable subscriptions: their stored form, and the events of them that the store contains.
+//! Durable subscriptions: their stored form, and their events in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Subscription {
     }
 
     /// Returns the stored events of a durable subscription after the sequence number `after`, up to the last stored
-    /// one.
+    /// event.
     pub(in crate::event) async fn replay_stored(
         &self,
         hub: &Hub,

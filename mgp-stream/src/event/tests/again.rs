@@ -64,7 +64,7 @@ async fn a_subscription_that_is_continued_outlives_its_first_connection() {
     let id = first.subscribe(&["*"]).await;
     let again = json!({"channels": [], "subscription_id": id});
     second.request("mgp/events/subscribe", again).await.unwrap();
-    // The subscription now counts for the second connection, so the first one has room for another.
+    // The subscription now counts for the second connection, so the first connection has room for another subscription.
     first.subscribe(&["a"]).await;
     let more = json!({"channels": ["a"]});
     assert_eq!(second.request("mgp/events/subscribe", more).await, Err(3001));
@@ -109,8 +109,8 @@ async fn no_event_is_lost_when_the_credentials_of_the_subscriber_end() {
         valid.store(false, Ordering::Relaxed);
         hub.publish(EventDraft::new("a")).await.unwrap();
         settle().await;
-        // In a session, an expired token does not end the events, because the client is expected to renew it; an API
-        // key that has ended does.
+        // In a session, an expired token does not end the events, because the client is expected to renew it. An API
+        // key that has ended does end them.
         assert_eq!(one.channels(), sent, "{key:?}");
         one.client.cx.extensions.insert(CredentialGrant::new([""; 0], || true));
         let again = json!({"channels": [], "subscription_id": id});

@@ -226,6 +226,18 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
 }
 
 #[tokio::test]
+async fn a_check_of_a_database_finds_a_lost_table_of_events_and_creates_none() {
+    let db = Db::in_memory().await.unwrap();
+    let drop_table = || db.write(|tx| Ok(tx.execute_batch("DROP TABLE events_kept")?));
+    EventHub::check_db(&db).await.unwrap();
+    assert!(drop_table().await.is_err());
+    EventHub::new().keep_in_db(db.clone()).await.unwrap();
+    EventHub::check_db(&db).await.unwrap();
+    drop_table().await.unwrap();
+    assert!(EventHub::check_db(&db).await.is_err());
+}
+
+#[tokio::test]
 async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() {
     let folder = mgp_testkit::temp_dir();
     {

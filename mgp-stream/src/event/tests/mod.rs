@@ -1,5 +1,5 @@
 //! Tests that events reach exactly the clients that subscribed and may see them, and that a subscriber that reads
-//! nothing does not affect the others.
+//! nothing does not affect other subscribers.
 
 #![expect(
     clippy::items_after_statements,
@@ -315,7 +315,7 @@ async fn cascades_and_bad_events_are_refused() {
 /// The number of events that the test publishes as fast as possible; more in release builds, which are faster.
 const FLOOD: usize = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
 
-/// Half the number of events that a subscription stores, at which publishers begin to wait.
+/// Half the number of events that a subscription stores; publishers wait from this number on.
 const QUEUE_ROOM: usize = super::subscription::MAX_KEPT / 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ use super::Subscriber;
 use crate::event::{EventDraft, EventHub, EventStore, StoredEvent, StoredSubscription};
 use crate::model::{at_once, explore};
 
-/// The number of unsent events of a subscription at which publishers begin to wait.
+/// The number of unsent events of a subscription from which on publishers wait.
 const HIGH_MARK: usize = crate::event::subscription::MAX_KEPT / 2;
 
 /// A connection that records the sequence numbers of the events that are sent on it. If it is stuck, sending on it
@@ -186,7 +186,7 @@ fn unsubscribing_against_a_publisher_and_a_full_queue() {
     explore(10, || unsubscribe(false));
 }
 
-/// If a second stream replaces the first one, it gets every event after its `after_seq`, once and in order.
+/// If a second stream replaces the first stream, the second gets every event after its `after_seq`, once and in order.
 fn replace(is_durable: bool) {
     let (first, second) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
     let (hub, (one, id)) = at_once(|| {
@@ -261,7 +261,7 @@ fn a_cursor_against_a_publisher() {
     });
 }
 
-/// After a durable subscription has ended, nothing of it is left in the store.
+/// After a durable subscription has ended, the store contains nothing of the subscription any more.
 #[test]
 fn unsubscribing_a_durable_subscription_against_a_publisher() {
     explore(60, || {

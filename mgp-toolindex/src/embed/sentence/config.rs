@@ -38,7 +38,7 @@ impl SentencesConfig {
 
 impl Default for SentencesConfig {
     fn default() -> Self {
-        // Downloads go into the user's cache, so that all working directories share them.
+        // Download into the user's cache, so that programs in all working directories share the files.
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = cache.filter(|folder| folder.is_absolute()).or_else(|| {
             let home = std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"))?;

@@ -22,10 +22,10 @@ const PT_LOAD: u64 = 1;
 /// The maximum number of segments that are checked; real libraries have about ten.
 const MAX_SEGMENTS: u64 = 1024;
 
-/// Returns an error for an ELF library that is shorter than its header requires.
+/// Returns an error if an ELF library is shorter than its header requires.
 ///
-/// Accepts files in other formats, and files that do not exist: the loader handles them, and looks up a name without a
-/// path in the folders of the system.
+/// Accepts files in other formats and files that do not exist, because the loader handles them; it looks up a name
+/// without a path in the folders of the system.
 pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -38,7 +38,7 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     }
 }
 
-/// Returns the minimum length of an ELF file from its header, or `None` for a file in another format.
+/// Returns the minimum length of an ELF file according to its header; `None` for a file in another format.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let header = read_up_to(file, 64)?;
     // Leave other formats to the loader. The only library to check is onnxruntime, which exists on Linux only as 64-bit
@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Cursor;
 
-    /// Returns an ELF header with one segment of this length.
+    /// Returns an ELF header that lists one segment of this length.
     fn elf(length: u64) -> Vec<u8> {
         let mut file = vec![0; 120];
         file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);

@@ -75,14 +75,14 @@ pub enum ModelError {
         #[source]
         reason: Cause,
     },
-    /// The encoder runs, but its vectors differ from the known vectors of the model.
+    /// The encoder runs, but computes other vectors for some texts than the known vectors of the model.
     #[error(
         "the model `{model}` has a cosine of {cosine:.3} to the known vector of {text:?}, less than {min}; make its folder again as docs/sentence-encoder.md describes"
     )]
     WrongVectors {
         /// The name of the model.
         model: String,
-        /// The text of the known vector.
+        /// The text whose vector differs.
         text: String,
         /// The cosine between the computed and the known vector.
         cosine: f32,

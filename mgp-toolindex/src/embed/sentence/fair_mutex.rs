@@ -1,12 +1,12 @@
-//! A mutex that a busy thread cannot monopolise (MGP §16.4).
+//! A mutex that a thread cannot keep for itself by locking it again and again (MGP §16.4).
 
 use mgp_types::sync::{Mutex, MutexGuard};
 
 /// A mutex that serves threads in turn.
 ///
-/// A plain mutex is nearly always acquired again by the thread that just released it, so a query would wait until
-/// thousands of tools are embedded. Here the waiting thread already holds the lock `next`, so the releasing thread
-/// queues behind it.
+/// A thread that releases a plain mutex and locks it again nearly always succeeds before a waiting thread, so a query
+/// would wait until thousands of tools are embedded. Here the waiting thread already holds the lock `next`, so the
+/// releasing thread must wait behind it.
 #[derive(Debug, Default)]
 pub(super) struct FairMutex<T> {
     next: Mutex<()>,
@@ -55,7 +55,8 @@ mod tests {
             }
             let between = rounds.load(Ordering::Relaxed) - before;
             ended.store(true, Ordering::Relaxed);
-            // About one round per lock is expected, plus some rounds while the system did not schedule this thread.
+            // The test expects about one round of the busy thread per lock, plus some rounds while the system did not
+            // schedule this thread.
             assert!(between < 2_000, "{between}");
         });
     }

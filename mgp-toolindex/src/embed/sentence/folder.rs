@@ -11,7 +11,7 @@ use super::error::ModelError;
 
 pub(super) const MODEL: &str = "model.onnx";
 
-/// The files of the tokenizer, in the order of fastembed.
+/// The files of the tokenizer, in the order that fastembed expects.
 pub(super) const TOKENIZER: [&str; 4] =
     ["tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
 
@@ -31,7 +31,7 @@ pub(super) struct ModelManifest {
     format: u32,
     pub(super) model: String,
     precision: String,
-    /// The number of dimensions of the model's vectors.
+    /// The number of elements of the model's vectors.
     pub(super) dimensions: usize,
     /// The maximum number of tokens that the model reads from a text.
     pub(super) max_tokens: usize,
@@ -67,7 +67,8 @@ enum ManifestError {
 
 impl ModelFolder {
     pub(super) fn new(path: &Path) -> Result<Self, ModelError> {
-        // Make the path absolute: the loader of libraries would look for a relative path in the program's folder.
+        // Make the path absolute, because the loader of libraries resolves a relative path against the program's
+        // folder.
         let path = std::path::absolute(path).map_err(ModelError::file(path))?;
         Ok(Self { path })
     }
@@ -90,7 +91,7 @@ impl ModelFolder {
         Ok(bytes)
     }
 
-    /// Returns the path of the library. Compares the library with the manifest first, so that no other file is loaded.
+    /// Returns the path of the library, after comparing its content with the manifest, so that no other file is loaded.
     pub(super) fn library(&self, manifest: &ModelManifest) -> Result<PathBuf, ModelError> {
         let file = self.path.join(&manifest.runtime.file);
         let bytes = File::open(&file).map_err(ModelError::read(&file))?;
@@ -120,9 +121,9 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns a key that identifies everything that vectors depend on. Only vectors with the same key can be compared.
+    /// Returns a key for everything that influences the vectors. Only vectors with the same key can be compared.
     pub(super) fn key(&self) -> String {
-        // The library is not part of the key: it affects only the last digits of a vector.
+        // Leave the library out of the key, because it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();
         for name in TOKENIZER.into_iter().chain([MODEL]) {
             hash.update(self.files.get(name).map_or(&[], |file| file.blake3.as_bytes()));
@@ -193,7 +194,7 @@ pub(super) mod tests {
         let manifest = folder.manifest().unwrap();
         assert_eq!(folder.read(&manifest, MODEL).unwrap(), b"");
         assert!(folder.library(&manifest).unwrap().is_absolute());
-        // All files match the manifest, so the first error is that the library is empty; it is not loaded.
+        // All files match the manifest, so opening first fails because the library is empty; it is not loaded.
         let refusal = Sentences::open(path.path()).unwrap_err();
         assert!(matches!(&refusal, ModelError::Library { .. }), "{refusal}");
     }

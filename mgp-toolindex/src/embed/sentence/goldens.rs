@@ -1,7 +1,8 @@
 //! Texts with known vectors, which detect an encoder that runs but computes wrong vectors (MGP §16.4).
 //!
-//! The rows of `goldens.json` are unit vectors quantised to signed bytes. An independent implementation of the
-//! network computed them from the published weights in double precision; the error of the bytes is at most 5e-5.
+//! The rows of `goldens.json` are unit vectors, quantised to signed bytes. An independent implementation of the network
+//! computed them in double precision from the published weights. The cosine error caused by the quantisation is at most
+//! 5e-5.
 
 use super::{error::ModelError, sentences::Sentences};
 use crate::embed::Embedder;
@@ -22,7 +23,7 @@ struct Golden {
     row: String,
 }
 
-/// Compares an encoder with the known vectors; returns the lowest cosine.
+/// Compares the vectors of an encoder with the known vectors; returns the lowest cosine.
 pub(super) fn check(encoder: &Sentences) -> Result<f32, ModelError> {
     let mut worst = 1.0_f32;
     for Golden { text, row } in goldens() {
@@ -45,7 +46,8 @@ fn bytes(row: &str) -> Vec<i8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(u8::cast_signed).collect()
 }
 
-/// Returns the cosine of two vectors; zero if their lengths differ, because then they are from different models.
+/// Returns the cosine of two vectors. Returns zero if their lengths differ, because they are then from different
+/// models.
 fn cosine(vector: &[f32], golden: &[i8]) -> f32 {
     if vector.len() != golden.len() {
         return 0.0;

@@ -33,8 +33,8 @@ impl Sentences {
 
 /// Finds a model by its name in fastembed, or by its name on the hub.
 ///
-/// A model on the hub can have several variants of different precision; the standard variant has the shortest name in
-/// fastembed.
+/// A model on the hub can have variants with different precision. Among them, the standard variant has the shortest
+/// name in fastembed.
 fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
     let all = || TextEmbedding::list_supported_models().into_iter();
     let own = all().find(|info| info.model.to_string().eq_ignore_ascii_case(model));

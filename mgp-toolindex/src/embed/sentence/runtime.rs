@@ -23,8 +23,8 @@ struct Loaded {
 
 /// Returns the onnxruntime environment; loads it from `library` unless a library is already loaded.
 ///
-/// The library is loaded by `ort::init_from`, because this function returns an error if the library is missing or too
-/// old, where every other function of `ort` panics.
+/// Calls `ort::init_from` to load the library: it returns an error if the library is missing or too old, whereas every
+/// other function of `ort` would panic.
 pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     let mut loaded = LOADED.lock();
     if let Some(Loaded { library: first, environment }) = &*loaded {
@@ -48,8 +48,8 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
     // At a more detailed log level, the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // Give the tokenizer no thread pool: a pool does not make a single text faster, and the text would have to wait for
-    // a thread of the pool.
+    // Give the tokenizer no thread pool: a pool does not speed up a single text, which would also have to wait for a
+    // thread of the pool.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }
@@ -57,7 +57,7 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     Ok(environment)
 }
 
-/// Forwards messages of the runtime, which writes to standard error by default.
+/// Forwards log messages of the runtime, which would otherwise go to standard error.
 fn log(level: LogLevel, category: &str, _: &str, place: &str, message: &str) {
     match level {
         LogLevel::Error | LogLevel::Fatal => {

@@ -24,9 +24,9 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// A sentence encoder: texts of similar meaning get similar vectors, even if they have no word in common.
 ///
-/// Embedding a query takes about half a millisecond, a tool a few milliseconds; the encoder uses 90 MB of memory.
-/// Texts are embedded one at a time. A model whose weights are bytes quantises a whole batch together, so the vector of
-/// a text would depend on the other texts of its batch.
+/// Embedding a query takes about half a millisecond, embedding a tool a few milliseconds. The encoder uses 90 MB of
+/// memory. It embeds texts one at a time: a model with quantised weights would quantise a whole batch together, so the
+/// vector of a text would depend on the other texts of the batch.
 ///
 /// ```no_run
 /// use mgp_toolindex::{Embedder as _, Sentences};
@@ -44,11 +44,12 @@ pub struct Sentences {
 }
 
 impl Sentences {
-    /// Opens the model in a folder; `docs/sentence-encoder.md` describes the folder and how to make it.
+    /// Opens the model in a folder; `docs/sentence-encoder.md` describes the content of the folder and how to create
+    /// it.
     ///
     /// Blocks for some tenths of a second, because it compares all files with the manifest, and the vectors of some
-    /// texts with their known vectors. The library is loaded once per process: all encoders use the one that was loaded
-    /// first.
+    /// texts with their known vectors. A process loads the library only once, so all encoders use the library of the
+    /// first encoder.
     ///
     /// # Errors
     /// [`ModelError`] with the fault of the folder, the library or the model, and the remedy.
@@ -80,7 +81,7 @@ impl Sentences {
             None => runtime(&folder.library(&manifest)?)?,
         };
         let model = UserDefinedEmbeddingModel::new(onnx, tokenizer).with_pooling(Pooling::Mean);
-        // With a second thread, encoding one text takes as long, and twice the processor time.
+        // Use one thread: with two threads, encoding a text takes as long, but twice the processor time.
         let options = InitOptionsUserDefined::new()
             .with_environment(environment)
             .with_intra_threads(1)
@@ -119,7 +120,8 @@ impl Sentences {
         Self { model, dimensions, encoder: FairMutex::new(encoder), cache }
     }
 
-    /// Returns an error if the processor or the library computes wrong vectors, or the files belong to another model.
+    /// Compares the vectors of some texts with their known vectors. Returns an error if the processor or the library
+    /// computes wrong vectors, or the files belong to another model.
     fn self_test(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let cosine = goldens::check(self)?;

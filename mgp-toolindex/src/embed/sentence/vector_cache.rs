@@ -8,8 +8,8 @@ pub(super) type TextHash = [u8; 32];
 
 /// A cache of text vectors with least-recently-used eviction.
 ///
-/// Texts that were used only once are evicted first: embedding all tools uses each text once, and must not evict the
-/// queries that users repeat.
+/// The cache first evicts texts that were used only once. Embedding all tools uses each text once, and so does not
+/// evict the queries that users repeat.
 #[derive(Debug)]
 pub(super) struct VectorCache {
     rows: FxHashMap<TextHash, Row>,
@@ -42,7 +42,7 @@ impl VectorCache {
         Some(Arc::clone(&row.vector))
     }
 
-    /// Inserts the vector of a text; evicts one if the cache is full.
+    /// Inserts the vector of a text; evicts another vector if the cache is full.
     pub(super) fn insert(&mut self, key: TextHash, vector: Arc<[f32]>) {
         if self.max == 0 {
             return;
@@ -57,8 +57,8 @@ impl VectorCache {
     /// Evicts one vector. The linear search is cheap compared with the encoder, which runs next.
     fn evict(&mut self) {
         let once = self.rows.values().filter(|row| row.uses == Uses::Once).count();
-        // Reserve a quarter of the cache for texts that were used once. Otherwise a new text would be evicted at once,
-        // and could never be used a second time.
+        // Reserve a quarter of the cache for texts that were used once. Otherwise a new text would be evicted
+        // immediately, before it can be used a second time.
         let from = if once * 4 > self.max { Uses::Once } else { Uses::Repeated };
         let oldest = |(_, row): &(&TextHash, &Row)| (row.uses != from, row.last_use);
         if let Some(key) = self.rows.iter().min_by_key(oldest).map(|(key, _)| *key) {

@@ -1,9 +1,9 @@
 //! Reads the file of the word table in place: no row is copied, and no index is built (MGP §16.4).
 //!
-//! The file is little-endian, with these parts in order: a head of 64 bytes (magic, version, dimensions, rows, slots,
-//! longest piece, bytes of all pieces, name), the number of pieces of each length (u16), scales (f32), slots (u16, a
-//! hash table of rows), the pieces, and the rows (i8). Pieces are sorted by length, so that the piece of a row is found
-//! without stored offsets. A piece that continues a word begins with `#`.
+//! The file is little-endian and has these parts, in this order: a head of 64 bytes (magic, version, dimensions, rows,
+//! slots, longest piece, bytes of all pieces, name), the number of pieces of each length (u16), scales (f32), slots
+//! (u16, a hash table of row numbers), the pieces, and the rows (i8). The pieces are sorted by length, so the piece of
+//! a row is found without stored offsets. A piece that continues a word begins with `#`.
 
 const HEAD: usize = 64;
 const EMPTY: u16 = u16::MAX;
@@ -19,22 +19,21 @@ pub(super) struct File {
     slots: &'static [u8],
     pieces: &'static [u8],
     rows: &'static [u8],
-    /// For each length of a piece: the first row whose piece has this length, and the position of that piece in
-    /// `pieces`.
+    /// For each length: the first row whose piece has this length, and the position of that piece in `pieces`.
     lengths: [(u32, u32); LENGTHS],
 }
 
 /// The number of possible piece lengths: one more than the maximum length of a piece in bytes.
 const LENGTHS: usize = 33;
 
-/// The hash of a piece, extended byte by byte, so that one pass over a word hashes all its prefixes.
+/// The hash of a piece. It is extended byte by byte, so one pass over a word computes the hashes of all its prefixes.
 #[derive(Clone, Copy)]
 pub(super) struct Hash(u32);
 
 impl Hash {
-    /// The hash of no bytes: the start of the hash of a word's first piece.
+    /// The hash of an empty text. The hash of a word's first piece is computed from it.
     pub(super) const FIRST: Self = Self(0x811C_9DC5);
-    /// The hash of the mark `#`: the start of the hash of a continuing piece.
+    /// The hash of the mark `#`. The hash of a piece that continues a word is computed from it.
     pub(super) const NEXT: Self = Self::FIRST.with(b'#');
 
     pub(super) const fn with(self, byte: u8) -> Self {
@@ -52,7 +51,7 @@ impl File {
         }
         let (dimensions, count, slots) = (figure(12)?, figure(16)?, figure(20)?);
         let (longest, text) = (figure(24)?, figure(28)?);
-        // A lookup in the hash table ends at an empty slot, so the table needs at least one.
+        // A look-up in the hash table ends at an empty slot, so the table needs at least one empty slot.
         if longest >= LENGTHS || !slots.is_power_of_two() || count >= slots {
             return None;
         }
@@ -98,8 +97,8 @@ impl File {
         self.find(hash, Place::First, bytes)
     }
 
-    /// Finds the row of a piece by its hash. `rest` is the piece without the mark `#`, which pieces at [`Place::Next`]
-    /// have.
+    /// Finds the row of a piece by its hash. `rest` is the text of the piece, without the mark `#` of pieces at
+    /// [`Place::Next`].
     pub(super) fn find(&self, hash: Hash, place: Place, rest: &[u8]) -> Option<u32> {
         let length = rest.len() + usize::from(place == Place::Next);
         let &(first, begins) = self.lengths.get(length)?;
@@ -108,8 +107,8 @@ impl File {
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // Rows are sorted by the length of their pieces. A row outside of this range has a piece of a different
-            // length, so it is a different piece with the same hash slot.
+            // Rows are sorted by the length of their pieces. A row outside of the range of this length has another
+            // piece, which only shares the hash slot.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;

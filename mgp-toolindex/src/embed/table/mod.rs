@@ -1,5 +1,5 @@
-//! The word table in this crate: it has a vector for each word piece, and their sum is the vector of a text (MGP
-//! §16.4).
+//! The built-in word table: it has a vector for each word piece, and the vector of a text is the sum of the vectors of
+//! its pieces (MGP §16.4).
 //!
 //! The rows were trained to approximate a sentence encoder (all-MiniLM-L6-v2), only with texts under the MIT or
 //! Apache-2.0 license; `training/MODEL_CARD.md` describes the training, its texts and the quality.
@@ -17,8 +17,8 @@ static RAW: &[u8] = include_bytes!("../../../data/table.bin");
 static FILE: LazyLock<File> =
     LazyLock::new(|| File::of(RAW).expect("the table is part of the crate, and its sum is tested"));
 
-/// The maximum number of pieces used from a text. The beginning of a definition describes its purpose, so the rest can
-/// be ignored.
+/// The maximum number of pieces of a text that are used. The beginning of a definition describes its purpose, so the
+/// rest can be ignored.
 const MAX_PIECES: usize = 160;
 /// The maximum number of bytes that are read from a text, even if few of them form pieces.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
@@ -50,7 +50,8 @@ impl StaticTable {
     }
 }
 
-/// Returns whether the table has a word in lower case. It has 30,000 words, nearly all of them English.
+/// Returns whether the table has a word, which must be in lower case. The table has 30,000 words, nearly all of them
+/// English.
 #[cfg(feature = "lexicon")]
 pub(crate) fn has_english(word: &str) -> bool {
     FILE.find_word(word).is_some()

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::file::Place;
 use super::*;
 
-/// Expected pieces, written by `training/train.py goldens`. Each line has a tokenizer (`bert` is the reference, `own`
-/// is the one with which the table was trained), a text, and its pieces.
+/// Expected pieces, written by `training/train.py goldens`. Each line has a tokenizer, a text, and the pieces of the
+/// text. The tokenizer `bert` is the reference, and `own` is the one that was used to train the table.
 const GOLDEN: &str = include_str!("pieces.tsv");
 
 fn pieces(text: &str) -> Vec<String> {
@@ -57,8 +57,8 @@ fn a_truncated_or_inconsistent_file_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // The only change of these numbers that is accepted is a smaller number of slots, which hides pieces. All
-        // others do not fit the rest of the file.
+        // Such a change may be accepted if it lowers the number of slots, which hides pieces. After any other accepted
+        // change, splitting a text must not panic.
         if let Some(file) = File::of(raw) {
             let _ =
                 wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));

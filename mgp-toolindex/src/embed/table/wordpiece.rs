@@ -1,9 +1,9 @@
 //! Splits a text into the word pieces of the table (MGP §16.4).
 //!
-//! The rules are those of BERT's uncased word pieces, with three differences for tools. Punctuation only separates
-//! words. A compound such as `readFile` is also split into its parts, unless the table has it as one piece, as
-//! `GitHub`. Each character of a language without spaces is a word. `training/words.py` follows the same rules; a test
-//! compares both.
+//! The rules are those of BERT's uncased word pieces, with three differences. Punctuation only separates words. A
+//! compound such as `readFile` is also split into its parts, unless the table has the whole compound, e.g. `GitHub`. In
+//! a language without spaces, each character is a word. `training/words.py` follows the same rules; a test compares
+//! both.
 
 use std::ops::ControlFlow;
 
@@ -43,13 +43,14 @@ pub(super) fn pieces(
 
 struct Words<'a> {
     file: &'a File,
-    /// The form of the word for look-ups: lower case, without accents.
+    /// The current word in the form for look-ups: in lower case, without accents.
     word: String,
     each: &'a mut dyn FnMut(u32) -> ControlFlow<()>,
 }
 
 impl Words<'_> {
-    /// Looks up the words in a run of letters and digits: the whole run or, if the table does not have it, its parts.
+    /// Looks up an uninterrupted sequence of letters and digits: first as a whole, then, if the table does not have it,
+    /// its parts.
     fn run(&mut self, run: &str) -> ControlFlow<()> {
         self.fold(run);
         if let Some(row) = self.file.find_word(&self.word) {
@@ -75,7 +76,7 @@ impl Words<'_> {
     }
 
     /// Splits the word into pieces of the table: first the longest piece at its beginning, then repeatedly the longest
-    /// piece that continues it. Leaves out a word that cannot be split completely.
+    /// piece that continues it. Omits a word that cannot be split completely.
     fn word(&mut self) -> ControlFlow<()> {
         let bytes = self.word.as_bytes();
         if bytes.is_empty() || bytes.len() > MAX_WORD_BYTES {

@@ -82,7 +82,7 @@ fn the_words_of_hidden_tools_change_no_result() {
         let others: Vec<_> = (0..250).map(|at| tool(&format!("other_{at}"), hidden)).collect();
         let index = ToolIndex::new();
         put(&index, "a", &others);
-        // Some tools are removed again, so that `archive` gets the slot of one of them.
+        // Remove some tools, so that `archive` gets the slot of a removed tool.
         put(&index, "s", &[&own[..], &others[..30]].concat());
         put(&index, "s", &own);
         put(&index, "a", &others[..200]);
@@ -139,10 +139,10 @@ async fn decisions_are_cached_for_a_second_but_hits_are_checked_at_once() {
     assert_eq!(allowed.checks(), 22);
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
     assert_eq!(allowed.checks(), 2);
-    // After access was revoked, the tool is no longer found, and another tool takes its place in the list.
+    // After access is revoked, the tool is no longer found, and another tool replaces it in the list.
     allowed.tools.lock().unwrap().remove("s.read_1");
     assert_eq!(search(), ["s.read_2", "s.read_3"]);
-    // After access was granted, the tool is found within a second.
+    // After access is granted, the tool is found within a second.
     allowed.tools.lock().unwrap().insert("s.read_0".to_owned());
     tokio::time::advance(Duration::from_millis(1100)).await;
     assert_eq!(search(), ["s.read_0", "s.read_2"]);
@@ -169,7 +169,8 @@ async fn only_changed_tools_are_decided_again() {
     index.put(ServerEntry::new("t").tool(tool("read_x", ""))).unwrap();
     let found = index.search(&Query::new("read"), &allowed).unwrap();
     assert_eq!(found.hits.len(), 2);
-    // Only the tools of the changed chunk, i.e. the last one of about a thousand, and the two hits are checked again.
+    // The change affects one chunk of about a thousand tools. Only the tools of this chunk and the two hits are checked
+    // again.
     assert!(allowed.checks() <= 1024 + 2);
 }
 
@@ -187,7 +188,7 @@ fn a_set_of_a_later_index_is_not_used_for_an_earlier_one() {
         let set = index.shared.sets.filter(now, &filter, &index.shared.analyzer).unwrap();
         set.unwrap().count()
     };
-    // The second search still uses the older snapshot, after a search with the newer one.
+    // The second search still uses the older snapshot, although a search with the newer snapshot came before it.
     assert_eq!((passing(&after), passing(&before), passing(&after)), (1, 0, 1));
 }
 

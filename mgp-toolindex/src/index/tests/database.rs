@@ -30,7 +30,7 @@ pub(super) async fn run(db: &Db, sql: &'static str) {
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
 }
 
-/// Returns everything visible of an index except the states of its servers.
+/// Returns all visible data of an index as a text, except the states of its servers.
 fn seen(index: &ToolIndex) -> String {
     let mut all = String::new();
     for entry in index.entries() {
@@ -91,8 +91,8 @@ async fn a_reopened_index_is_the_same() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Compare the reopened index with a new one and not with the old one, in which deleted documents affect the
-        // weights of words until segments are merged.
+        // Compare the reopened index with a new index, not with the old one: in the old index, deleted documents affect
+        // the weights of words until segments are merged.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");
         let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);

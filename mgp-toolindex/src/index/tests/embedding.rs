@@ -7,12 +7,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use super::{tool, *};
 use crate::embed::{Cost, EmbedError, Embedder};
 
-/// An embedder that counts the words of a text in its vector, and records all texts.
+/// An embedder whose vectors count the words of a text, and which records all texts.
 pub(super) struct Fake {
     model: &'static str,
     cost: Cost,
     asked: Mutex<Vec<String>>,
-    /// The number of texts that may be embedded before the embedder blocks.
+    /// The number of further texts that the embedder accepts before it blocks.
     free: Mutex<usize>,
     freed: Condvar,
     /// The number of texts after which the model is unavailable.
@@ -128,7 +128,7 @@ async fn the_most_recently_changed_server_is_embedded_first() {
     let fake = Fake::blocked("slow");
     let index = index(&fake);
     index.put(server("first", 1)).unwrap();
-    // The thread is embedding the first tool, and finds the other tools afterwards.
+    // Wait until the thread embeds the first tool; it finds the other tools afterwards.
     while fake.asked.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -224,7 +224,7 @@ fn each_change_of_texts_or_vectors_has_a_higher_version() {
     index.set_state("files", ServerState::Error);
     assert_eq!(version(), before);
     let slot = index.shared.snapshot().catalog.find("files", "read_file").unwrap();
-    // A vector without a direction clears the row.
+    // A zero vector has no direction, so it clears the row.
     for vector in [[1.0; 48], [0.0; 48]] {
         let before = version();
         index.shared.set_vectors(|next| next.vectors.as_mut().unwrap().set(slot, &vector));
@@ -235,7 +235,7 @@ fn each_change_of_texts_or_vectors_has_a_higher_version() {
     assert!(version() > before);
 }
 
-/// An embedder that panics, as one from outside this crate may do.
+/// An embedder that panics, as an embedder from outside this crate might do.
 #[derive(Debug)]
 struct Rash;
 

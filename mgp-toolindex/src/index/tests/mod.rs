@@ -27,7 +27,7 @@ fn with_schema(name: &str, schema: &str) -> Tool {
     Tool::new(name.to_owned(), schema)
 }
 
-/// An index that searches by words only.
+/// Returns an empty index that searches by words only.
 pub(super) fn by_words() -> ToolIndex {
     ToolIndex::builder().without_embedder().build()
 }
@@ -104,7 +104,7 @@ fn values_of_parameters_are_found() {
     assert_eq!(search(&index, "convert to webp"), ["x.paint"]);
     assert_eq!(search(&index, "sepia"), ["x.paint"]);
     assert_eq!(search(&index, &long[0]), ["x.paint"]);
-    // A value of more than 40 bytes is not indexed, nor are values beyond 256 bytes of a tool.
+    // Neither a value of more than 40 bytes is indexed, nor values beyond a total of 256 bytes for a tool.
     for text in [&format!("{}x", long[0]), &long[9]] {
         assert!(search(&index, text).is_empty(), "{text}");
     }

@@ -9,7 +9,7 @@ use super::database::run;
 use super::{tool, *};
 use crate::text::{DOCUMENT_VERSION, Indexer};
 
-/// The number of servers that is large enough for segments to be stored.
+/// A number of servers with enough tools that the keyword segments are stored.
 const SERVERS: usize = 12;
 const TOOLS: usize = 100;
 
@@ -42,7 +42,7 @@ fn found(index: &ToolIndex) -> String {
     all
 }
 
-/// Returns an index that has stored its servers, with its database.
+/// Returns an index whose servers are stored, with its database.
 async fn stored() -> (Db, ToolIndex) {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db).await;
@@ -62,7 +62,7 @@ async fn mark(db: &Db) {
     run(db, "UPDATE toolindex_words SET number = number + 1000").await;
 }
 
-/// Returns the number of rows, and the number of renumbered ones.
+/// Returns the number of rows, and the number of rows that `mark` renumbered.
 async fn rows(db: &Db) -> (u32, u32) {
     let sql = "SELECT count(*), count(*) FILTER (WHERE number > 1000) FROM toolindex_words";
     let both = |row: &mgp_types::store::sql::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -77,7 +77,7 @@ async fn stored_segments_find_the_same_as_new_ones() {
     mark(&db).await;
     let again = open(&db).await;
     assert_eq!(found(&again), found(&made_of((0..SERVERS).map(server))));
-    // A few more tools do not cause another write of the segments.
+    // A few more tools do not cause the segments to be written again.
     again.put(server(SERVERS)).unwrap();
     again.flush().await.unwrap();
     let more = open(&db).await;
@@ -149,8 +149,8 @@ async fn a_small_index_stores_no_segments() {
     assert_eq!(rows(&db).await, (0, 0));
 }
 
-/// If this test fails, the indexed words of tools have changed: increase `DOCUMENT_VERSION`, and update the hash in
-/// this test.
+/// Guards the format of stored segments. If this test fails, the indexed words of tools have changed: increase
+/// `DOCUMENT_VERSION`, and update the hash in this test.
 #[test]
 fn the_words_of_a_version_never_change() {
     let index = by_words();

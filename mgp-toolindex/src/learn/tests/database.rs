@@ -123,7 +123,7 @@ async fn unmet_searches_are_stored_for_each_agent_until_they_are_erased() {
     assert_eq!((history.unmet(&ann).len(), history.unmet(&bob).len()), (0, 1));
     assert_eq!(history.stats().queries, 0, "those of the agent are erased too");
     drop(history);
-    // If the options do not permit texts, no stored text may remain.
+    // After the history is opened with options that do not permit texts, no stored text may remain.
     let config = config().retention(Retention::Words);
     let history = History::open(db.clone(), config).await.unwrap();
     history.record_search(&bob, 1, "send a red fax", [""; 0]);
@@ -131,6 +131,18 @@ async fn unmet_searches_are_stored_for_each_agent_until_they_are_erased() {
     drop(history);
     db.close().await;
     assert!(!folder.has("purple fax") && !folder.has("red fax"));
+}
+
+#[tokio::test]
+async fn a_check_of_a_database_finds_a_lost_table_of_the_history_and_creates_none() {
+    let db = Db::in_memory().await.unwrap();
+    let drop_table = || db.write(|tx| Ok(tx.execute_batch("DROP TABLE toolindex_history_call")?));
+    History::check(&db).await.unwrap();
+    assert!(drop_table().await.is_err());
+    drop(History::open(db.clone(), HistoryConfig::new()).await.unwrap());
+    History::check(&db).await.unwrap();
+    drop_table().await.unwrap();
+    assert!(History::check(&db).await.is_err());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::*;
 use crate::embed::{Cost, EmbedError, Embedder};
 use crate::text::Analyzer;
 
-/// An embedder whose vector of a text has the frequency of each letter.
+/// An embedder whose vectors contain the frequency of each letter in the text.
 #[derive(Debug)]
 struct Letters(&'static str);
 
@@ -272,8 +272,8 @@ fn a_query_that_cannot_be_embedded_does_not_leave_later_queries_without_vectors(
     assert_eq!(history.0.table.read().without_vector(None), None, "the text is not tried again");
 }
 
-/// An embedder that is too slow to be used while a call is recorded; it is unavailable for texts with `zzqq`. If it has
-/// a history, it records a call there while it computes its first vector.
+/// A slow embedder. It is unavailable for texts with `zzqq`. If it has a history, it records a call there while it
+/// computes its first vector.
 #[derive(Debug, Default)]
 struct Slow(OnceLock<History>, AtomicBool);
 
@@ -322,8 +322,8 @@ fn a_call_that_is_recorded_while_vectors_are_computed_gets_its_vector_too() {
     let history = History::new();
     history.record(&me(), "play a song", "s.gone");
     history.record(&me(), "read the mail", "s.tool");
-    // Free the number of the first query. The query that is recorded during the embedding gets it, and so has a lower
-    // number than the one that is being embedded.
+    // Free the number of the first query. The query that is recorded during the embedding gets this number, and so has
+    // a lower number than the query that is being embedded.
     drop(history.erase(Erase::Tool("s.gone")));
     let slow = Slow::default();
     slow.0.set(history.clone()).unwrap();
@@ -331,7 +331,7 @@ fn a_call_that_is_recorded_while_vectors_are_computed_gets_its_vector_too() {
     assert_eq!((history.stats().queries, history.stats().vectors), (2, 2));
 }
 
-/// An embedder that replaces itself by one with vectors of the same length while it computes a vector.
+/// An embedder that, while it computes a vector, sets another embedder whose vectors have the same length.
 #[derive(Debug)]
 struct Replaced(History);
 

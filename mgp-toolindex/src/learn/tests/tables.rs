@@ -8,7 +8,7 @@ use crate::learn::query::{Owner, QueryId};
 use crate::learn::table::{HistoryTable, NewQuery};
 use crate::learn::{Erase, HistoryConfig, HistoryScope};
 
-/// Computes all tables from the stored queries, and compares them with the current ones.
+/// Computes all tables again from the stored queries, and compares them with the current tables.
 #[track_caller]
 pub(super) fn audit(table: &HistoryTable) {
     let stats = table.stats();

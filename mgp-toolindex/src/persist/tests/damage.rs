@@ -6,7 +6,7 @@ use mgp_testkit::temp_dir;
 use mgp_types::store::Db;
 
 use super::{FILE, put, read, tool, versions_of};
-use crate::persist::{Change, IndexStore, tables};
+use crate::persist::{Change, IndexStore};
 
 /// Runs SQL on a file with two servers, and returns what can still be read.
 async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
@@ -16,7 +16,7 @@ async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
     store.push(put("b", 1, 2));
     store.flush().await.unwrap();
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
-    let opened = db.read(tables::load).await.unwrap();
+    let opened = IndexStore::load(&db).await.unwrap();
     // All tools can still be replaced.
     store.push(put("a", 2, 3));
     store.flush().await.unwrap();
@@ -43,8 +43,8 @@ async fn a_damaged_row_is_counted_and_left_out() {
     let (left, unreadable) =
         after("UPDATE toolindex_server SET categories = 7 WHERE id = 'a'").await;
     assert_eq!((left.len(), unreadable), (1, 3));
-    // No tool is lost if the name in its row is damaged: the name in the row only serves to find the row, and the
-    // definition contains the name too.
+    // No tool is lost if the name in its row is damaged: this name only serves to find the row, and the definition
+    // contains the name too.
     let (left, unreadable) =
         after("UPDATE toolindex_tool SET name = x'00ff' WHERE name = 'tool1'").await;
     assert_eq!((left[0].1.len(), unreadable), (2, 0));

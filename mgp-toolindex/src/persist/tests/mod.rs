@@ -67,7 +67,7 @@ fn vector(server: &str, name: &str, version: u32, model: &str) -> NewVector {
     NewVector { tool: tool(server, name, version), model: model.into(), row: row(version) }
 }
 
-/// Returns the changes that put a server with tools of one version, and their vectors.
+/// Returns the changes that store a server with tools of one version, and their vectors.
 fn put(server: &str, tools: u32, version: u32) -> Vec<Change> {
     let name = |at| format!("tool{at}");
     let new = (0..tools).map(|at| new_tool(server, &name(at), at, version)).collect();
@@ -100,7 +100,26 @@ fn expected(servers: &[(&str, &[u32])]) -> Vec<(String, Vec<u32>)> {
 }
 
 async fn read(db: &Db) -> Vec<LoadedServer> {
-    db.read(tables::load).await.unwrap().servers
+    IndexStore::load(db).await.unwrap().servers
+}
+
+#[tokio::test]
+async fn an_index_of_an_older_program_is_read_without_a_change_of_its_tables() {
+    let db = Db::in_memory().await.unwrap();
+    let count = async || {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'tool%'";
+        db.read(move |conn| Ok(conn.query_row(sql, [], |row| row.get::<_, u32>(0))?)).await.unwrap()
+    };
+    assert!(read(&db).await.is_empty());
+    assert_eq!(count().await, 0);
+
+    db.migrate(tables::NAMESPACE, &tables::STEPS[..1]).await.unwrap();
+    let changes = [put_tools("a", vec![new_tool("a", "tool0", 0, 1)])];
+    db.write(move |conn| tables::apply(conn, &changes)).await.unwrap();
+    assert_eq!(versions_of(&read(&db).await), expected(&[("a", &[1])]));
+    assert_eq!(count().await, 3);
+    drop(IndexStore::open(db.clone()).await.unwrap());
+    assert_eq!(count().await, 4);
 }
 
 #[tokio::test]
@@ -188,7 +207,7 @@ async fn the_queue_is_bounded_and_skips_only_whole_states() {
     queue.push(vec![Change::Remove("not stored".to_owned())]);
     queue.push(put("b", 2, 1));
     for version in 0..5 * u32::try_from(MAX_QUEUED).unwrap() {
-        // Vectors are only made by the first put of a tool; later puts of the same tool have none.
+        // Only the first change of a server adds vectors; later changes of the same tools have no vectors.
         if version == 0 {
             queue.push(put("a", 1, 3));
         }

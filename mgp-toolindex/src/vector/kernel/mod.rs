@@ -1,8 +1,8 @@
-//! The functions ("kernels") that multiply rows with a query, one for each set of processor instructions. The fastest
-//! one that the processor supports is chosen at run time.
+//! The functions ("kernels") that multiply rows with a query, one for each set of processor instructions. At run time,
+//! the fastest kernel that the processor supports is chosen.
 //!
-//! All kernels return the same numbers.
-//! Every 64-bit ARM processor has NEON, so the compiler already uses it for [`Kernel::Plain`].
+//! All kernels return the same numbers. For ARM, [`Kernel::Plain`] is sufficient, because every 64-bit ARM processor
+//! has the vector instructions NEON, so the compiler already uses them.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -16,10 +16,10 @@ use super::top_rows::TopRows;
 pub(super) enum Kernel {
     /// The instructions that every processor of the architecture has.
     Plain,
-    /// AVX2: 256 bits at once.
+    /// AVX2: processes 256 bits at the same time.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 with VNNI: 512 bits at once, multiplied and added in one step.
+    /// AVX-512 with VNNI: processes 512 bits at the same time, and multiplies and adds in one step.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }

@@ -1,9 +1,8 @@
 //! The kernels of x86-64.
 //!
-//! This and `child/unix/pre_exec.rs` of mgp-transport are the only files with `unsafe`. A function that needs
-//! additional instructions may only be called after a check that the processor has them, which the type system cannot
-//! express. There is no other unsafe code here, and there are no pointers: the compiler turns reading a whole array
-//! into one load.
+//! This is one of the few files with `unsafe`; ARCHITECTURE.md lists them. A function that needs additional
+//! instructions may only be called after a check that the processor has them, which the type system cannot express.
+//! This file has no other unsafe code and no pointers: the compiler turns reading a whole array into one load.
 
 #![expect(
     unsafe_code,
@@ -35,7 +34,7 @@ pub(super) fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
-/// Scores the rows for each query with AVX2; does nothing if the processor lacks it.
+/// Scores the rows for each query with AVX2; does nothing if the processor lacks these instructions.
 pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx2() {
         // SAFETY: `has_avx2` returned `true`, so the processor has the instructions that the function needs.
@@ -43,7 +42,7 @@ pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &
     }
 }
 
-/// Scores the rows for each query with AVX-512 VNNI; does nothing if the processor lacks it.
+/// Scores the rows for each query with AVX-512 VNNI; does nothing if the processor lacks these instructions.
 pub(super) fn scan_avx512(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx512() {
         // SAFETY: `has_avx512` returned `true`, so the processor has the instructions that the function needs.

@@ -18,10 +18,10 @@ const TOOLS_PER_CHANGE: u64 = 100;
 /// The number of tools that are never removed.
 const PERMANENT_TOOLS: u64 = 500;
 
-/// The maximum growth of memory, in kilobytes, after a tenth of the changes is done.
+/// The maximum growth of memory, in kilobytes, measured after a tenth of the changes.
 const MAX_GROWTH_KB: u64 = 16 * 1024;
 
-/// The minimum number of changes for which memory is compared; with fewer changes it varies too much.
+/// The minimum number of changes for which memory is compared; with fewer changes, memory varies too much.
 const MIN_COMPARED_CHANGES: u64 = 100_000;
 
 #[test]

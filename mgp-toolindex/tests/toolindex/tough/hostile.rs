@@ -1,4 +1,5 @@
-//! Tests hostile definitions: each is indexed safely or refused with a reason, and other tools are not affected.
+//! Tests that each hostile definition is indexed safely or refused with a reason, and that other tools are not
+//! affected.
 
 use std::time::Duration;
 

@@ -22,8 +22,8 @@ const KILLS: u64 = 5;
 /// The number of servers that are changed one after the other.
 const SERVERS: u64 = 20;
 
-/// The number of servers that never change; large enough that the index writes its postings several times during the
-/// changes of the other servers.
+/// The number of servers that never change. It is large enough that the index writes its postings several times during
+/// the changes of the other servers.
 const PERMANENT_SERVERS: u64 = 12;
 const PERMANENT_TOOLS: u64 = 100;
 
@@ -77,7 +77,7 @@ fn permanent_servers() -> impl Iterator<Item = ServerEntry> {
 
 /// Returns a new index in memory with the tools of `index`.
 fn rebuilt(index: &ToolIndex) -> ToolIndex {
-    // Servers are added in the same order, because their order decides between tools with equal scores.
+    // Add the servers in the same order, because their order decides between tools with equal scores.
     let mut ids: Vec<_> = index.entries().into_iter().map(|entry| entry.server_id).collect();
     ids.dedup();
     let servers = ids.iter().map(|id| {
@@ -113,8 +113,8 @@ fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
         .rev()
         .find(|last| {
             let mut expected = BTreeMap::new();
-            // Each change affects the next server in turn, so the last `SERVERS` changes contain the last one of each
-            // server.
+            // Each change affects the next server in turn, so the last `SERVERS` changes include the last change of
+            // each server.
             for step in (1..=*last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
                 if let Some(tools) = step.tools() {
                     let names = (0..tools).map(|number| format!("{}_part_{number}", step.word()));

@@ -1,4 +1,4 @@
-//! Tests callers that share a connection, a name or a tenant: none can see or change the session of another.
+//! Tests that callers who share a connection, a name or a tenant can neither see nor change each other's sessions.
 
 use mgp_toolindex::{AllTools, Session, Sessions, ToolIndex};
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
@@ -6,10 +6,10 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use super::setting;
 use super::tools::server;
 
-/// The number of steps each test makes by default.
+/// The number of steps of the test by default.
 const STEPS: u64 = 200;
 
-/// The number of tools of each caller; no two callers share one.
+/// The number of tools of each caller; two callers never share a tool.
 const TOOLS: u64 = 5;
 
 /// Returns principals that share some parts but are all different.
@@ -25,7 +25,7 @@ fn callers() -> Vec<Principal> {
     ]
 }
 
-/// A caller on one connection or session.
+/// A caller with its connection, legacy session or handle.
 struct Caller {
     cx: Context,
     /// The server with the tools that only this caller uses.
@@ -53,8 +53,8 @@ impl Caller {
 fn a_caller_never_sees_the_session_of_another() {
     let index = ToolIndex::new();
     let sessions = Sessions::new();
-    // The first callers share one connection, and the next ones a legacy session. Each of the last ones has its own
-    // scope of a request.
+    // The callers of the first round share one connection, and those of the second round share a legacy session. In the
+    // third round, each caller makes stateless requests.
     let shared = [Scope::new(ScopeKind::Connection), Scope::new(ScopeKind::Session)];
     let mut all = Vec::new();
     for place in 0..3 {
@@ -97,8 +97,8 @@ fn a_caller_never_sees_the_session_of_another() {
     println!("tough: {} callers, {steps} steps, no caller saw the session of another", all.len());
 }
 
-/// Uses one tool of the caller or evicts some; some evictions also name the tools of other callers, which has no
-/// effect.
+/// Uses a tool of the caller, or evicts some of its tools. Some evictions also name the tools of other callers, which
+/// has no effect.
 fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex) {
     let session = caller.session(sessions);
     let tools = index.tools_of(&caller.server);

@@ -1,4 +1,5 @@
-//! Eight threads search while servers are added and removed: permanent servers are always found, removed ones never.
+//! Eight threads search while servers are added and removed. They must always find permanent servers, and never removed
+//! servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -36,7 +36,7 @@ pub(crate) fn by_all(index: &ToolIndex, text: &str) -> SearchResult {
     index.search(&Query::new(text), &AllTools).unwrap()
 }
 
-/// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
+/// Returns the resident memory of this process in kilobytes; `None` if the system has no `/proc`.
 pub(crate) fn resident() -> Option<u64> {
     Some(mgp_testkit::process_memory(std::process::id(), "VmRSS")? >> 10)
 }

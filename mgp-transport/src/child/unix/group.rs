@@ -44,7 +44,7 @@ pub(super) fn parent(stat: &[u8]) -> Option<i32> {
     fields_after_name(stat)?.nth(1)?.parse().ok()
 }
 
-/// Returns the fields after the program's name: the state, the parent, the process group and further ones.
+/// Returns the fields after the program's name: the state, the parent, the process group and further fields.
 #[cfg(target_os = "linux")]
 fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     // The name, in parentheses, can contain any character, even parentheses.

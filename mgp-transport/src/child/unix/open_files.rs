@@ -1,16 +1,16 @@
 //! The limit of files that this process may open.
 //!
-//! A process of many servers needs several descriptors for each, but often starts with few: macOS gives 256 to
-//! applications and what they start.
+//! A process with many servers needs several descriptors for each server, but its limit is often low: macOS gives 256
+//! to applications and to the programs that they start.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit after [`raise_open_files`], if the system permits it. macOS refuses a higher one.
+/// The limit that [`raise_open_files`] sets, if the system permits it. macOS refuses a higher limit.
 const OPEN_FILES: u64 = 10_240;
 
-/// The limit before it was raised.
+/// The limit before [`raise_open_files`] raised it.
 static EARLIER: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the limit of files that this process may open as far as the system permits, at most to 10,240.
@@ -27,7 +27,7 @@ pub fn raise_open_files() {
     }
 }
 
-/// Returns the limit before it was raised; `None` if it was not.
+/// Returns the limit before [`raise_open_files`] raised it; `None` if the limit was not raised.
 #[cfg(target_os = "linux")]
 pub(super) fn earlier_limit() -> Option<Rlimit> {
     EARLIER.get().copied()

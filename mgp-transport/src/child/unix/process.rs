@@ -115,7 +115,8 @@ impl Process {
     }
 
     /// Ends the processes that remain in the group of a dead leader, one stage per call. Returns `true` if the leader
-    /// can now be reaped: no other process is left, or the others cannot be listed or have not ended after SIGKILL.
+    /// can now be reaped: no other process is left, or the other processes cannot be listed or have not ended after
+    /// SIGKILL.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {

@@ -1,7 +1,7 @@
 //! The evidence for whether a legacy server can send requests, e.g. forms, to its client while it answers a call.
 //!
-//! A server needs a session for that, because the answer to its request is another POST, and an event stream as the
-//! answer to the call, because JSON is one message only.
+//! For that, a server needs a session, because the client sends the answer to its request as another POST. The server
+//! must also answer the call with an event stream, because an answer in JSON is a single message.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

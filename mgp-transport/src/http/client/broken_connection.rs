@@ -3,9 +3,9 @@
 //! A server can close an idle connection at the moment at which a request is written to it. The client then cannot know
 //! whether the server read the request. It therefore sends the request again only if the request changes nothing at the
 //! server: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. It does so once, on another
-//! connection. The server might run a second copy of any other request, above all of a tool call. Such a request is
-//! sent again only if hyper reports that it was never written; then the pool uses another connection. After the head of
-//! a response has arrived, this rule never applies.
+//! connection. Any other request, above all a tool call, could run twice at the server. It is sent again only if hyper
+//! reports that it was never written; then the pool uses another connection. After the head of a response has arrived,
+//! this rule never applies.
 
 use std::error::Error as StdError;
 use std::io;

@@ -22,23 +22,27 @@ impl fmt::Debug for Roots {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn certificate_error(_error: &(dyn StdError + 'static)) -> Option<String> {
+pub(super) fn tls_error(_error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
 #[cfg(feature = "tls")]
-pub(super) use self::tls::certificate_error;
+pub(super) use self::tls::tls_error;
 
 #[cfg(feature = "tls")]
 mod tls {
     use std::io;
 
+    use mgp_types::clip;
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
-    use rustls::{CertificateError, RootCertStore};
+    use rustls::{CertificateError, InvalidMessage, RootCertStore};
 
     use super::super::error::HttpClientError;
     use super::{Roots, StdError};
+
+    /// The maximum number of bytes of the text about a certificate, which can contain many names of hosts.
+    const MAX_TEXT_BYTES: usize = 300;
 
     impl Roots {
         /// Returns the system's root certificates and the additional root certificates.
@@ -68,14 +72,21 @@ mod tls {
         }
     }
 
-    /// Returns an explanation if an invalid certificate is the cause of the error, else `None`.
-    pub(in crate::http::client) fn certificate_error(
-        error: &(dyn StdError + 'static),
-    ) -> Option<String> {
+    /// Returns an explanation if an invalid certificate, or an answer without TLS, is the cause of the error, else
+    /// `None`.
+    pub(in crate::http::client) fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
+        use rustls::Error::{InvalidCertificate, InvalidMessage as Unreadable};
+
         let mut next = Some(error);
         while let Some(error) = next {
-            if let Some(rustls::Error::InvalidCertificate(wrong)) = error.downcast_ref() {
-                return Some(words(wrong));
+            match error.downcast_ref() {
+                Some(InvalidCertificate(wrong)) => return Some(words(wrong)),
+                Some(Unreadable(InvalidMessage::InvalidContentType)) => {
+                    let why =
+                        "its answer is not TLS; if it has no TLS, begin its URL with `http://`";
+                    return Some(why.to_owned());
+                }
+                _ => {}
             }
             next = match error.downcast_ref::<io::Error>() {
                 // The `source` of an `io::Error` skips the error that it wraps, so the wrapped error is visited first.
@@ -88,24 +99,30 @@ mod tls {
 
     fn words(wrong: &CertificateError) -> String {
         use CertificateError as E;
+        let text = clip(&wrong.to_string(), MAX_TEXT_BYTES);
         match wrong {
             E::UnknownIssuer => "no authority this machine trusts signed its certificate; if the \
                  server is yours, add the certificate of its authority to those of the system, or \
                  name a file with all of them in `SSL_CERT_FILE` (a program: `root_certificates`)"
                 .to_owned(),
             E::NotValidForName | E::NotValidForNameContext { .. } => format!(
-                "its certificate is for another host ({wrong}); connect to the name it is for"
+                "its certificate is for another host ({text}); connect to the name it is for"
             ),
             E::Expired | E::ExpiredContext { .. } => format!(
-                "its certificate has expired ({wrong}); its operator must renew it, unless the \
+                "its certificate has expired ({text}); its operator must renew it, unless the \
                  clock of this machine is wrong"
             ),
             E::NotValidYet | E::NotValidYetContext { .. } => {
                 format!(
-                    "its certificate is not valid yet ({wrong}); is the clock of this machine right?"
+                    "its certificate is not valid yet ({text}); is the clock of this machine right?"
                 )
             }
-            wrong => format!("its certificate is refused ({wrong})"),
+            // This error of `webpki` has no variant of its own.
+            E::Other(_) if text.contains("CaUsedAsEndEntity") => "its certificate is that of an \
+                 authority (`CA:TRUE`); its operator must replace it: `openssl req -x509` creates \
+                 one for a server with `-addext basicConstraints=critical,CA:FALSE`"
+                .to_owned(),
+            _ => format!("its certificate is refused ({text}); its operator must replace it"),
         }
     }
 }

@@ -11,6 +11,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::certificates::Roots;
 use super::era_cache::EraCache;
 use super::proxy::Proxy;
+use super::refusal_text::server_text;
 use crate::http::{CredentialRefusal, Credentials};
 
 /// Settings of an HTTP client.
@@ -20,35 +21,38 @@ pub struct HttpClientConfig {
     /// The maximum time for opening a connection, including TLS. Default: 10 s.
     pub connect_timeout: Duration,
     /// The maximum time for sending a message that is not a request: a notification, an answer to the server, or the
-    /// end of a session. Also the maximum time for opening a new session instead of a lost one while no call waits for
-    /// it. Default: 30 s.
+    /// end of a session. Also the maximum time for replacing a lost session while no call waits for the new session.
+    /// Default: 30 s.
     pub message_timeout: Duration,
-    /// The maximum length of the head of a response; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
+    /// The maximum length of the head of a response; a longer head fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,
     /// The maximum length of an answer in JSON; a longer answer fails its call. Default: 16 MiB.
     pub response_bytes: usize,
-    /// The maximum length of an event in a stream. A longer one fails the call that the stream answers; on the
-    /// session's GET stream, it is skipped. Default: 16 MiB.
+    /// The maximum length of an event in a stream. A longer event fails the call that the stream answers; on the
+    /// session's GET stream, the event is skipped. Default: 16 MiB.
     pub event_bytes: usize,
-    /// The maximum number of requests at once, each on its own connection; further requests wait. One principal gets up
-    /// to eight times as many as are free, so that its requests cannot block the requests of others. Default: 256.
+    /// The maximum number of requests at the same time, each on its own connection; further requests wait. One
+    /// principal can have at most eight times as many requests as are still free, so that it cannot block the requests
+    /// of others. Default: 256.
     pub requests: usize,
-    /// The maximum number of the server's requests that run at once. One principal's calls get up to eight times as
-    /// many as are free; further requests are answered with code 3001. Default: 256.
+    /// The maximum number of the server's requests that run at the same time. For the calls of one principal, the
+    /// server can have at most eight times as many requests as are still free. Further requests are answered with code
+    /// 3001 (resource exhausted). Default: 256.
     pub server_requests: usize,
     /// The maximum number of connections that are kept for later requests, including connections whose response is
     /// still being read. Default: 32.
     pub idle_connections: usize,
-    /// The time for which an idle connection is kept, if its server does not close it earlier (`Keep-Alive`, or the age
-    /// at which it closed another). Default: 55 s, because many servers close their connections after a minute.
+    /// The time for which an idle connection is kept, unless its server closes it earlier. The server announces an
+    /// earlier close in `Keep-Alive`, or is expected to close a connection after the same idle time as an earlier
+    /// connection. Default: 55 s, because many servers close their connections after a minute.
     pub idle_timeout: Duration,
     /// The time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
     /// The maximum time that a server can make the client wait before it resumes a stream. Default: 60 s.
     pub max_retry: Duration,
-    /// The maximum number of consecutive failed attempts to resume the stream of a request. If the server accepts as
+    /// The maximum number of consecutive failed attempts to resume the stream of a request. If the server accepts this
     /// many attempts without sending an event, the client waits at least [`retry`](Self::retry) before each further
-    /// one. After as many failures of the session's GET stream, the client tries to open it only every
+    /// attempt. After this many failures of the session's GET stream, the client tries to open that stream only every
     /// [`max_retry`](Self::max_retry). Default: 10.
     pub max_reconnects: u32,
     /// The maximum number of times that one request is sent again with other credentials. Default: 3.
@@ -154,7 +158,7 @@ impl Credentials for Bearer {
             401 => (ErrorCode::AUTH_EXPIRED, "the server refused the token"),
             _ => (ErrorCode::PERMISSION_DENIED, "the token does not allow this"),
         };
-        let challenge = refusal.challenges.join("; ");
+        let challenge = server_text(&refusal.challenges.join("; "), self.0.split_whitespace());
         let detail = if challenge.is_empty() { String::new() } else { format!(": {challenge}") };
         let message = format!("{what} (HTTP {}){detail}; use another one", refusal.status);
         Err(RpcError::new(code, message))

@@ -20,13 +20,14 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 /// - after 404 (unless only the method is unknown), or 400 with an error about the session, because the session is
 ///   lost: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
-/// - on another connection, if the one from the pool was closed before a byte of the call was written;
+/// - on another connection, if the pooled connection was closed before a byte of the call was written;
 /// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,
 ///   reads, `server/discover`, pings.
 ///
-/// A new session gets the subscriptions and the log level of the lost one, and the inbound stack gets the notifications
+/// A new session gets the subscriptions and the log level of the lost session. The inbound stack gets the notifications
 /// that all lists changed, at most every 30 s. A client can resend calls in further cases: `mgp-client-sdk` repeats a
-/// tool call whose headers a server refused with HTTP 400 and code −32020, and a request for the state of a task.
+/// tool call whose headers a server refused with HTTP 400 and code −32020 (header mismatch), and a request for the
+/// state of a task.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -58,8 +59,8 @@ impl HttpConnection {
     /// contains the other limits.
     ///
     /// # Errors
-    /// [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or additional headers would
-    /// be sent unencrypted.
+    /// Returns [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or additional headers
+    /// would be sent unencrypted.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,
@@ -95,8 +96,8 @@ impl HttpConnection {
     /// Drives everything that is not part of a call: the session's GET stream, the server's requests and notifications,
     /// cancellations.
     ///
-    /// Returns when the connection was closed through its peer handle; before that, it ends a legacy session at the
-    /// server (DELETE).
+    /// Completes after the connection was closed through its peer handle and a legacy session was ended at the server
+    /// (DELETE).
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection; a legacy session is then ended at the server in the background, if the

@@ -59,7 +59,7 @@ pub(super) struct Core {
     lists_reported: Mutex<Option<Instant>>,
 }
 
-/// The session in which a message that gets no answer is sent.
+/// The session for a message that expects no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionBinding {
     /// No session, because the server is of the modern era.
@@ -86,8 +86,8 @@ pub(super) enum Job {
 /// The wait is limited, because some servers answer the request for the stream only when they send the first event.
 const LISTEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The minimum time between two reports that all lists changed. The client may answer a report by requesting the lists,
-/// and a server that loses each session would otherwise be asked for them without end.
+/// The minimum time between two reports that all lists changed. After a report, the client may request the lists.
+/// Without this limit, it would request them without end from a server that loses each session.
 const LISTS_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The maximum number of requests that are replayed at the same time in a new session.
@@ -222,10 +222,10 @@ impl Core {
 
     // === The session ===
 
-    /// Opens a new session instead of a lost one, unless another request has already done so.
+    /// Replaces a lost session by a new session, unless another request has already done so.
     ///
     /// # Cancel safety
-    /// Dropping the future keeps the lost session as the current one, and ends a new session whose handshake is
+    /// Dropping the future keeps the lost session as the current session, and ends a new session whose handshake is
     /// incomplete; the next request tries again.
     pub(super) fn renew(
         self: &Arc<Self>,
@@ -282,7 +282,7 @@ impl Core {
     }
 
     /// Reports all lists as changed, because no notifications were received between the sessions, and the new session
-    /// may be with another version of the server. A report that follows another one too early is delayed.
+    /// may be with another version of the server. A report that follows an earlier report too soon is delayed.
     fn report_lists_changed(self: &Arc<Self>) {
         let now = Instant::now();
         let mut reported = self.lists_reported.lock();
@@ -458,7 +458,7 @@ mod tests {
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap();
         core.end();
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap_err();
-        // If a request was answered before the end, its setting can still be recorded after the end.
+        // If a request was answered before the end of the connection, its setting can still be recorded after the end.
         let method = Method::from_static(LoggingSetLevel::METHOD);
         let request = Call::request(method, Params::none(), core.context());
         core.session.keep(SettingChange::of(&request).unwrap());

@@ -29,7 +29,7 @@ const MESSAGE_COST: usize = 512;
 pub(super) enum MessageSource {
     /// The response to this legacy request of the client, sent in this session; `initialize` has no session.
     Request(i64, Option<SessionRef>),
-    /// The response to this modern request of the client, in which the server must not send requests.
+    /// The response to this modern request of the client. The server must not send requests in it.
     Modern(i64),
     /// The GET stream of this session.
     Session(SessionRef),
@@ -62,7 +62,7 @@ impl Core {
         let size = text.len() + MESSAGE_COST;
         match Message::parse_server_line(text) {
             Ok(Message::Response { id, outcome }) => {
-                // An error without an id belongs to the request in whose response it was received.
+                // An error without an id belongs to the request whose response contains it.
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
                     let pending = &self.send_half.pending;
@@ -101,7 +101,8 @@ impl Core {
         cx
     }
 
-    /// Returns the principal of the call to which a message of the server belongs, or the principal of the connection.
+    /// Returns the principal of the call to which a message of the server belongs. If the message belongs to no call,
+    /// returns the principal of the connection.
     fn principal_of(&self, from: MessageSource) -> Principal {
         let number = from.number().map(Id::Number);
         let call = number.and_then(|id| self.send_half.pending.get(&id));

@@ -28,7 +28,7 @@ impl Endpoint {
     /// Parses a URL: `http` or `https`, a host, no user name; a fragment is ignored.
     ///
     /// # Errors
-    /// [`HttpClientError::Url`] with the reason.
+    /// Returns [`HttpClientError::Url`] with the reason.
     pub fn parse(url: &str) -> Result<Self, HttpClientError> {
         let wrong = |why: &str| HttpClientError::Url { url: shown_url(url), why: why.to_owned() };
         let form = "it must begin with http:// or https:// and a host";
@@ -68,7 +68,7 @@ impl Endpoint {
         &self.uri
     }
 
-    /// Returns the URI to which a redirect leads, if its origin is that of this endpoint.
+    /// Returns the target URI of a redirect, if it has the origin of this endpoint.
     pub(super) fn on_same_origin(&self, location: &str) -> Option<Uri> {
         if location.starts_with('/') && !location.starts_with("//") {
             let mut parts = self.uri.clone().into_parts();
@@ -110,7 +110,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The destination of a request, in the forms in which it is written; created once for many requests.
+/// The destination of a request, in the forms that requests contain; created once for many requests.
 pub(super) struct Destination {
     /// The whole URL, for `DPoP` proofs.
     pub(super) url: String,

@@ -52,7 +52,7 @@ pub enum HttpClientError {
 pub(super) enum Fault {
     /// No connection could be opened.
     Unreached { place: String, why: String },
-    /// The certificate is not trusted.
+    /// The certificate is not trusted, or the server does not use TLS.
     Untrusted { place: String, why: String },
     /// The connection broke before the head of the response was received.
     Broken { place: String, why: String },
@@ -84,20 +84,17 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Creates a failure for an error status.
-    pub(super) fn status(status: StatusCode, headers: &HeaderMap, has_credentials: bool) -> Self {
+    /// Creates a failure for an error status; `challenge` is the text of `WWW-Authenticate`, as one short line.
+    pub(super) fn status(
+        status: StatusCode,
+        headers: &HeaderMap,
+        challenge: String,
+        has_credentials: bool,
+    ) -> Self {
         let wait =
             headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
-        let challenge = headers.get(http::header::WWW_AUTHENTICATE);
-        Self::Status {
-            status,
-            wait: wait.map(Duration::from_secs),
-            challenge: challenge.map_or(String::new(), |challenge| {
-                String::from_utf8_lossy(challenge.as_bytes()).into_owned()
-            }),
-            text: String::new(),
-            has_credentials,
-        }
+        let (wait, text) = (wait.map(Duration::from_secs), String::new());
+        Self::Status { status, wait, challenge, text, has_credentials }
     }
 
     /// Creates the failure for a response whose JSON does not answer the request. `server_text` is the text that the
@@ -285,7 +282,7 @@ mod tests {
     #[test]
     fn an_error_status_has_a_remedy() {
         let error_for =
-            |status: StatusCode| RpcError::from(Fault::status(status, &HeaderMap::new(), false));
+            |status| RpcError::from(Fault::status(status, &HeaderMap::new(), String::new(), false));
         let error = error_for(StatusCode::UNAUTHORIZED);
         assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
         assert!(error.message().contains("in the header `Authorization`"), "{error}");
@@ -304,7 +301,7 @@ mod tests {
     fn every_client_error_status_has_a_remedy() {
         for code in (400..=451).filter_map(|code| StatusCode::from_u16(code).ok()) {
             let passing = matches!(code.as_u16(), 408 | 429);
-            let error = RpcError::from(Fault::status(code, &HeaderMap::new(), true));
+            let error = RpcError::from(Fault::status(code, &HeaderMap::new(), String::new(), true));
             let advice = error.message().split_once(&format!("HTTP {}", code.as_u16()));
             let advice = advice.map(|(_, advice)| advice.contains(": "));
             let retryable = error.as_recovery().is_some_and(Recovery::is_retryable);
@@ -314,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_text_of_the_server_follows_the_remedy() {
-        let fault = Fault::status(StatusCode::FORBIDDEN, &HeaderMap::new(), true);
+        let fault = Fault::status(StatusCode::FORBIDDEN, &HeaderMap::new(), String::new(), true);
         let error = RpcError::from(fault.with_text("workspace 17 is archived".to_owned()));
         assert!(error.message().ends_with(" (server: `workspace 17 is archived`)"), "{error}");
         assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
@@ -324,7 +321,8 @@ mod tests {
     #[test]
     fn retry_after_becomes_a_hint() {
         let headers = [(RETRY_AFTER, "7".parse().unwrap())].into_iter().collect();
-        let error = RpcError::from(Fault::status(StatusCode::TOO_MANY_REQUESTS, &headers, false));
+        let fault = Fault::status(StatusCode::TOO_MANY_REQUESTS, &headers, String::new(), false);
+        let error = RpcError::from(fault);
         assert_eq!(error.as_recovery().unwrap().retry_after_ms, Some(7000));
     }
 }

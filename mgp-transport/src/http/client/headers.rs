@@ -35,8 +35,8 @@ pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The values that a modern call repeats in headers: revision, method, target, and arguments for which the tool
-/// requires it.
+/// The values that a modern call repeats in headers: revision, method, target, and the arguments that the tool wants to
+/// be repeated.
 pub(super) struct StandardHeaders {
     revision: HeaderValue,
     method: HeaderValue,

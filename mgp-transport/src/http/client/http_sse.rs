@@ -1,7 +1,7 @@
 //! The client of HTTP+SSE (MCP transports, 2024-11-05), as a pair of byte streams.
 //!
-//! The server sends all its messages on one event stream. Its first event is the address to which the client posts
-//! messages.
+//! The server sends all its messages on one event stream. The first event contains the address for the client's POST
+//! requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -36,11 +36,12 @@ use super::sse::{Event, SseReader, TooLong};
 use crate::duplex::{DuplexEnd, duplex};
 use crate::too_long::answer_too_long;
 
-/// The number of bytes of held messages after which no more messages are read. A single held message can be larger.
+/// The total size, in bytes, of the held back messages at which the client stops reading further messages. A single
+/// message can be larger.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The minimum time between the start of a request's POST and its cancellation while the POST is running. Each POST has
-/// its own connection, so that the cancellation could overtake its request, and have no effect.
+/// its own connection, so without this delay the cancellation could overtake its request, and have no effect.
 const CANCEL_DELAY: Duration = Duration::from_millis(250);
 
 /// The message for a URL that accepts no GET.
@@ -81,13 +82,13 @@ impl From<Fault> for HttpSseError {
 /// ```
 ///
 /// # Errors
-/// [`HttpSseError`] with the reason.
+/// Returns [`HttpSseError`] with the reason.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
 ///
 /// # Panics
-/// If called outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub async fn connect_http_sse(
     endpoint: Endpoint,
     config: HttpClientConfig,
@@ -234,8 +235,8 @@ async fn send(
 
 /// The messages that are being posted, and those that are held back.
 ///
-/// Several POSTs run at once, because some servers answer the POST of a request only after they have handled the
-/// request. Requests and notifications after a notification are held back until it was posted: a server refuses
+/// Several POSTs run at the same time, because some servers answer the POST of a request only after they have handled
+/// the request. Requests and notifications after a notification are held back until it was posted: a server refuses
 /// requests that overtake the notification that the client is initialized. A cancellation is also held back while it
 /// could overtake its request. Answers are never held back, because the server can need them to handle a message that
 /// is being posted.
@@ -341,7 +342,7 @@ impl<'a> Posting<'a> {
     }
 
     /// Starts to post messages that are held back, in their order, unless a notification is being posted. A request
-    /// also waits for one of the places for requests.
+    /// also waits while the maximum number of requests is being posted.
     fn start_held(&mut self) {
         while self.notifications == 0
             && self.due().is_none()
@@ -365,7 +366,7 @@ impl<'a> Posting<'a> {
             .push(Box::pin(async move { (post(posts, head, body, writer).await, kind, id) }));
     }
 
-    /// Waits until a POST ends, or the next message may be posted; waits for ever if none is running.
+    /// Waits until a POST ends, or the next message may be posted; waits forever if no POST is running.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -397,7 +398,7 @@ impl<'a> Posting<'a> {
         }
     }
 
-    /// Returns the maximum number of requests and the maximum number of answers that are posted at once.
+    /// Returns how many requests can be posted at the same time; the same number applies to answers.
     fn most(&self) -> usize {
         self.posts.config.requests.max(1)
     }

@@ -41,8 +41,8 @@ impl Link for HttpLink {
     }
 }
 
-/// The [`Link`] for messages that the server sends in the response to one request. They belong to that request, so it
-/// is the only one that `all_in_flight` returns.
+/// The [`Link`] for messages that the server sends in the response to one request. They belong to that request, so
+/// `all_in_flight` returns only that request.
 pub(super) struct StreamLink {
     pub(super) core: Arc<Core>,
     pub(super) number: i64,

@@ -1,4 +1,4 @@
-//! Reads the GET stream of a session, on which a legacy server sends requests and notifications outside of calls.
+//! Reads the GET stream of a session. A legacy server sends requests and notifications outside of calls on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     has_lived = true;
                 }
             }
-            // The stream worked before, so 404 means that the session is lost. Open a new one before a call needs it.
+            // The stream worked before, so 404 means that the session is lost. Replace it before a call needs it.
             Ok(StreamResponse::Refused(status, error))
                 if has_lived && is_session_lost(status, &error, session_ref) =>
             {
@@ -89,7 +89,7 @@ impl Core {
     }
 }
 
-/// Opens a new session instead of a lost one; returns whether that succeeded.
+/// Replaces a lost session by a new session; returns whether that succeeded.
 async fn open_new_session(core: &Arc<Core>, lost: SessionRef) -> bool {
     // No caller limits the time of this handshake. Without a limit, a handshake that gets no answer would also block
     // every later request, because they all wait for the same new session.

@@ -19,6 +19,7 @@ mod dispatch;
 mod endpoint;
 mod era_cache;
 mod error;
+mod fair_socket;
 mod headers;
 mod http_sse;
 mod link;

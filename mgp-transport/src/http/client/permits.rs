@@ -1,4 +1,4 @@
-//! The permits of requests that run at once, shared such that no caller can exclude another one.
+//! The permits of requests that run at the same time, shared such that no caller can exclude another caller.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -85,7 +85,8 @@ impl Permits {
 }
 
 impl State {
-    /// Takes a permit for a caller, unless the caller has used up its share or already has requests that wait.
+    /// Counts a permit for a caller and returns `true`, unless the caller has used up its share or already has requests
+    /// that wait.
     fn take(&mut self, caller: &Caller, bound: usize) -> bool {
         let most = max_share(bound, self.taken);
         let own = self.callers.get(caller);
@@ -199,7 +200,7 @@ mod tests {
         }
         drop(gone);
         running.pop();
-        // The next permit goes to the caller without a permit, and the one after it to the oldest request.
+        // The next permit goes to the caller without a permit, and the permit after it to the oldest request.
         assert!((&mut first).now_or_never().is_none());
         drop((&mut other).now_or_never().flatten().unwrap());
         assert!((&mut second).now_or_never().is_none());

@@ -5,8 +5,9 @@
 //! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]; if there are more,
 //! the oldest is dropped, and closes when its body has been read. A server can announce in `Keep-Alive` when it closes
 //! idle connections; the pool sends no request on a connection that is about to be closed. Many servers announce
-//! nothing, e.g. those on uvicorn, which close idle connections after 5 s. The pool then uses the shortest time after
-//! which the server closed one, for an hour.
+//! nothing, e.g. those on uvicorn, which close idle connections after 5 s. If such a server has closed a connection
+//! after some idle time, the pool keeps idle connections for less than that time. The shortest observed time applies
+//! for an hour.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -44,16 +45,16 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// The minimum size of hyper's buffer of a connection, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 << 10;
 
-/// The time before the end of an idle connection in which no request is sent on it, because the request could arrive
-/// after the server has closed it.
+/// The margin before the expected close of an idle connection. No request is sent on the connection during this time,
+/// because the request could arrive after the server has closed it.
 const CLOSE_MARGIN: Duration = Duration::from_secs(1);
 
-/// The shortest idle time after which a close counts as the server's time limit. Earlier closes have other causes, e.g.
-/// a restart of the server.
+/// The shortest idle time that counts as the server's time limit when the server closes a connection. Earlier closes
+/// have other causes, e.g. a restart of the server.
 const MIN_CLOSE_AGE: Duration = Duration::from_secs(4);
 
-/// The time after which a limit that was derived from a close is forgotten. Closes with other causes would otherwise
-/// shorten the limit more and more.
+/// The time for which the client uses a time limit that it has derived from a close. A close with another cause can
+/// make the derived limit too short; without an expiry, such closes would shorten it more and more.
 const LEARNED_TTL: Duration = Duration::from_hours(1);
 
 pub(super) struct Pool<C = Connector<GaiResolver>> {
@@ -111,14 +112,14 @@ where
 {
     /// Sends a request on an idle connection or a new one; returns the response before its body is read.
     ///
-    /// The request is sent again on another connection only if not a single byte of it was written, because then the
-    /// server cannot have received it. If there is an idle connection, the request is passed to it immediately, before
-    /// the returned future is polled.
+    /// The request is sent again on another connection only if no byte of it was written, because then the server
+    /// cannot have received it. If there is an idle connection, the request is passed to it immediately, before the
+    /// returned future is polled.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
     pub(super) fn send(&self, message: Message) -> impl Future<Output = SendResult> + Send {
-        // Requests are large. Passing this one to hyper immediately keeps it out of the returned future.
+        // Pass the request to hyper immediately, so that the returned future does not contain it: requests are large.
         match self.idle.take() {
             Checkout::Free(mut sender) => {
                 let sent = Box::pin(sender.try_send_request(message));
@@ -323,8 +324,8 @@ impl IdleConnections {
         drop(state);
     }
 
-    /// Removes connections that their server has closed. If it closed one after some time without requests, the others
-    /// and later ones expire before they reach that age.
+    /// Removes connections that their server has closed. If the server closed a connection that had been idle for some
+    /// time, the pool from now on lets connections expire before they have been idle for as long.
     fn note_closed(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -387,7 +388,7 @@ impl Drop for IdleConnections {
     }
 }
 
-/// Closes connections when they expire, as long as there are some.
+/// Closes connections when they expire; ends when no connection is left.
 async fn reap(idle: Weak<IdleConnections>, mut until: Instant) {
     loop {
         sleep_until(until).await;

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::error::HttpClientError;
+use super::fair_socket::FairSocket;
 
 /// The proxy for outgoing connections; addresses of this machine are reached directly.
 ///
@@ -49,7 +50,7 @@ impl Proxy {
     /// Returns the proxy at a URL, which can contain a user name and password.
     ///
     /// # Errors
-    /// [`HttpClientError::Url`] unless it is an `http://` URL.
+    /// Returns [`HttpClientError::Url`] unless it is an `http://` URL.
     pub fn at(url: &str) -> Result<Self, HttpClientError> {
         let uri: Option<Uri> = url.parse().ok();
         if uri.and_then(|uri| uri.host().map(drop)).is_none() || !url.starts_with("http://") {
@@ -142,7 +143,7 @@ where
     HttpConnector<R>:
         Service<Uri, Response = TokioIo<TcpStream>, Error: Into<BoxError>, Future: Send + 'static>,
 {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<FairSocket<TcpStream>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -154,7 +155,7 @@ where
         match self.proxy.tunnel(&to, &self.to_proxy) {
             None => {
                 let connecting = self.direct.call(to);
-                Box::pin(async move { connecting.await.map_err(Into::into) })
+                Box::pin(async move { connecting.await.map(fair).map_err(Into::into) })
             }
             Some(Err(error)) => Box::pin(std::future::ready(Err(error))),
             Some(Ok(mut tunnel)) => {
@@ -162,11 +163,16 @@ where
                 Box::pin(async move {
                     connecting
                         .await
+                        .map(fair)
                         .map_err(|error| format!("the proxy: {}", super::causes(&error)).into())
                 })
             }
         }
     }
+}
+
+fn fair(io: TokioIo<TcpStream>) -> TokioIo<FairSocket<TcpStream>> {
+    TokioIo::new(FairSocket::new(io.into_inner()))
 }
 
 #[cfg(test)]

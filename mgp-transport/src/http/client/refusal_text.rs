@@ -1,17 +1,17 @@
-//! The text with which a server explains a refusal, in the body of a response with an error status.
+//! The text that explains a server's refusal, in the body or a header of a response with an error status.
 
 use std::cmp::Reverse;
 
 use mgp_types::{clip, is_hidden};
 use serde_json::{Map, Value};
 
-/// The maximum number of bytes of a body in which the text is searched.
+/// The maximum length, in bytes, of a body that is searched for the text.
 pub(super) const MAX_REFUSAL_BYTES: usize = 256 << 10;
-/// The minimum number of bytes of a secret that is left out; shorter ones would hide ordinary words.
+/// The minimum number of bytes of a secret that is left out; to leave out shorter secrets would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 8;
 /// The maximum number of bytes of a server's text in an error message.
 const MAX_TEXT_BYTES: usize = 300;
-/// The number of levels of objects and lists in which a text is searched, plus one for the text itself.
+/// The number of nested levels of objects and lists that are searched for a text, plus one for the text itself.
 const MAX_DEPTH: usize = 4;
 /// The members that name a kind of error.
 const TITLES: [&str; 3] = ["error", "errors", "title"];
@@ -19,7 +19,7 @@ const TITLES: [&str; 3] = ["error", "errors", "title"];
 const DETAILS: [&str; 4] = ["message", "detail", "error_description", "msg"];
 
 /// Returns the server's text in the body of a refusal, as one short line without invisible characters; empty if the
-/// body has none, is a page or is longer than [`MAX_REFUSAL_BYTES`].
+/// body contains no text, is a page or is longer than [`MAX_REFUSAL_BYTES`].
 ///
 /// The secrets of this side are left out, because some servers repeat them, e.g. with the URL of the request.
 pub(super) fn server_text<'a>(body: &str, secrets: impl Iterator<Item = &'a str>) -> String {
@@ -37,7 +37,7 @@ pub(super) fn server_text<'a>(body: &str, secrets: impl Iterator<Item = &'a str>
 
 fn without_secrets<'a>(text: String, secrets: impl Iterator<Item = &'a str>) -> String {
     let mut secrets: Vec<_> = secrets.filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect();
-    // Replace long secrets first, because a short one can be a part of a longer one.
+    // Replace long secrets first, because a short secret can be a part of a longer secret.
     secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
     secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
 }

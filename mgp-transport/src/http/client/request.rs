@@ -81,7 +81,7 @@ impl EncodedRequest {
     }
 }
 
-/// Facts about a request while it is processed.
+/// The state of a request while it is processed.
 #[derive(Default)]
 struct RequestState {
     /// The headers of the response, if it opens a session.
@@ -100,7 +100,7 @@ impl RequestState {
     }
 }
 
-/// The consecutive attempts to resume a stream that brought no event.
+/// The numbers of consecutive attempts to resume a stream that brought no event.
 #[derive(Default)]
 struct Attempts {
     /// The number of failed attempts since the last attempt that the server accepted.
@@ -282,8 +282,8 @@ impl Core {
         }
     }
 
-    /// Reads the response to a request whose session might be lost. Returns the server's error, as the failure if the
-    /// session is not lost.
+    /// Reads the response to a request whose session might be lost. Returns the server's error as `Ok` if the session
+    /// is lost, and as `Err` if it is not.
     async fn check_lost(
         &self,
         response: Response<Incoming>,
@@ -331,8 +331,9 @@ impl Core {
 
     /// Tries to resume a stream that was cut, until the server accepts the request or the attempts are used up.
     ///
-    /// A server can end each stream after a moment, so that its clients poll for the answer (2025-11-25). So an
-    /// accepted attempt does not count as a failure; the time limit of the call ends such polling.
+    /// In MCP 2025-11-25, a server may end a stream early, so that its client polls for the answer. So an attempt that
+    /// the server accepts does not count as failed, even if the new stream ends early too; only the time limit of the
+    /// call ends the polling.
     async fn resume(
         &self,
         reader: &mut SseReader,
@@ -534,7 +535,7 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let unanswered = self.core.send_half.pending.remove(self.number);
-        // There is no session for modern servers, handshakes, and requests that were not sent. None of these needs a
+        // Modern servers, handshakes, and requests that were not sent have no session. None of these needs a
         // cancellation.
         let Some(session_ref) = self.state.session_ref() else { return };
         if !unanswered || self.core.is_closed() {

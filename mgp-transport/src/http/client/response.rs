@@ -76,7 +76,9 @@ impl HttpSender {
             return Err(Fault::Encoded { encoding, endpoint: self.endpoint.to_string() }.into());
         }
         let named = head.headers.get(CONTENT_TYPE);
-        let named = named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
+        let named = named.map_or("no content type".to_owned(), |named| {
+            format!("{:?}", self.server_text(&String::from_utf8_lossy(named.as_bytes())))
+        });
         Err(Fault::Malformed(format!(
             "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
             self.endpoint
@@ -127,7 +129,8 @@ pub(super) enum ContentKind {
     Events,
 }
 
-/// Returns the name of the encoding of a body that is encoded, e.g. compressed. This client decodes none.
+/// Returns the name of a body's encoding, e.g. of a compression, which this client cannot decode; `None` if the body is
+/// not encoded.
 fn content_encoding(headers: &HeaderMap) -> Option<&'static str> {
     let named = headers.get(CONTENT_ENCODING)?.as_bytes();
     let is = |name: &&str| named.eq_ignore_ascii_case(name.as_bytes());

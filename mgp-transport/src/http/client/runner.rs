@@ -20,7 +20,7 @@ pub(super) struct Runner {
     tasks: FuturesUnordered<BoxFuture<'static, ()>>,
     notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
-    /// The runtime on which the runner runs, for work that remains when the runner is dropped.
+    /// The runtime of the runner. Work that remains when the runner is dropped is spawned on it.
     runtime: Option<Handle>,
 }
 

@@ -1,4 +1,5 @@
-//! Performs one HTTP exchange: adds credentials, renews refused ones, and follows the one permitted kind of redirect.
+//! Performs one HTTP exchange: adds credentials, renews refused credentials, and follows the only permitted kind of
+//! redirect.
 
 use std::iter::once;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, shown_url};
 
 use super::broken_connection::ResendPolicy;
-use super::certificates::certificate_error;
+use super::certificates::tls_error;
 use super::config::HttpClientConfig;
 use super::endpoint::{Destination, Endpoint};
 use super::error::{Fault, HttpClientError, causes};
@@ -220,17 +221,19 @@ impl HttpSender {
             // The error shows the whole URL, even if the server sent only its path.
             there => {
                 let to = there.map_or(to, |there| there.to_string());
-                Err(Fault::Redirect { status, to: shown_url(&to) })
+                Err(Fault::Redirect { status, to: self.server_text(&shown_url(&to)) })
             }
         }
     }
 
     /// Creates the failure for an error status.
     pub(super) fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> Fault {
-        Fault::status(status, headers, self.config.credentials.is_some())
+        let challenge = headers.get(WWW_AUTHENTICATE).map_or(&b""[..], HeaderValue::as_bytes);
+        let challenge = self.server_text(&String::from_utf8_lossy(challenge));
+        Fault::status(status, headers, challenge, self.config.credentials.is_some())
     }
 
-    /// Returns the server's text in a body, without the keys in the URL and in the headers of this side.
+    /// Returns the server's text in a body or a header, without the keys in the URL and in the headers of this side.
     pub(super) fn server_text(&self, body: &str) -> String {
         let query = self.endpoint.uri().query().unwrap_or_default();
         let in_query = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1));
@@ -242,12 +245,12 @@ impl HttpSender {
 
     fn failed(&self, error: &PoolError) -> Fault {
         let (place, why) = (self.endpoint.to_string(), causes(error));
-        if let Some(why) = certificate_error(error) {
-            Fault::Untrusted { place, why }
-        } else if error.is_connect() {
-            Fault::Unreached { place, why }
-        } else {
-            Fault::Broken { place, why }
+        if !error.is_connect() {
+            return Fault::Broken { place, why };
+        }
+        match tls_error(error) {
+            Some(why) => Fault::Untrusted { place, why },
+            None => Fault::Unreached { place, why },
         }
     }
 }

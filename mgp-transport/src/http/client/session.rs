@@ -174,7 +174,7 @@ impl Session {
 pub(super) struct SessionGuard {
     core: Arc<Core>,
     headers: Option<SessionHeaders>,
-    /// The runtime on which the session was opened, because the guard might be dropped outside of a runtime.
+    /// The runtime that opened the session; stored because the guard might be dropped outside of a runtime.
     runtime: Option<Handle>,
 }
 

@@ -1,4 +1,5 @@
-//! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6, §13.2).
+//! Settings of a legacy session, which are replayed in the session that replaces it (MCP resources, logging; MGP §3.6,
+//! §13.2).
 
 use mgp_types::mcp::SubscribeParams;
 use mgp_types::method::{
@@ -6,8 +7,8 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet, SessionReplay};
 
-/// The maximum number of subscribed resources that are recorded, and separately of other recorded calls; whatever
-/// exceeds it is not replayed.
+/// The maximum number of subscriptions to resources that are recorded. The same maximum applies separately to the other
+/// recorded calls. Calls above a maximum are not replayed.
 const MAX_WATCHED: usize = 4096;
 
 #[derive(Default)]

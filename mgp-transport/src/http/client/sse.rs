@@ -9,8 +9,8 @@ use http::HeaderValue;
 /// cannot be resumed.
 const MAX_ID_BYTES: usize = 1024;
 
-/// The number of bytes that are kept from each end of the data of an event that is too long; one of the two ends
-/// contains the id of the message.
+/// The number of bytes that are kept from the beginning and from the end of the data of an event that is too long; one
+/// of these two parts contains the id of the message.
 const KEPT_OF_LONG_DATA: usize = 1024;
 
 /// The number of bytes that are kept of the beginning of a line in an event that is too long: a byte order mark, the
@@ -82,7 +82,7 @@ struct Draft {
     name: Vec<u8>,
     data: Option<Vec<u8>>,
     id: Option<Vec<u8>>,
-    /// The ends of the data if the event is too long; then `data` is empty.
+    /// The beginning and the end of the data if the event is too long; `data` is then empty.
     cut: Option<TooLong>,
 }
 
@@ -91,7 +91,7 @@ impl Draft {
         self.data.as_ref().map_or(0, Vec::len)
     }
 
-    /// Marks the event as too long, so that only the ends of its data are kept.
+    /// Marks the event as too long, so that only the beginning and the end of its data are kept.
     fn cut(&mut self) {
         let cut = self.cut.get_or_insert_default();
         if let Some(data) = self.data.take() {
@@ -182,7 +182,7 @@ impl SseReader {
         }
     }
 
-    /// Buffers a piece of a line, or only the ends of the line if the event is too long.
+    /// Buffers a piece of a line. If the event is too long, keeps only the beginning and the end of the line.
     fn buffer_piece(&mut self, piece: &[u8]) {
         if self.draft.cut.is_some() {
             self.buffer_ends(piece);

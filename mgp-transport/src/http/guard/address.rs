@@ -1,5 +1,5 @@
-//! Checks the addresses to which an untrusted URL resolves, e.g. one that a server supplied: only public addresses are
-//! allowed.
+//! Checks the addresses to which an untrusted URL resolves, e.g. a URL that a server supplied: only public addresses
+//! are allowed.
 //!
 //! The check does no I/O. The caller resolves the name, and must connect to exactly the address that was checked.
 
@@ -30,7 +30,7 @@ pub enum ForbiddenAddress {
     Reserved,
 }
 
-/// Checks whether an address is public. For an IPv6 address that embeds an IPv4 address, checks the embedded one.
+/// Checks whether an address is public. For an IPv6 address that embeds an IPv4 address, checks the embedded address.
 ///
 /// ```
 /// use mgp_transport::http::{ForbiddenAddress, check_address};

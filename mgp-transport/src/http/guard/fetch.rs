@@ -75,16 +75,16 @@ impl GuardedFetch {
     /// Creates a downloader that reaches only public servers.
     ///
     /// # Errors
-    /// [`HttpClientError::Roots`] if the system's certificate authorities cannot be read.
+    /// Returns [`HttpClientError::Roots`] if the system's certificate authorities cannot be read.
     pub fn new() -> Result<Self, HttpClientError> {
         Self::under(Rules::default())
     }
 
-    /// Creates a downloader for documents to which the server at this URL refers. If the server is on this machine,
-    /// documents on this machine are allowed too.
+    /// Creates a downloader for documents whose URLs come from the server at this URL. If the server is on this
+    /// machine, documents on this machine are allowed too.
     ///
     /// # Errors
-    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is invalid.
+    /// Returns the errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is invalid.
     pub fn for_server(server_url: &str) -> Result<Self, HttpClientError> {
         let loopback = Endpoint::parse(server_url)?.is_loopback();
         Self::under(Rules { loopback, ..Rules::default() })
@@ -94,7 +94,7 @@ impl GuardedFetch {
     /// in the operator's network.
     ///
     /// # Errors
-    /// The errors of [`GuardedFetch::new`].
+    /// Returns the errors of [`GuardedFetch::new`].
     pub fn allow_host(self, host: impl Into<String>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.hosts.push(bare(&host.into())))
     }
@@ -103,7 +103,8 @@ impl GuardedFetch {
     /// one certificate.
     ///
     /// # Errors
-    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no certificate.
+    /// Returns the errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no
+    /// certificate.
     pub fn root_certificates(self, pem: impl AsRef<[u8]>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
     }
@@ -111,7 +112,7 @@ impl GuardedFetch {
     /// Sets the proxy for connections. The proxy resolves names, and decides which hosts can be reached.
     ///
     /// # Errors
-    /// The errors of [`GuardedFetch::new`].
+    /// Returns the errors of [`GuardedFetch::new`].
     pub fn proxy(self, proxy: Proxy) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.proxy = proxy)
     }
@@ -148,7 +149,7 @@ impl GuardedFetch {
     /// The time limit applies to the head of the response; the size limit does not apply.
     ///
     /// # Errors
-    /// [`FetchError`] if a rule forbids the request, or if no response arrives in time.
+    /// Returns [`FetchError`] if a rule forbids the request, or if no response arrives in time.
     ///
     /// # Cancel safety
     /// If the future is dropped, the request may or may not have been sent.
@@ -161,8 +162,8 @@ impl GuardedFetch {
     /// to their targets.
     ///
     /// # Errors
-    /// [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if
-    /// a part cannot be written.
+    /// Returns [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if a part
+    /// cannot be written.
     ///
     /// # Cancel safety
     /// If the future is dropped, some parts might have been written.
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
         let inside = sieved(&rules, "rebind.example", &["169.254.169.254"]).unwrap_err();
         assert!(inside.contains("rebind.example") && inside.contains("local link"), "{inside}");
-        // Even if the server is on this machine, a name other than the local ones must not lead to this machine.
+        // Even if the server is on this machine, a name other than the local names must not lead to this machine.
         let beside = Rules { loopback: true, ..Rules::default() };
         assert!(sieved(&beside, "rebind.example", &["127.0.0.1"]).is_err());
         assert!(sieved(&beside, "localhost", &["127.0.0.1", "::1"]).is_ok());

@@ -1,4 +1,4 @@
-//! The response body that delivers the data to which a data reference points.
+//! The response body that delivers the data of a data reference.
 
 use std::io;
 use std::path::Path;

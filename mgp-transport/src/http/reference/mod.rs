@@ -1,4 +1,5 @@
-//! Serves the data of data references at signed URLs, and reads such data with resumption and a checksum (proposal 9).
+//! Serves the data of data references at signed URLs, and reads such data with resumption and a checksum (extension
+//! `data_references`).
 //!
 //! A URL contains a sealed token with an expiry time, so that reading needs no credentials, and URLs cannot be guessed.
 
@@ -17,7 +18,7 @@ pub use reader::{ReferenceError, ReferenceReader};
 pub use server::{ReferenceServer, ReferenceSettings};
 pub use table::{ReferenceData, RemoteReference};
 
-/// The header by which a server shows that its response contains the data of a data reference.
+/// The header that marks a response as containing the data of a data reference.
 ///
 /// If a URL is on this machine, the response is accepted only with this header, so that a reference cannot read any
 /// other service of this machine.

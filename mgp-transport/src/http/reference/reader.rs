@@ -19,7 +19,7 @@ use super::range::content_range;
 use super::table::RemoteReference;
 use crate::http::GuardedFetch;
 
-/// The number of interruptions, without any data between them, after which a read fails.
+/// The number of interruptions after which a read fails, if no data arrives between them.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The maximum time between two pieces of the data of a reference.
@@ -38,7 +38,7 @@ pub enum ReferenceError {
     /// The server refused the URL: it has expired, was changed, or does not belong to a reference.
     #[error("the data reference cannot be read: the server answered {0}; export the data again")]
     Refused(u16),
-    /// The server that has the URL cannot read the data from the server that exported them.
+    /// The server of the URL passes on data of another server, and could not read them there.
     #[error("the data reference cannot be read from the server that exported the data: {0}")]
     Origin(OriginFault),
     /// The response does not come from a server of data references: it comes from another service of this machine, or
@@ -122,7 +122,7 @@ impl ReferenceReader {
     /// correct.
     ///
     /// # Errors
-    /// [`ReferenceError`]; the reader must not be used again.
+    /// Returns [`ReferenceError`]; the reader must not be used again.
     ///
     /// # Cancel safety
     /// If the future is dropped, no byte is lost.
@@ -159,7 +159,7 @@ impl ReferenceReader {
     /// Returns all bytes of the reference.
     ///
     /// # Errors
-    /// [`ReferenceError`].
+    /// Returns [`ReferenceError`] if the data cannot be read or checked.
     ///
     /// # Cancel safety
     /// If the future is dropped, the bytes that were read are lost.

@@ -48,7 +48,7 @@ pub struct ReferenceSettings {
     pub max_references: usize,
     /// The maximum number of bytes in memory for all references together. Default: 64 MiB.
     pub max_bytes: usize,
-    /// The maximum number of clients that read at the same time; further ones wait. Default: 64.
+    /// The maximum number of clients that read at the same time; further clients wait. Default: 64.
     pub max_readers: usize,
 }
 
@@ -64,8 +64,8 @@ impl Default for ReferenceSettings {
     }
 }
 
-/// A server that serves the data of references at URLs that expire. Clones are cheap; dropping the
-/// last one stops the server.
+/// A server that serves the data of references at URLs that expire. Clones are cheap; dropping the last clone stops the
+/// server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -127,7 +127,7 @@ impl ReferenceServer {
     /// Adds a reference, which is served for `ttl`, and returns its id.
     ///
     /// # Errors
-    /// [`ReferenceError::Full`] if there are too many references or bytes.
+    /// Returns [`ReferenceError::Full`] if there are too many references or bytes.
     pub fn insert(
         &self,
         data: ReferenceData,
@@ -151,7 +151,7 @@ impl ReferenceServer {
     /// Returns a URL at which the reference can be read for `ttl`, without credentials.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness.
+    /// Returns −32603 (internal error) if the system has no randomness.
     pub fn url(&self, id: &str, ttl: Duration) -> Result<String, RpcError> {
         let token = self.shared.sealer.seal(SEAL_PURPOSE, &[], ttl, id.as_bytes())?;
         Ok(format!("{}{PATH}{token}", self.shared.base))
@@ -282,8 +282,8 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Ref
                 tracing::warn!(%error, "a reference cannot be read from its server");
                 OriginFault::of(&error)
             })?;
-            // If the named size is smaller than that of the data, the response would end early without an error. So a
-            // wrong size is refused here.
+            // If the reference names a smaller size than the data have, the response would end early without an error.
+            // So a wrong size is refused here.
             if let (Some(named), Some(found)) = (entry.size, opened.size)
                 && named != found
             {

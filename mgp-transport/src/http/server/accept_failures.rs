@@ -8,7 +8,8 @@ use tokio::time::Instant;
 /// The shortest time between two messages.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Logs failed attempts to accept a connection: the first one, then at most one message a minute with their number.
+/// Logs failed attempts to accept a connection: the first failure immediately, later failures as at most one message a
+/// minute with their number.
 #[derive(Debug, Default)]
 pub struct AcceptFailures {
     /// The time of the last message.

@@ -83,7 +83,7 @@ impl Body for HttpBody {
     }
 }
 
-/// A body that ends where the inner body fails.
+/// A body that ends without an error when the inner body fails.
 struct EndAtError<B>(Option<Pin<Box<B>>>);
 
 impl<B: Body<Data = Bytes>> Body for EndAtError<B> {

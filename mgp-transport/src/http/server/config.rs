@@ -22,13 +22,13 @@ pub struct HttpConfig {
     /// sends that name as `Host`.
     pub hosts: Vec<String>,
     /// The origins whose web pages are allowed to call the server, as browsers write them (`https://app.example`), in
-    /// addition to loopback origins; others get 403. Requests without `Origin` are accepted, because they do not come
-    /// from a web page.
+    /// addition to loopback origins; requests from other origins get 403. Requests without `Origin` are accepted,
+    /// because they do not come from a web page.
     pub origins: Vec<String>,
-    /// The maximum length of a request body; a longer one gets 413. Default: 16 MiB.
+    /// The maximum length of a request body; a longer body gets 413. Default: 16 MiB.
     pub body_bytes: usize,
-    /// The maximum time for receiving a request body, plus one second for each 8 KiB received; a slower one gets 408.
-    /// Default: 10 s.
+    /// The maximum time for receiving a request body, plus one second for each 8 KiB received; a slower request
+    /// gets 408. Default: 10 s.
     pub body_timeout: Duration,
     /// The maximum total size, in bytes, of all request bodies in memory, and of the answers of batches that are not
     /// complete; further requests get 503. Default: 256 MiB.
@@ -36,8 +36,8 @@ pub struct HttpConfig {
     /// The bodies of one caller can have at most eight times as many bytes as are free at that moment; further requests
     /// of this caller get 429. So there is always room for other callers.
     pub held_bytes: usize,
-    /// The maximum number of requests that run at once; further ones get 503, except for up to 64 pings, answers to
-    /// the server's questions, and cancellations. Default: 8,192.
+    /// The maximum number of requests that run at the same time; further requests get 503, except for up to 64 pings,
+    /// answers to the server's questions, and cancellations. Default: 8,192.
     ///
     /// One caller (tenant, subject and agent) can run at most eight times as many requests as there are free places;
     /// further requests of this caller get 429. A single caller thus gets up to 8/9 of all places, two callers up to
@@ -57,15 +57,16 @@ pub struct HttpConfig {
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
-    /// The time that a client of 2025-11-25 or before should wait before it resumes an interrupted stream. Default: 1
-    /// s.
+    /// The time that a client of MCP 2025-11-25 or earlier should wait before it resumes an interrupted stream.
+    /// Default: 1 s.
     pub retry_delay: Duration,
     /// The maximum time for which a call waits for a client that does not read its stream; after it, the client counts
     /// as disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// The maximum number of sessions, which clients of 2025-11-25 and before open. At the limit, a new session
-    /// replaces those that have been idle longest. If none has been idle for a minute, the request for a new session
-    /// gets 503. A principal with more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
+    /// The maximum number of sessions, which clients of MCP 2025-11-25 or earlier open. At the limit, a new session
+    /// replaces the sessions that have been idle longest. If no session has been idle for a minute, the request for a
+    /// new session gets 503. A principal with more than an eighth of all sessions replaces only its own sessions.
+    /// Default: 100,000.
     pub sessions: usize,
     /// The time after which an idle session ends. Default: 30 minutes.
     pub session_ttl: Duration,

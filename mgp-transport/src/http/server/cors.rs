@@ -33,7 +33,7 @@ impl CorsLayer {
 }
 
 mgp_types::layer_service! {
-    /// Service of [`CorsLayer`].
+    /// The service that [`CorsLayer`] creates.
     pub Cors for CorsLayer
 }
 

@@ -22,9 +22,9 @@ impl RequestHeaders<'_> {
 
     /// Checks the revision in the headers of a legacy message; fails if it is unknown.
     ///
-    /// The revision in the headers may differ from the one that the session negotiated, and the negotiated one applies:
-    /// MCP requires status 400 for invalid and unsupported revisions only, and some clients always name the same
-    /// revision.
+    /// The revision in the headers may differ from the revision that the session negotiated; the negotiated revision
+    /// applies. The difference is not an error, because MCP requires status 400 for invalid and unsupported revisions
+    /// only, and some clients always name the same revision.
     pub(super) fn check_legacy_revision(&self) -> Result<(), Refusal> {
         let Some(version) = self.version else { return Ok(()) };
         if Revision::LEGACY.iter().any(|revision| revision.as_str() == version) {

@@ -74,8 +74,8 @@ impl DrivenCall {
         Self { id, listens, call, _request: request, _load: load }
     }
 
-    /// Ends the call because the credentials of its client ended, and returns the event that is its answer. A
-    /// subscription gets none, so that its client opens it again with new credentials.
+    /// Ends the call because the credentials of its client ended, and returns the event that is its answer. Returns
+    /// `None` for a subscription, so that its client opens it again with new credentials.
     fn refuse(self, stream: &Stream) -> Option<Bytes> {
         let answer = Refusal::CredentialsEnded.into_message(Some(self.id));
         (!self.listens).then(|| stream.encode_event(0, &answer).into())

@@ -1,8 +1,9 @@
 //! Reads the headers that have a meaning in MCP, in one pass.
 //!
-//! A request that contains one of them twice is refused, because an intermediary could act on a different value than
-//! this server. Only `Accept` may occur twice.
+//! A request that contains one of these headers twice is refused, because an intermediary could act on a different
+//! value than this server. Only `Accept` may occur twice.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
 use http::header::{HeaderMap, HeaderValue};
@@ -32,6 +33,10 @@ struct Accept {
     json: bool,
     events: bool,
 }
+
+/// A header map is reused for the connection's next request if its capacity is in this range. Reusing a smaller map
+/// costs more than creating a map, and a larger map would occupy memory for as long as the connection exists.
+const REUSED_CAPACITY: RangeInclusive<usize> = 7..=32;
 
 /// The prefix of the headers that repeat arguments of a tool call.
 const PARAM_PREFIX: &str = "mcp-param-";
@@ -121,6 +126,16 @@ pub(super) const NOT_TEXT: &str = "\u{fffd}";
 
 fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or(NOT_TEXT)
+}
+
+/// Moves the headers of a response into the map of its request, because a connection uses the map of each response for
+/// its next request.
+pub(super) fn reuse_map(mut of_request: HeaderMap, of_response: &mut HeaderMap) {
+    if REUSED_CAPACITY.contains(&of_request.capacity()) {
+        of_request.clear();
+        of_request.extend(std::mem::take(of_response));
+        *of_response = of_request;
+    }
 }
 
 #[cfg(test)]

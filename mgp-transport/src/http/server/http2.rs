@@ -26,13 +26,13 @@ use super::listener::{ConnectionLimits, run_until_stopped};
 use super::timeout_socket::TimeoutSocket;
 use super::tracking::{Activity, TrackedService, observe_body};
 
-/// The bytes with which an HTTP/2 client begins a connection; no method of HTTP/1.1 begins with them.
+/// The first bytes that an HTTP/2 client sends; no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PR";
 
 /// The time between two checks of a connection that has sent a single byte so far.
 const PEEK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The maximum number of requests of one connection that run at once.
+/// The maximum number of requests of one connection that run at the same time.
 const MAX_STREAMS: u32 = 128;
 
 /// The maximum number of bytes of one response that wait until the client reads them.
@@ -82,7 +82,7 @@ pin_project! {
     /// The task of a request. It ends early, which resets the stream of the request, if data of the answer wait too
     /// long for the client.
     ///
-    /// While data wait, hyper does not poll the body of the answer, so a call that the body drives is suspended, and
+    /// While data waits, hyper does not poll the body of the answer, so a call that the body drives is suspended, and
     /// its own timeouts have no effect. Other requests of the connection continue, because they can belong to other
     /// clients behind the same proxy.
     struct RequestTask<F> {

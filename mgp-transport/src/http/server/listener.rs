@@ -36,10 +36,10 @@ use super::tracking::{Activity, TrackedService};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// The maximum number of open connections; further ones wait to be accepted. Default: 32,768.
+    /// The maximum number of open connections; further connections wait to be accepted. Default: 32,768.
     pub connections: usize,
-    /// The maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are
-    /// closed. Default: 256.
+    /// The maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further connections get 429
+    /// and are closed. Default: 256.
     ///
     /// Behind a proxy, all connections have the proxy's address, so this limit must be raised there.
     pub per_address: usize,
@@ -48,7 +48,7 @@ pub struct ConnectionLimits {
     /// The time within which the head of a request must arrive, counted from the start of the connection or the last
     /// answer. It is checked in intervals of this length, so a slow client can take up to twice as long. Default: 30 s.
     pub head_timeout: Duration,
-    /// The maximum length of the head of a request; a longer one gets 431. Default: 64 KiB.
+    /// The maximum length of the head of a request; a longer head gets 431. Default: 64 KiB.
     pub head_bytes: usize,
     /// The time within which a client must read at least 4 KiB while data waits for it; a slower client is
     /// disconnected. Over HTTP/2, a client must also read at least 16 KiB of each answer that waits for it; otherwise,

@@ -11,12 +11,12 @@ use super::refusal::Refusal;
 use crate::connection::MAX_PING_BYTES;
 use crate::http::caller_share::{Caller, max_share};
 
-/// The maximum number of requests above the limit of running requests that are read at once, to check whether they are
-/// pings, answers or cancellations.
+/// The maximum number of requests that are read at the same time although the limit of running requests is reached, to
+/// check whether they are pings, answers or cancellations.
 const MAX_EXTRA_REQUESTS: usize = 64;
 
-/// The maximum size, in bytes, of the body of a request that is above a limit. It leaves room for an answer with the
-/// fields of a form.
+/// The maximum size, in bytes, of the body of a request that is above a limit. An answer with the fields of a form fits
+/// into this size.
 const MAX_EXTRA_BYTES: usize = 64 * 1024;
 
 /// The counts of the running requests of a server and the bytes of their bodies, in total and for each caller.
@@ -121,7 +121,7 @@ pub(super) struct LoadGuard {
 enum ExceededLimit {
     /// A limit for the requests of all callers together.
     Server,
-    /// The share of one caller in such a limit.
+    /// The share of one caller in a limit for all callers.
     Caller,
 }
 
@@ -131,7 +131,7 @@ impl LoadGuard {
         self.bytes += bytes;
         let all = self.load.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.share.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // A body is always accepted if it is the only one in memory, whatever `bound` is.
+        // A body is always accepted if no other body is in memory, whatever `bound` is.
         let most = max_share(bound, all);
         if all > bound && all > self.bytes {
             self.exceeded = Some(ExceededLimit::Server);
@@ -173,7 +173,8 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a request that exceeds a limit if its body has more bytes than any message that is served anyway.
+    /// Refuses a request that exceeds a limit if its body is longer than that of any ping, answer or cancellation that
+    /// is served nevertheless.
     pub(super) fn check_extra_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_EXTRA_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
@@ -194,8 +195,8 @@ impl Drop for LoadGuard {
         self.share.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // Compare the entry before removing it: the same caller may have ended this request and started another one
-            // meanwhile, so the entry may be a newer one.
+            // Compare the entry before removing it: the same caller may have ended this request and started another
+            // request meanwhile, so the entry may be newer.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)
@@ -229,8 +230,8 @@ mod tests {
         assert_eq!(bob.len(), 89);
         let cyd = flood(&load, "cyd", 900);
         assert!(!cyd.is_empty() && load.running() < 900);
-        // When the first caller releases its requests, the others get more, so the first cannot
-        // get its old share again.
+        // When the first caller releases its requests, the other callers get more, so the first caller cannot get its
+        // old share again.
         drop(ann);
         let more = flood(&load, "bob", 900);
         assert!(bob.len() + more.len() > 700);

@@ -1,5 +1,5 @@
-//! Bodies with several parts (RFC 2387): a message, and the binary data to which the strings `cid:NAME` in it refer
-//! (proposal 10).
+//! Bodies with several parts (RFC 2387; extension `multimodal_signatures`): one part is the message, the other parts
+//! are binary data. The message refers to them by strings `cid:NAME`.
 //!
 //! The binary data is inserted into the message as base64, so that the message is the same as if
 //! it had been sent as JSON.

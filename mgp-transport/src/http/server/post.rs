@@ -79,8 +79,8 @@ where
     }
 }
 
-/// Returns whether a message of this size is served even if too many requests are running. Answers and cancellations
-/// are, because without them the running calls would not end.
+/// Returns whether a message of this size is served even if too many requests are running: answers, small pings and
+/// small cancellations. Without answers and cancellations, the running calls would not end.
 fn is_served_beyond_limits(message: &Message, size: usize) -> bool {
     match message {
         Message::Response { .. } => true,
@@ -109,7 +109,7 @@ pub(super) fn is_json(kind: &str) -> bool {
             .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The header with the token of a session with scopes (proposal 4).
+/// The header with the token of a session with scopes (extension `scopes`).
 const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-mcp-session-token");
 
 /// Creates the context of a call that was received in an HTTP request.

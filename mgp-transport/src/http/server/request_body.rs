@@ -19,11 +19,11 @@ use crate::http::body_buffer::BodyBuffer;
 
 /// The time for which the server still reads the rest of a body that is too long.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of received bytes for which a body gets one more second. A slow connection thus gets enough time, but a
-/// client that sends single bytes does not.
+/// The number of received bytes that extend the time limit of a body by one second. A slow connection thus gets enough
+/// time, but a client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
-/// The time limit for the body of a request that arrives while a limit is exceeded. The body is read only because a
-/// ping, an answer or a cancellation is served anyway.
+/// The time limit for the body of a request that exceeds a limit of the server. Its body is read only to find out
+/// whether it is a ping, an answer or a cancellation, which are served nevertheless.
 const EXTRA_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;

@@ -70,7 +70,7 @@ struct StreamState {
     dropped: u64,
 }
 
-/// The first output of a running call, for which its HTTP request waits.
+/// The first output of a running call; the HTTP request of the call waits for it.
 pub(super) enum FirstOutput {
     /// The call ended with this answer and sent no messages before it.
     Answer(Vec<u8>),
@@ -339,7 +339,7 @@ impl Stream {
         Poll::Ready(Some(piece))
     }
 
-    /// Takes all events of a call that ended before its response began.
+    /// Removes and returns all events of a call that ended before its response began.
     pub(super) fn take_events(&self) -> Bytes {
         let mut state = self.state.lock();
         let mut all = Vec::with_capacity(state.stored_bytes);

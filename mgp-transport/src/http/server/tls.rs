@@ -41,7 +41,7 @@ mod files {
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::server::TlsStream;
 
-    /// The time before the expiry of a certificate from which on operators are warned to renew it.
+    /// The time before the expiry of a certificate during which operators are warned.
     const EXPIRY_NOTICE: Duration = Duration::from_hours(14 * 24);
 
     /// The certificate chain and private key of a server, read from two PEM files.
@@ -96,7 +96,7 @@ mod files {
         /// Reads a certificate chain and its private key, both in PEM.
         ///
         /// # Errors
-        /// [`ServerTlsError`] if one of the files cannot be used, or if they do not belong together.
+        /// Returns [`ServerTlsError`] if one of the files cannot be used, or if they do not belong together.
         pub fn from_files(
             certificate: impl Into<PathBuf>,
             key: impl Into<PathBuf>,

@@ -120,7 +120,7 @@ fn list_params(query: Option<&str>) -> Result<String, Refusal> {
 }
 
 /// Returns the `_meta` of a modern client that negotiated MGP's error codes and, if its request has the header
-/// `X-Idempotency-Key`, the proposal `idempotency`.
+/// `X-Idempotency-Key`, the extension `idempotency`.
 fn caller_meta(has_key: bool) -> String {
     let (revision, version) = (Revision::MODERN, MgpVersion::DEFAULT);
     let mut names = format!("\"{}\"", Extension::ErrorHandling);

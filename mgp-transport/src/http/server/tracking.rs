@@ -129,7 +129,7 @@ where
     }
 }
 
-/// The maximum number of bytes that the body of a multiplexed request hands out at once.
+/// The maximum number of bytes that the body of a multiplexed request hands out in one piece.
 ///
 /// hyper holds what was handed out until the client has read nearly everything before it. So this is also the number of
 /// bytes that a client must read within the stall timeout; it is the usual size of a frame of HTTP/2.

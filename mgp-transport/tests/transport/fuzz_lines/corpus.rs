@@ -1,4 +1,4 @@
-//! The seeds of the mutator: valid messages, unusual ones, and pieces to insert.
+//! The seeds of the mutator: valid messages, unusual messages, and pieces to insert.
 
 /// Lines with valid and invalid messages.
 pub(crate) const LINES: &[&str] = &[

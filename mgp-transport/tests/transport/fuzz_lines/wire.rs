@@ -121,7 +121,7 @@ impl TestConnection {
     }
 }
 
-/// Reads answers until the one to the ping; all expected answers must arrive before it, in order.
+/// Reads answers until the answer to the ping; all expected answers must arrive before it, in order.
 async fn read_answers(
     reader: &mut BufReader<ReadHalf<DuplexStream>>,
     expected: &[ExpectedAnswer],

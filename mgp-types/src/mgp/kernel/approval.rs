@@ -13,7 +13,8 @@ record! {
         opt id: Option<String>,
         /// If not empty, only these approvals are returned, without complete arguments.
         list ids: List<String>,
-        /// The maximum number of decided approvals to return. Older ones are left out; by default, all are returned.
+        /// The maximum number of decided approvals to return. Older approvals are left out; by default, all are
+        /// returned.
         opt max_decided: Option<u64>,
     }
 
@@ -83,8 +84,8 @@ record! {
         /// The time at which the approval ends: required with the term `tool`, optional with `like`, refused with
         /// `once`.
         opt until: Option<Timestamp>,
-        /// The `state` of the approval that the operator saw, e.g. `open`. If the approval has another state by now,
-        /// the decision is refused, so that it does not overturn the decision of another operator.
+        /// The `state` of the approval that the operator saw, e.g. `open`. If the state has changed since, the kernel
+        /// refuses the decision, so that it does not overturn the decision of another operator.
         opt expected: Option<String>,
     }
 

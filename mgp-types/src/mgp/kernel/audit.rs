@@ -5,7 +5,7 @@ use crate::mgp::{AuditEvent, EventType};
 use crate::record::record;
 
 record! {
-    /// Parameters of `mgp/kernel/audit`; all conditions must match.
+    /// Parameters of `mgp/kernel/audit`; an event is returned if it meets all given conditions.
     pub struct KernelAuditParams {
         /// The id of the agent that caused the event.
         opt agent: Option<String>,

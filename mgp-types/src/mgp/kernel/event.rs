@@ -5,7 +5,7 @@ use crate::record::record;
 use crate::{Payload, Timestamp};
 
 record! {
-    /// Parameters of `mgp/kernel/events`; all conditions must match.
+    /// Parameters of `mgp/kernel/events`; an event is returned if it meets all given conditions.
     pub struct KernelEventsParams {
         /// The channel, or a pattern such as `tool.*`.
         opt channel: Option<String>,
@@ -35,7 +35,8 @@ record! {
 
     /// A webhook, and the events that it could not deliver.
     pub struct KernelWebhook {
-        /// The URL of the webhook without its path, and its name; of a place for messages only the name.
+        /// For a webhook, its URL without the path, followed by its name in parentheses. For a notification by message
+        /// (`[kernel.notify.NAME]`), only the name.
         req url: String,
         /// The number of delivered events.
         req delivered: u64,

@@ -6,7 +6,7 @@ use crate::record::{List, RawObject, open_enum, record};
 open_enum! {
     /// The outcome of the decision about a call.
     pub enum ExplainedOutcome {
-        /// The call would run at once.
+        /// The call would run immediately.
         Allow = "allow",
         /// The call would be refused.
         Refuse = "refuse",
@@ -53,7 +53,7 @@ record! {
         opt risk_level: Option<RiskLevel>,
         /// The reason for this risk.
         opt risk_reason: Option<String>,
-        /// The reason why the call would not run at once.
+        /// The reason why the call would not run immediately.
         opt reason: Option<String>,
         /// The error code, if the call would be refused.
         opt code: Option<i32>,

@@ -70,7 +70,7 @@ record! {
 
     /// Result of `mgp/kernel/permissions/approve`, `deny`, `revoke` and `reset`.
     pub struct KernelPermissionChangeResult {
-        /// The decisions after the change; those that were removed by `reset`.
+        /// The decisions after the change; for `reset`, the removed decisions.
         def permissions: Vec<KernelPermission>,
     }
 }

@@ -26,8 +26,9 @@ record! {
         req started_at: Timestamp,
         /// The paths of the configuration files.
         def config: Vec<String>,
-        /// The faults found when the configuration files were last read; faulty parts have no effect. Also the sinks of
-        /// the audit log that take no events.
+        /// The faults found when the configuration files were last read; faulty parts have no effect. Also contains
+        /// settings that apply only after a restart, targets of the audit log (`kernel.audit.sinks`) that did not
+        /// accept their last event, and the failure or removal of the audit log or of the stored state.
         list findings: List<KernelFinding>,
         /// The number of the kernel's servers.
         req servers: u64,
@@ -37,7 +38,8 @@ record! {
         def agents: Vec<String>,
         /// Connected clients, and clients without a connection that called recently.
         def clients: Vec<KernelClient>,
-        /// The environment variables that the configuration of servers names, each with `true` if the kernel has it.
+        /// The environment variables that the configuration of servers names, each with `true` if it is set in the
+        /// environment of the kernel.
         def variables: BTreeMap<String, bool>,
     }
 
@@ -73,8 +75,8 @@ record! {
 
     /// Parameters of `mgp/kernel/reload`.
     pub struct KernelReloadParams {
-        /// The ids of removed servers. Their access entries, permissions and tool definitions are deleted; ids of
-        /// servers that still exist are skipped.
+        /// The ids of servers that were removed from the configuration, and whose access entries, permissions and tool
+        /// definitions the kernel must delete. Ids of servers that still exist are skipped.
         list forget: List<String>,
     }
 
@@ -122,7 +124,7 @@ record! {
 
     /// Result of `mgp/kernel/sessions`.
     pub struct KernelSessionsResult {
-        /// The sessions, ordered by agent, including those of recent callers without a connection.
+        /// The sessions, ordered by agent, including sessions of recent callers without a connection.
         def sessions: Vec<KernelSession>,
     }
 

@@ -40,7 +40,7 @@ record! {
         opt version: Option<String>,
         /// The process id of the server.
         opt pid: Option<u32>,
-        /// The number of connected instances that serve one agent each; absent if all agents share one.
+        /// The number of connected instances that serve one agent each; absent if all agents share one instance.
         opt instances: Option<u64>,
         /// The number of automatic restarts.
         req restarts: u64,
@@ -48,9 +48,10 @@ record! {
         opt since: Option<Timestamp>,
         /// The reason why the server is not running.
         opt error: Option<String>,
-        /// The reason why the server failed last, if it has recovered since.
+        /// The reason for the last failure of the server, if the server has recovered since.
         opt last_failure: Option<String>,
-        /// The reason why the server offers no tools, or not all that it lists, or why its manifest is not used.
+        /// The reason why the server offers no tools or not all tools that it lists, or why the kernel does not use its
+        /// manifest.
         opt lacks: Option<String>,
         /// The number of the server's tools.
         def tools: u64,

@@ -58,17 +58,19 @@ record! {
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
-        /// The reasons for a review: findings about the definition, the worst first, then the differences of a waiting
-        /// definition from the approved one. If there are many, only the first ones and the number of the others.
+        /// The reasons for a review: first the findings about the definition, the worst first, then the differences
+        /// between a waiting definition and the approved one. If there are many reasons, only the first reasons and the
+        /// number of further reasons.
         list reasons: List<String>,
-        /// The definition as JSON; if a changed definition waits for a decision, that one. Present only if the request
-        /// named the id of this tool. The server wrote this text: show it to a person, not to a model.
+        /// The definition as JSON. If a changed definition waits for a decision, this is the changed definition.
+        /// Present only if the request named the id of this tool. The server wrote this text: show it to a person, not
+        /// to a model.
         opt definition: Option<String>,
         /// The fingerprint of the definition that waits or was rejected.
         opt fingerprint: Option<String>,
         /// `true` if the agent named in the request sees the tool.
         opt seen_by_agent: Option<bool>,
-        /// The reason why that agent does not see the tool, or cannot use it.
+        /// The reason why the agent named in the request does not see the tool, or cannot use it.
         opt hidden_because: Option<String>,
     }
 
@@ -83,8 +85,8 @@ record! {
         opt fingerprint: Option<String>,
         /// The reason for the decision.
         opt because: Option<String>,
-        /// The `standing` that the operator saw. Unless it is `rejected`, an approval is refused if an operator has
-        /// rejected the definition by now.
+        /// The `standing` that the operator saw. If it was not `rejected`, but an operator has rejected the definition
+        /// since, the kernel refuses an approval.
         opt expected: Option<ToolStanding>,
     }
 
@@ -125,7 +127,7 @@ record! {
         req day: String,
         /// The number of saved tokens.
         req saved: u64,
-        /// The number of lists that the agent got.
+        /// The number of lists that the agent received.
         req lists: u64,
     }
 

@@ -1,4 +1,4 @@
-//! The audit facts about one tool call.
+//! The properties of a tool call that an audit record contains.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::service::{Call, CallKey, Context, Principal, RetryAttempt, ServerId, 
 use crate::sync::{Mutex, MutexGuard};
 use crate::wire::Payload;
 
-/// The audit facts about one tool call, collected before and while it runs.
+/// The properties of a tool call that its audit records contain, collected before and while the call runs.
 ///
-/// An audit layer stores the record in the extensions of the call. Inner layers add facts with
+/// An audit layer stores the record in the extensions of the call. Inner layers add notes with
 /// [`CallRecord::add_note`], and the code that runs the call marks it with [`CallRecord::mark_executed`].
 #[derive(Debug)]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub struct CallRecord {
     pub principal: Principal,
     /// The server that was called, if known.
     pub server: Option<ServerId>,
-    /// The name of the tool; a long one is shortened.
+    /// The name of the tool; a long name is shortened.
     pub tool: ByteString,
     /// The risk of the call as the kernel assesses it, if known.
     pub risk: Option<RiskLevel>,
@@ -48,18 +48,18 @@ pub struct CallRecord {
     chunks: AtomicU64,
     chunk_bytes: AtomicU64,
     notes: Mutex<Object>,
-    /// The record of the same call that an outer audit layer created, if there are several audit layers.
+    /// The record that the next outer audit layer created for the same call, if there are several audit layers.
     outer: Option<Arc<Self>>,
 }
 
 /// The maximum length of a recorded tool name, in bytes; for a longer name, its beginning and its length are recorded.
 ///
-/// The caller chooses the name, so an unbounded one could fill the log.
+/// The caller chooses the name, so a name without a limit could fill the log.
 const MAX_TOOL_NAME_BYTES: usize = 256;
 
 thread_local! {
-    /// The last tool name that was recorded on this thread. The next call probably has the same name, and then shares
-    /// the memory of this one.
+    /// The last tool name that was recorded on this thread. The next call probably has the same name; its record then
+    /// shares the memory of this name.
     static LAST_TOOL: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
 }
 
@@ -77,7 +77,7 @@ fn shortened(tool: &ByteString) -> ByteString {
 }
 
 impl CallRecord {
-    /// Returns the facts of a tool call, or `None` for other calls.
+    /// Returns the record of a tool call, or `None` for other calls.
     ///
     /// Names are copied: otherwise the record would keep the received text of the call, which may be large, in memory.
     #[must_use]
@@ -106,8 +106,8 @@ impl CallRecord {
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
-        // Add the facts about a retry only if the call is part of a logical call, whose id connects the audit records
-        // of all attempts.
+        // Record the number of the attempt only if the call is part of a logical call, whose id connects the audit
+        // records of all attempts.
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
@@ -123,8 +123,8 @@ impl CallRecord {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Makes this record continue that of an earlier round of the same call: takes over its start time and its notes,
-    /// adds its chunks, and increments the number of rounds.
+    /// Makes this record the continuation of the record of an earlier round: copies the start time and the notes, adds
+    /// the chunks of that round, and increments the number of rounds.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
@@ -142,7 +142,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the number of rounds of the [logical call](Self::logical) so far, including this one.
+    /// Returns the number of rounds of the [logical call](Self::logical) so far, including this round.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
@@ -176,8 +176,8 @@ impl CallRecord {
         }
     }
 
-    /// Calls `look` with the notes collected so far. The function must not add notes, because the lock of the notes is
-    /// held while it runs.
+    /// Calls `look` with the notes collected so far. The function must not add notes, because this method holds the
+    /// lock of the notes while the function runs.
     pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
         look(&self.notes())
     }
@@ -206,12 +206,12 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Sets, in all audit records of a call, whether a layer holds the call until a person decides about it.
+    /// Sets, in all audit records of a call, whether a layer delays the call until a person decides about it.
     pub fn mark_held(cx: &Context, is_held: bool) {
         Self::for_each(cx, |record| record.held.store(is_held, Ordering::Relaxed));
     }
 
-    /// Returns whether a layer holds the call until a person decides about it.
+    /// Returns whether a layer delays the call until a person decides about it.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)

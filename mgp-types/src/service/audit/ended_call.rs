@@ -23,7 +23,7 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or the caller's connection ended.
     Cancelled,
-    /// The caller cancelled the call while a layer held it for a person's decision, so the call did not run.
+    /// The caller cancelled the call while the call waited for a person's decision, so the call did not run.
     Withdrawn,
     /// The call was refused before it ran.
     Blocked {
@@ -35,7 +35,8 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
-    /// Returns the outcome of a call that the caller cancels now: withdrawn if it waits for a person, else cancelled.
+    /// Returns the outcome of a call that the caller cancels now: withdrawn if the call waits for a person, else
+    /// cancelled.
     #[must_use]
     pub fn of_cancelled(start: &CallRecord) -> Self {
         if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
@@ -67,7 +68,7 @@ impl AuditOutcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedCall {
-    /// The facts about the call that were collected before and while it ran.
+    /// The properties of the call that were recorded before and while it ran.
     pub start: Arc<CallRecord>,
     /// The outcome of the call.
     pub outcome: AuditOutcome,

@@ -12,10 +12,10 @@ use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 use crate::sync::Mutex;
 
-/// An audit sink that keeps the most recent events in memory; older ones are dropped and counted. It never waits
-/// and never refuses a call.
+/// An audit sink that keeps the most recent events in memory. If there are too many, the oldest events are dropped and
+/// counted. The sink never waits and never refuses a call.
 ///
-/// The record that announces a risky call (its intent record) is kept only while the call runs, see
+/// The record that announces a risky call (its intent record) is kept only while the call runs; see
 /// [`MemoryAudit::intents`].
 /// A call that was answered with questions, and that its caller does not repeat within an hour, is recorded as
 /// cancelled.
@@ -32,8 +32,8 @@ struct EventLog {
 struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// The records that announce running calls (intent records), sorted by key. Calls begin nearly in that order, so a
-    /// new record goes to the end or near it.
+    /// The records that announce running calls (intent records), sorted by key. Calls begin nearly in the order of
+    /// their keys, so a new record is added at the end or near it.
     intents: VecDeque<Arc<CallRecord>>,
     suspended: SuspendedCalls,
 }

@@ -1,4 +1,4 @@
-//! The audit of calls: a sink issues a ticket before a call may run (MGP §6).
+//! The audit of calls: an audit sink, which records them, issues a ticket before a call may run (MGP §6).
 //!
 //! [`AuditSink::begin`] reserves room for the final record, so that [`Ticket::finish`] never waits and never fails.
 //! For a moderate, higher or unknown risk, the sink first writes a record that announces the call (an intent record),
@@ -27,7 +27,7 @@ use super::{BoxFuture, Either};
 use crate::mgp::AuditEvent;
 use crate::store::Store;
 
-/// A sink that records calls and other audit events.
+/// An audit sink, i.e. a recorder of calls and other audit events.
 ///
 /// ```
 /// use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, Method, AuditOutcome, Params, Peer, Principal};
@@ -45,7 +45,7 @@ use crate::store::Store;
 /// # });
 /// ```
 ///
-/// A custom sink, e.g. for `AuditLayer` of mgp-security:
+/// An example of a custom sink, which `AuditLayer` of mgp-security can use:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -94,8 +94,8 @@ pub trait AuditSink: Send + Sync {
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// The sink has taken the event when this method returns, even if the future is never polled; the future completes
-    /// when the event is stored.
+    /// The sink has accepted the event when this method returns, even if the future is never polled; the future
+    /// completes when the event is stored.
     ///
     /// # Errors
     /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
@@ -104,22 +104,23 @@ pub trait AuditSink: Send + Sync {
     /// Returns the name of the log for which this sink reads the pending events of `store`, or `None` if the sink does
     /// not read them.
     ///
-    /// If this returns a name, code that changes state commits its audit events together with the change, instead of
-    /// calling [`record`](Self::record). Then neither the change nor the event is ever stored without the other.
+    /// If this method returns a name, code that changes state commits its audit events together with the change,
+    /// instead of calling [`record`](Self::record). Then neither the change nor the event is ever stored without the
+    /// other.
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let _ = store;
         None
     }
 }
 
-/// The future answer of a sink: it is available immediately, without a boxed future, or later.
+/// The answer of a sink: available immediately, without a boxed future, or later.
 ///
-/// It can be awaited directly.
+/// Can be awaited directly, because it implements `IntoFuture`.
 #[must_use = "the recorded action must not happen before the sink has answered"]
 pub enum AuditFuture<T> {
     /// An answer that is available immediately.
     Ready(Result<T, AuditError>),
-    /// An answer that becomes available when the store has accepted the record, or has room again.
+    /// An answer that becomes available when the store has accepted the record, or when the sink has room again.
     Later(BoxFuture<'static, Result<T, AuditError>>),
 }
 

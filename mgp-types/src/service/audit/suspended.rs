@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::CallRecord;
 use crate::service::Principal;
 
-/// The maximum number of suspended calls; if it is exceeded, the oldest one of the caller with the most calls expires.
+/// The maximum number of suspended calls. If there are more, the oldest call of the caller with the most calls expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
 /// The time for which a suspended call can be continued. It is longer than the lifetime of the sealed state with which
@@ -39,13 +39,14 @@ impl<T> SuspendedCalls<T> {
         Self { calls: VecDeque::new() }
     }
 
-    /// Adds a call that was answered with questions. It stays until the caller repeats it (next round) or it expires.
+    /// Adds a call that was answered with questions. The call stays in the collection until its caller repeats it (next
+    /// round) or it expires.
     pub fn insert(&mut self, start: Arc<CallRecord>, data: T) {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Removes the previous round of a call from the collection and returns it, if caller, server and tool are the same
-    /// as in that round.
+    /// Removes the previous round of a call from the collection and returns its record, if the caller, server and tool
+    /// of both rounds are equal.
     pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
         let same = |data: &CallRecord| {
             data.logical == start.logical

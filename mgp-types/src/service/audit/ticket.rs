@@ -7,20 +7,20 @@ use crate::wire::ErrorCode;
 
 /// The part of an [`AuditSink`](super::AuditSink) to which tickets report their outcomes.
 ///
-/// Exactly one of the methods is called per ticket. Neither is allowed to wait or fail; `begin` has reserved the room
-/// for the record.
+/// A ticket calls exactly one of the methods, once. Neither method is allowed to wait or fail: `begin` has reserved the
+/// room for the record.
 pub trait TicketSink: Send + Sync {
     /// Writes the final record of a call.
     fn close(&self, ended: EndedCall);
 
-    /// Registers that a round ended with questions; the next `begin` with the same logical id continues the round's
-    /// record.
+    /// Registers that a round ended with questions. The next `begin` with the same logical id continues the record of
+    /// this round.
     ///
-    /// Without a logical id, the next round cannot be matched to this one, and counts as a separate call.
+    /// Without a logical id, the next round cannot be matched to this round, and counts as a separate call.
     fn suspend(&self, start: Arc<CallRecord>);
 }
 
-/// A permit to run one call; the holder must report the outcome.
+/// A permit to run one call; the owner of the ticket must report the outcome of the call.
 ///
 /// A dropped ticket records the call as cancelled or, while a panic unwinds, as failed.
 #[must_use = "dropping a ticket records the call as cancelled"]
@@ -36,7 +36,7 @@ impl Ticket {
         Self { start: start.into(), sink, open: true }
     }
 
-    /// Returns the facts about the call that were known when it started.
+    /// Returns the record of the call, as created when the call began.
     #[must_use]
     pub fn start(&self) -> &Arc<CallRecord> {
         &self.start
@@ -47,8 +47,8 @@ impl Ticket {
         self.close(outcome);
     }
 
-    /// Ends a round that asked the caller questions, without a final record. The round that completes the call writes
-    /// it.
+    /// Ends a round that asked the caller questions, without a final record. The last round of the call writes the
+    /// final record.
     pub fn suspend(mut self) {
         self.open = false;
         self.sink.suspend(Arc::clone(&self.start));

@@ -40,7 +40,7 @@ pub(super) struct Envelope<'a> {
     error: Option<&'a RawValue>,
     /// `true` if there is a member `result` or `error`, even one that cannot be decoded.
     has_outcome: bool,
-    /// `true` if a member that requests have is repeated.
+    /// `true` if a member of a request, e.g. `id` or `params`, occurs twice.
     repeated: bool,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct Envelope<'a> {
 enum ParamsSlot<'a> {
     /// The params follow the method in the message. They are stored as ranges of the received line.
     Read(Parts),
-    /// The params precede the method in the message, and are stored unparsed: the method determines which of their
-    /// members names the target.
+    /// The params precede the method in the message, and are stored unparsed: only the method determines which member
+    /// of the params names the target.
     Raw(&'a RawValue),
 }
 
@@ -100,14 +100,14 @@ impl<'a> Envelope<'a> {
         InvalidMessage::invalid_request(None, "`id` must be a string or an integer")
     }
 
-    /// Returns whether the members that were read are those of a response. An empty method counts as absent, because
-    /// some programs write all members in each message.
+    /// Returns whether the members that were read form a response. An empty method counts as absent, because some
+    /// programs write all members in each message.
     pub(super) fn is_response(&self) -> bool {
         self.has_outcome && (!self.has_method || self.method.as_deref() == Some(""))
     }
 
-    /// Returns whether the message has at most an id. From a server, it is an answer without a result, because some
-    /// programs leave out a result that is empty.
+    /// Returns whether the message has no members except an id. From a server, such a message is an answer without a
+    /// result, because some programs leave out a result that is empty.
     fn is_empty(&self) -> bool {
         self.is_version_2 == Some(true)
             && !self.has_method
@@ -115,8 +115,8 @@ impl<'a> Envelope<'a> {
             && self.params.is_none()
     }
 
-    /// Converts the members of a whole message into the message. A notification may have `null` as its params; a
-    /// request only if `null_params` permits it.
+    /// Converts the members of a whole message into a message. A notification may have `null` as its params; a request
+    /// only if `null_params` permits it.
     pub(super) fn interpret(
         self,
         line: &ByteString,
@@ -183,7 +183,7 @@ impl<'a> Envelope<'a> {
         Some(Message::Response { id, outcome: Err(error) })
     }
 
-    /// Converts the members of a response into the message.
+    /// Converts the members of a response into a message.
     fn response(
         self,
         line: &ByteString,
@@ -195,7 +195,7 @@ impl<'a> Envelope<'a> {
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return ignored;
         }
-        // Many libraries write both `result` and `error`, with `null` for the one that does not apply.
+        // Many libraries write both `result` and `error`, with `null` for the member that does not apply.
         let (result, error) = match (self.result, self.error) {
             (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
             (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
@@ -205,8 +205,8 @@ impl<'a> Envelope<'a> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call that waits for this response must end, so it gets a new error with the text of the malformed
-                // one.
+                // The call that waits for this response must end, so it receives a new error with the text of the
+                // malformed error.
                 Err(_) => Err(RpcError::internal(
                     text_of_error(error.get())
                         .unwrap_or_else(|| "the peer answered with a malformed error".to_owned()),

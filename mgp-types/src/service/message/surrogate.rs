@@ -1,7 +1,7 @@
 //! Replacement of surrogates without their other half, which many JSON parsers refuse.
 //!
-//! JavaScript writes one if a text was cut within a character, e.g. an emoji. A peer that refuses it would lose the
-//! whole message, and its call would wait for its time limit.
+//! JavaScript writes such a surrogate if a text was cut within a character, e.g. an emoji. A peer that refuses the
+//! surrogate would lose the whole message, and the call would wait until its time limit.
 
 use bytestring::ByteString;
 use memchr::memchr;
@@ -12,7 +12,7 @@ const ESCAPE: usize = 6;
 /// Replaces each escaped surrogate that is not part of a pair with U+FFFD. A line without such surrogates is returned
 /// without a copy.
 pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
-    // Few lines contain escapes of this kind at all. For all other lines, a text search is faster than the scan below.
+    // Few lines contain escapes of surrogates. For all other lines, a text search is faster than the scan below.
     let begins = [r"\ud", r"\uD"];
     let has_escape = memchr(b'\\', line.as_bytes()).is_some() && line.contains(r"\u");
     let may_have_one = has_escape && begins.into_iter().any(|mark| line.contains(mark));
@@ -33,8 +33,8 @@ pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
             }
             Some(0xDC00..=0xDFFF) => true,
             Some(_) => false,
-            // Another escape has two characters. Skip both: the second one can be a backslash, which does not begin an
-            // escape.
+            // Another escape has two characters. Skip both: the second character can be a backslash, which does not
+            // begin an escape.
             None => {
                 at += 2;
                 continue;

@@ -93,7 +93,8 @@ fn arguments_that_stand_twice_are_refused() {
     refused(first, -32600, 1);
 }
 
-/// Guards against an earlier fault: servers that ignore the case of names ran the member that no gate had checked.
+/// Guards against an earlier fault: gates checked one member, but servers that ignore the case of names used the other
+/// member.
 #[test]
 fn members_that_differ_from_checked_ones_only_in_case_are_refused() {
     let line = |method: &str, members: &str| {
@@ -285,7 +286,7 @@ fn an_id_that_is_a_whole_float_is_an_integer() {
     ));
 }
 
-/// Many JSON-RPC libraries write both members, and `null` for the one that does not apply (JSON-RPC 1.0).
+/// Many JSON-RPC libraries write both members, with `null` for the member that does not apply (JSON-RPC 1.0).
 #[test]
 fn a_response_whose_other_member_is_null_is_read() {
     for rest in [r#""result":{"a":1},"error":null}"#, r#""error":null,"result":{"a":1}}"#] {
@@ -300,7 +301,7 @@ fn a_response_whose_other_member_is_null_is_read() {
         r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-32601,"message":"unknown"}}"#;
     let Message::Response { outcome: Err(error), .. } = parse(line) else { panic!("an error") };
     assert_eq!((error.code().0, error.message()), (-32601, "unknown"));
-    // Programs that write all members in each message also write those of requests into a response.
+    // Programs that write all members in each message also write the members of requests into a response.
     for method in ["null", "\"\""] {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":7,"method":{method},"params":null,"result":{{}},"error":null}}"#

@@ -7,7 +7,7 @@ use crate::wire::RpcError;
 /// Decodes the JSON text of params as `T`.
 ///
 /// # Errors
-/// Returns −32602 with the reason and the path of the member, e.g. `filter.extensions`.
+/// Returns −32602 (invalid params) with the reason and the path of the member, e.g. `filter.extensions`.
 pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     serde_json::from_str(text).map_err(|error| refuse::<T>(text, error))
 }

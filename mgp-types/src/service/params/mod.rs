@@ -170,8 +170,8 @@ struct Body {
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// The members that would begin a run, but whose names contain escapes. The position of such a name in the text is
-    /// not known, so its decoded form is stored with the range of the value.
+    /// Members that would begin a run, but whose names contain escapes. The position of such a name in the text is not
+    /// known, so its decoded form is stored with the range of the value.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -218,7 +218,7 @@ impl Params {
     /// Encodes a value as the params of a method; `null` becomes absent params.
     ///
     /// # Errors
-    /// Returns −32603 if the value cannot be written as JSON.
+    /// Returns −32603 (internal error) if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(method: &str, value: &T) -> Result<Self, RpcError> {
         let payload = Payload::of(value)?;
         if payload.is_null() {
@@ -266,8 +266,8 @@ impl Params {
     /// an empty object.
     ///
     /// # Errors
-    /// Returns −32700 if the text is not JSON, `arguments` is repeated, a member differs from one that gates check only
-    /// in the case of letters, or too many member names contain escapes.
+    /// Returns −32700 (parse error) if the text is not JSON, if `arguments` occurs twice, if too many member names
+    /// contain escapes, or if a member's name differs only in case from the name of a member that gates check.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
         let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
@@ -315,7 +315,8 @@ impl Params {
     /// Decodes the params; absent params read as `{}`.
     ///
     /// # Errors
-    /// Returns −32602 with the reason and the path of the member if the params cannot be decoded, or are not an object.
+    /// Returns −32602 (invalid params) with the reason and the path of the member if the params cannot be decoded, or
+    /// are not an object.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
@@ -477,7 +478,7 @@ impl Params {
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
-    /// Removes the hop-by-hop members, because this side writes its own when it sends the params on.
+    /// Removes the hop-by-hop members. This side writes its own members when it sends the params on.
     pub fn remove_hop_members(&mut self) {
         let parts = &mut self.parts;
         parts.meta = None;

@@ -39,14 +39,14 @@ impl PartsSeed<'_> {
     }
 }
 
-/// The members of calls with a target that each peer on the way checks, or replaces with its own.
+/// The members that each peer on the way checks or replaces, in calls with a target (a tool, prompt or resource).
 const CHECKED_MEMBERS: [&str; 6] =
     ["_meta", "_mgp", "arguments", "inputResponses", "requestState", "task"];
 
-/// Returns the checked member whose name differs from a name only in the case of letters.
+/// Returns the checked member whose name differs from this name only in the case of letters.
 ///
-/// Such a member is refused: a server that ignores case, as many in Go and C# do, would use its value, although the
-/// gates of this process have checked the value of the other member.
+/// A member with such a name is refused. A server that ignores case, as many in Go and C# do, would use its value,
+/// although the gates of this process have checked the value of the member with the usual name.
 fn known_in_other_case(name: &str, target: TargetKind) -> Option<&'static str> {
     let of_target = match target {
         TargetKind::None => return None,
@@ -80,8 +80,8 @@ fn push_member<E: de::Error>(
 }
 
 impl Parts {
-    /// Refuses a second member `arguments`, and a member that differs from a known one only in case. Otherwise a layer
-    /// of this process might check one of them, and the tool might run with the other.
+    /// Refuses a second member `arguments`, and a member whose name differs from a checked member's name only in case.
+    /// Otherwise a layer of this process might check one of the two members, and the tool might use the other.
     #[inline]
     fn check_member<E: de::Error>(
         &mut self,
@@ -162,7 +162,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Parts, A::Error> {
-        // JSON-RPC permits a list. One without elements is an empty object, as PHP writes it.
+        // JSON-RPC permits a list. A list without elements is an empty object, as PHP writes it.
         if seq.next_element::<de::IgnoredAny>()?.is_none() {
             return Ok(Parts { shape: Shape::Object, ..Parts::default() });
         }

@@ -13,16 +13,16 @@ use crate::private_file::{self, PrivateFileError};
 use crate::store::StoreError;
 use crate::sync::Mutex;
 
-/// The pause between two attempts to take a lock of the file. It is short, because processes that wait for the lock do
-/// not queue: one that tries rarely would often miss the moments in which the lock is free.
+/// The pause between two attempts to acquire a lock of the file. It is short, because processes that wait for the lock
+/// do not queue: a process that tries rarely would often miss the moments in which the lock is free.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
 /// A lock that is held while the file is created. Otherwise another thread could open the database before the creating
-/// thread has closed its descriptor, and lose its locks: SQLite loses all locks of a process when the process closes
-/// *any* descriptor of the file.
+/// thread has closed its descriptor of the file. The other thread would then lose its locks: SQLite loses all locks of
+/// a process when the process closes *any* descriptor of the file.
 static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,8 +66,7 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
 /// Syncs all commits, and the names of the files, to disk; this is possible on any connection. Returns `false` if
 /// another connection prevents it at the moment.
 pub(super) fn settle(conn: &Connection) -> rusqlite::Result<bool> {
-    // A passive checkpoint leaves pages that a reader still uses to the next checkpoint, so this does not wait for
-    // readers.
+    // A passive checkpoint does not wait for readers: the next checkpoint writes the pages that a reader still uses.
     let is_busy: bool = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
     Ok(!is_busy)
 }
@@ -79,7 +78,7 @@ pub(super) fn in_memory() -> Result<Connection, StoreError> {
 
 pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // Use an absolute path, because SQLite could interpret a relative one as a URI or as `:memory:`.
+    // Use an absolute path, because SQLite could interpret a relative path as a URI or as `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
     // If SQLite cannot open the file for writing, it opens the file read-only without an error. Check this here, before
     // SQLite creates further files in the folder, which could not be written either.
@@ -96,9 +95,9 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
         return Ok(conn);
     }
     if purpose == Purpose::CreateTables {
-        // An empty file has no content to roll back to, so it needs no journal on disk while it switches to WAL; this
-        // saves three of four syncs. If another process has created the tables meanwhile, SQLite refuses this setting,
-        // and the migrations have nothing to do.
+        // An empty file has no content to roll back to, so it needs no journal on disk while it switches to WAL (the
+        // write-ahead log); this saves three of four syncs. If another process has created the tables meanwhile, SQLite
+        // refuses this setting, and the migrations have nothing to do.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
         if config.durability == Durability::Normal {
             // An empty file has no content that a loss of power could destroy, so do not wait for the disk while

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::private_file;
 use crate::store::StoreError;
 
-/// The application id in the header of the file: "mgp" and a version. It distinguishes files of this program from those
+/// The application id in the header of the file: "mgp" and a version. It distinguishes files of this program from files
 /// of other programs, which must not be changed.
 const APPLICATION: i32 = 0x6d67_7001;
 
@@ -61,7 +61,8 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
 fn back_up(conn: &Connection, namespace: &str, version: usize) -> Result<(), StoreError> {
     let Some(path) = conn.path().filter(|path| !path.is_empty()) else { return Ok(()) };
     let copy = format!("{path}.{namespace}-{version}");
-    // Remove an older copy with its files: its write-ahead log would otherwise be taken for that of the new copy.
+    // Remove an older copy with its files. Otherwise SQLite would take the write-ahead log of the older copy for that
+    // of the new copy.
     for part in ["", "-wal", "-shm"] {
         match std::fs::remove_file(format!("{copy}{part}")) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -71,12 +72,34 @@ fn back_up(conn: &Connection, namespace: &str, version: usize) -> Result<(), Sto
         }
     }
     private_file::create(Path::new(&copy)).map_err(StoreError::failed)?;
-    // SQLite cannot run this statement in a transaction, so use a separate connection instead of the caller's.
+    // SQLite cannot run this statement in a transaction, so use a separate connection instead of the caller's
+    // connection.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let reader = Connection::open_with_flags(path, flags)?;
     reader.pragma_update(None, "temp_store", "MEMORY")?;
     reader.execute("VACUUM INTO ?1", [&copy])?;
     Ok(())
+}
+
+/// Returns the number of steps of a namespace that the file has run; fails if the file has run more steps than this
+/// program knows.
+pub(super) fn steps_run(
+    conn: &Connection,
+    namespace: &str,
+    known: usize,
+) -> Result<usize, StoreError> {
+    let found: Option<usize> = conn
+        .query_row("SELECT version FROM store_migration WHERE namespace = ?1", [namespace], |row| {
+            row.get::<_, u32>(0).map(|version| version as usize)
+        })
+        .optional()?;
+    let run = found.unwrap_or(0);
+    if run > known {
+        return Err(StoreError::Unreadable(format!(
+            "a newer version of this program wrote its `{namespace}` (version {run}, known up to {known}); update this program"
+        )));
+    }
+    Ok(run)
 }
 
 /// Runs the steps of a namespace that the file has not run yet, in the caller's transaction.
@@ -85,19 +108,9 @@ pub(super) fn migrate(
     namespace: &str,
     steps: &[&str],
 ) -> Result<(), StoreError> {
-    let found: Option<usize> = conn
-        .query_row("SELECT version FROM store_migration WHERE namespace = ?1", [namespace], |row| {
-            row.get::<_, u32>(0).map(|version| version as usize)
-        })
-        .optional()?;
-    let done = found.unwrap_or(0);
-    let Some(missing) = steps.get(done..) else {
-        let known = steps.len();
-        return Err(StoreError::Unreadable(format!(
-            "a newer version of this program wrote its `{namespace}` (version {done}, known up to {known}); update this program"
-        )));
-    };
-    if found.is_some() && !missing.is_empty() {
+    let done = steps_run(conn, namespace, steps.len())?;
+    let missing = &steps[done..];
+    if done > 0 && !missing.is_empty() {
         back_up(conn, namespace, done)?;
     }
     for step in missing {

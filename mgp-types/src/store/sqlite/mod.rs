@@ -15,7 +15,7 @@ mod threads;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -67,7 +67,7 @@ pub struct DbConfig {
     pub path: PathBuf,
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
-    /// The maximum number of queued changes, and of queued reads; further ones fail with
+    /// The maximum number of queued changes, and of queued reads. If a queue is full, further operations fail with
     /// [`StoreError::Busy`]. Default: 1024.
     pub max_queued: usize,
     /// The time to wait for another process's lock before an operation fails with
@@ -81,7 +81,7 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Committed changes survive the end of the process. A loss of power can undo the most recent ones (each
+    /// Committed changes survive the end of the process. A loss of power can undo the most recent changes (each change
     /// completely), and also the creation of the file, if that was less than a tenth of a second earlier.
     ///
     /// Revisions and event numbers of changes that were undone are used again. Therefore an audit log that syncs each
@@ -94,6 +94,10 @@ pub enum Durability {
 
 /// The default time to wait for an answer, longer than an answer takes while many servers start on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The stores of this process that are files, each with the receiver of its revisions, whose channel closes with the
+/// file. Closed files are removed when another file is opened.
+static OPEN_FILES: Mutex<Vec<(Weak<Shared>, watch::Receiver<u64>)>> = Mutex::new(Vec::new());
 
 struct Shared {
     /// The queues of the threads; `None` after the store was closed.
@@ -148,7 +152,7 @@ impl Db {
     /// Returns the errors of [`DbConfig::open`].
     ///
     /// # Cancel safety
-    /// As for [`DbConfig::open`].
+    /// If the future is dropped, the file is closed again, as for [`DbConfig::open`].
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         DbConfig::new(path).open().await
     }
@@ -184,8 +188,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Returns [`StoreError::Unreadable`] if a newer program has run further steps, else the
-    /// error of writing the store.
+    /// Returns [`StoreError::Unreadable`] if a newer program has run further steps, else the error that occurred while
+    /// the store was written.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be applied, as for [`Store::commit`].
@@ -198,13 +202,31 @@ impl Db {
         self.write(move |tx| migrations::migrate(tx, namespace, steps))
     }
 
+    /// Returns the number of steps of a namespace that the file has run (see [`migrate`](Self::migrate)), without
+    /// changing the file.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unreadable`] if the file has run more than `known` steps, i.e. also steps of a newer
+    /// program, else the error that occurred while the store was read.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    #[must_use = "the future returns the number"]
+    pub fn steps_run(
+        &self,
+        namespace: &'static str,
+        known: usize,
+    ) -> BoxFuture<'static, Result<usize, StoreError>> {
+        self.read(move |conn| migrations::steps_run(conn, namespace, known))
+    }
+
     /// Writes with SQL (see [`sql`](crate::store::sql)); if the closure fails, what it wrote is rolled back.
     ///
     /// The closure runs on the writing thread, in a transaction with other changes, which all wait for it. What it
     /// writes does not change [`Store::revision`].
     ///
     /// # Errors
-    /// Returns the error of the closure, or of writing the store.
+    /// Returns the error of the closure, else the error that occurred while the store was written.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be applied, as for [`Store::commit`].
@@ -217,11 +239,11 @@ impl Db {
 
     /// Reads with SQL (see [`sql`](crate::store::sql)).
     ///
-    /// Closures run one after another on a separate thread; each one sees a consistent snapshot.
-    /// The write-ahead log cannot shrink while a closure runs.
+    /// Closures run one after another on a separate thread; each closure sees a consistent snapshot. The write-ahead
+    /// log cannot shrink while a closure runs.
     ///
     /// # Errors
-    /// Returns the error of the closure, or of reading the store.
+    /// Returns the error of the closure, else the error that occurred while the store was read.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time; the closure may run nevertheless.
@@ -242,13 +264,36 @@ impl Db {
         while news.changed().await.is_ok() {}
     }
 
+    /// Closes every file that this process has opened as a store, like [`close`](Self::close), and waits for files
+    /// whose handles were dropped before. A process that ends without calling this function leaves its last changes in
+    /// `…-wal`.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the files are closed nevertheless.
+    pub async fn close_all() {
+        let files = std::mem::take(&mut *OPEN_FILES.lock());
+        for (shared, _) in &files {
+            drop(shared.upgrade().map(|shared| shared.queues.lock().take()));
+        }
+        for (_, mut news) in files {
+            while news.changed().await.is_ok() {}
+        }
+    }
+
     fn new(
         queues: Queues,
         news: watch::Receiver<u64>,
         path: Option<PathBuf>,
         answer: Duration,
     ) -> Self {
-        Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }))
+        let of_file = path.is_some().then(|| news.clone());
+        let db = Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }));
+        if let Some(news) = of_file {
+            let mut files = OPEN_FILES.lock();
+            files.retain(|(_, news)| news.has_changed().is_ok());
+            files.push((Arc::downgrade(&db.0), news));
+        }
+        db
     }
 
     /// Queues a read by the store itself, which does not wait for the queries of callers.

@@ -85,7 +85,7 @@ pub(super) fn read(conn: &Connection, jobs: &Jobs) {
     }
 }
 
-/// Runs all jobs in one transaction; a failed job is rolled back without affecting the others.
+/// Runs all jobs in one transaction; a failed job is rolled back without affecting the other jobs.
 ///
 /// Returns the newest revision.
 fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
@@ -115,7 +115,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Notifies subscribers of a revision, unless they were notified of it or of a newer one before.
+/// Notifies subscribers of a revision, unless they were notified of this revision or a newer one before.
 fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;

@@ -1,5 +1,5 @@
 //! `bare-http ADDR`: the echo tool over HTTP, directly on hyper, without an MCP framework. It replies to a POST with
-//! `application/json`. `cargo xtask bench` uses it as the lower bound.
+//! `application/json`. `cargo xtask bench` uses it as the lower bound for an HTTP server.
 mod message;
 
 use bytes::Bytes;

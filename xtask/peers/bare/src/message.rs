@@ -1,4 +1,4 @@
-//! The messages of the echo tool that the servers without a framework read and write.
+//! The messages of the echo tool, as the servers without a framework parse and write them.
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
 //! `bare-stdio`: the echo tool over stdio without an MCP framework, as the lower bound for the benchmarks. It uses the
-//! non-blocking pipes of tokio, and sends the replies to one read in one write.
+//! non-blocking pipes of tokio. It replies with one write to all requests of one read.
 mod message;
 
 use message::{Call, CallRes, Req, Resp, Text};

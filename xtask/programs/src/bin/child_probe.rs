@@ -50,8 +50,8 @@ async fn main() -> ExitCode {
 /// The number of requests to which the child replies twice.
 const REQUESTS: usize = 1_000;
 
-/// Lets a child reply twice to each request; returns the growth of this process's memory. Fails unless each first reply
-/// is received and each second reply is ignored.
+/// Starts a child that replies twice to each request; returns the growth of this process's memory. Fails unless each
+/// first reply is received and each second reply is ignored.
 async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let mut child = ChildCommand::new(zoo).arg("reply-twice").spawn()?;
@@ -64,7 +64,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     for _ in 0..REQUESTS {
         let reply = peer.send(Call::ask::<Ping>(&EmptyParams::new(), cx.clone())?).await?;
         let of = reply.get::<serde_json::Value>()?["of"].as_i64().ok_or("a strange answer")?;
-        // If the second reply to a request reached a later request, the same id would appear twice.
+        // Each id must be new: if the second reply to a request reached a later request, its id would appear twice.
         if !seen.insert(of) {
             return Err(format!("request {of} was answered twice").into());
         }
@@ -81,7 +81,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     Ok(memory("VmHWM:")?.saturating_sub(before))
 }
 
-/// Lets a child flood stderr while it is pinged; returns the growth of this process's memory.
+/// Pings a child while the child floods its stderr; returns the growth of this process's memory.
 async fn stderr_flood(bytes: u64) -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let before = memory("VmRSS:")?;

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             sleep();
             Ok(())
         }
-        // Starts a `sleep` in this program's process group, prints the process id of the `sleep`, then echoes.
+        // Starts a `sleep` in this program's process group, prints its process id, then copies stdin to stdout.
         "fork" => fork(),
         // A child that exits with the given code.
         "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
@@ -166,7 +166,7 @@ fn storm(children: usize) -> Result<(), Box<dyn Error>> {
     for round in 0..=children {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let child = runtime.block_on(async { zoo.spawn() })?;
-        // Covers both orders: in even rounds the runtime is dropped before the child.
+        // Test both orders of dropping: in even rounds the runtime is dropped before the child, in odd rounds after it.
         if round % 2 == 0 {
             drop(runtime);
             drop(child);

@@ -161,8 +161,8 @@ fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     (0..TOOLS).map(tool).collect()
 }
 
-/// Creates `ENTRIES` access entries. On every server, the group `one` has access to tool 1, and the group `two` to tool
-/// 2, which the group `three` is denied. The other entries grant servers to single agents.
+/// Creates `ENTRIES` access entries. On every server, the group `one` has access to tool 1 and the group `two` to tool
+/// 2, and the group `three` is denied tool 2. The other entries grant servers to single agents.
 async fn access(policies: Policies) -> Result<Access, Failure> {
     let entry = |who: String, server: usize, tool: Option<usize>, permission| {
         let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);

@@ -2,8 +2,8 @@
 //! pretends to make and remove things: each call adds a line to the file. `desk extensions` offers the extensions of
 //! MGP that need support by a server.
 //!
-//! Tests play the scenarios of MGP §16.5 and §16.6 with them: an agent finds a tool for the user's request, and
-//! requests another tool when a later step of the task needs it.
+//! With these servers, tests play the scenarios of MGP §16.5 and §16.6: an agent finds a tool for the user's request,
+//! and requests another tool when a later step of the task needs it.
 
 use std::fs;
 use std::io::Write as _;
@@ -81,7 +81,7 @@ struct Statistics {
 fn analyze_csv(
     /// The table; its first line names the columns.
     csv: &str,
-    /// The name of the column; by default the first one with numbers.
+    /// The name of the column; by default the first column with numbers.
     #[arg(default)]
     column: &str,
 ) -> Result<Json<Statistics>, ToolError> {
@@ -127,7 +127,7 @@ fn on_thing(verb: &'static str, kind: &str, file: &str) -> Tool {
     Tool::new(name, format!("Does `{verb}` with a {kind}"), move |Args(thing): Args<Thing>| {
         let (line, file) = (format!("{line} {}\n", thing.name), file.clone());
         async move {
-            // Waits, so that a test can kill this process before or after the effect.
+            // Wait, so that a test can kill this process before or after the effect.
             tokio::time::sleep(Duration::from_millis(2)).await;
             let opened = fs::OpenOptions::new().append(true).create(true).open(&file);
             let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));

@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     pub(crate) effective_risk: RiskLevel,
     /// The validators that the arguments of the call must pass.
     pub(crate) validators: Vec<Validator>,
-    /// Set if a person must confirm the call before it runs.
+    /// `true` if a person must confirm the call before it runs.
     pub(crate) confirm: bool,
     /// The permissions that the call needs and the server does not have.
     pub(crate) missing_permissions: Vec<Permission>,
@@ -156,8 +156,8 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// Stores the grants, and returns what they mean for the call: the operator's entry that names the tool, if any, and
-/// the permissions that are missing.
+/// Stores the grants, and returns their meaning for the call: the operator's entry that names the tool, if any, and the
+/// permissions that are missing.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],
@@ -167,7 +167,7 @@ async fn kept(
 ) -> Result<(Option<NamedTool>, Vec<Permission>), RpcError> {
     let store = MemoryStore::new();
     let mut change = Change::new();
-    // Stores denials last: of several decisions about one permission the last one counts, and a denial must win.
+    // Store denials last: if several decisions are about one permission, the last one counts, and a denial must win.
     let (denied, others): (Vec<_>, Vec<_>) =
         grants.iter().partition(|grant| grant.decision.as_deref() == Some("denied"));
     for (number, grant) in others.into_iter().chain(denied).enumerate() {
@@ -340,8 +340,8 @@ impl Grant {
     }
 }
 
-/// Converts a JSON value via its text, because some types keep their JSON text (`RawValue`) and cannot be built from a
-/// `Value`.
+/// Converts a JSON value to a type by way of its text: some types keep their JSON text (`RawValue`), and cannot be
+/// built from a `Value`.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
 }

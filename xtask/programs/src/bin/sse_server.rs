@@ -2,11 +2,11 @@
 //! transport.
 //!
 //! The program prints its address. `GET /sse` opens a connection, and `POST /messages?session=N` sends a message to it.
-//! Other requests are refused in the way servers of that revision refuse them, e.g. POST of `/sse` with 405, or with
-//! the status in an argument.
+//! The program refuses other requests as servers of that revision do, e.g. a POST of `/sse` with 405, or with the
+//! status that an argument names.
 //!
-//! With the argument `strict`, the server takes 200 ms to handle `notifications/initialized`, and refuses to list its
-//! tools before. `GET /early` returns the number of these refusals.
+//! With the argument `strict`, the server takes 200 ms to handle `notifications/initialized`, and until then refuses to
+//! list its tools. `GET /early` returns the number of these refusals.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 
@@ -27,7 +27,7 @@ use mgp_transport::duplex;
 use mgp_types::sync::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, WriteHalf};
 
-/// The time in which a strict server handles `notifications/initialized`.
+/// The time that a strict server takes to handle `notifications/initialized`.
 const INITIALIZED_DELAY: Duration = Duration::from_millis(200);
 
 #[derive(Clone)]
@@ -122,8 +122,8 @@ async fn receive(
     }
 }
 
-/// Handles `notifications/initialized`, which takes a while, and returns `false` for a request of the tool list that
-/// arrives before that is done.
+/// Handles `notifications/initialized`, which takes a while. Returns `false` for a request of the tool list that
+/// arrives before this is done.
 async fn is_in_order(connection: &Connection, body: &[u8]) -> bool {
     let message: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     match message["method"].as_str() {

@@ -1,8 +1,8 @@
 //! Copies stdin to stdout in upper case, for the tests of the stdio channel.
 //!
-//! It uses the stdio transport of MGP §2, without JSON. It prints the kinds of its descriptors to stderr, and one stray
-//! line with `println!` that must not reach the transport. It exits at the end of its input, or after the line `quit`
-//! without dropping its reader first.
+//! It uses the stdio transport of MGP §2, without JSON. It prints the kinds of its file descriptors to stderr, and with
+//! `println!` one stray line that must not reach the transport. It exits at the end of its input. After the line
+//! `quit`, it exits without dropping its reader first.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "stray prints are what is tested")]
 

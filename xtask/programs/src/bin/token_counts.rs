@@ -1,4 +1,4 @@
-//! Counts the tokens of a catalogue, both exactly and with the estimator, which returns upper bounds. Also prints the
+//! Counts the tokens of a catalogue twice: exactly, and with the estimator, which returns upper bounds. Also prints the
 //! memory that counting takes (MGP §16.8).
 //!
 //! `cargo run --release -p mgp-programs --bin token_counts -- tools.jsonl…`; the files contain one definition per line.

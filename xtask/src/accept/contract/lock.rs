@@ -28,8 +28,8 @@ default_policy = "opt-out"
 risk = { get_current_time = "safe" }
 "#;
 
-/// The servers: the id, the arguments of `mgp tools call` for a call that works before the change, and the end of the
-/// path of a file in its package.
+/// The servers, each with its id, the arguments of `mgp tools call` for a call that works before the change, and the
+/// end of the path of the file to change in its package.
 const SERVERS: [(&str, &[&str], &str); 2] = [
     (
         "memory",

@@ -1,4 +1,5 @@
-//! The acceptance checks `contract.*`: the tests of their rows, and the checks that use packages from `PyPI` and npm.
+//! The acceptance checks `contract.*`: tests for the requirements about contracts of tools, and checks that use
+//! packages from `PyPI` and npm.
 
 mod lock;
 mod openapi;
@@ -11,8 +12,8 @@ pub(super) use rows::TESTS;
 use super::{Options, Verdict};
 use crate::run::Outcome;
 
-/// Installs the packages that a check needs. Returns `None` on success. If the packages cannot be installed, reports
-/// the check as skipped, and returns the verdict for it.
+/// Installs the packages that a check needs; returns `None` on success. If they cannot be installed, reports the check
+/// as skipped and returns the verdict for a skipped check.
 pub(super) fn installed(
     options: &Options,
     what: &str,

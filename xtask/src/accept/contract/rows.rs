@@ -44,7 +44,7 @@ pub(crate) const TESTS: &[Tests] = &[
         "a_generated_specification_is_whole_and_reads_back",
         "missing_parts_and_wrong_examples_are_named",
         "any_text_can_be_read",
-        // C12: the version number that a tool must get after a change of its definition.
+        // C12: the version number that a tool must have after a change of its definition.
         "each_kind_of_change_demands_its_version",
         // G08: examples match their schema.
         "generated_examples_fit_their_schema",

@@ -9,8 +9,8 @@ use crate::{
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, process::Command};
 
-/// A labelled corpus, the judge of its lines, and the bounds for this judge: the minimum share of harmful lines and the
-/// maximum share of harmless lines that it blocks.
+/// A labelled corpus, the judge of its lines, and the bounds for this judge: the minimum share of harmful lines, and
+/// the maximum share of harmless lines, that the judge blocks.
 struct Corpus {
     judge: &'static str,
     file: &'static str,

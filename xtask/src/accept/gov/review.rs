@@ -1,4 +1,5 @@
-//! The acceptance check `valid.review`: the review of tool definitions holds back few real tools, and is quick.
+//! The acceptance check `valid.review`: the review of tool definitions is quick, and holds back few definitions of real
+//! tools.
 
 use crate::{
     accept::{Options, Verdict, shared},
@@ -46,7 +47,7 @@ pub(in crate::accept) fn review(options: &Options) -> Outcome<Verdict> {
     for answer in ended.stdout.lines() {
         answers += 1;
         let answer: Value = serde_json::from_str(answer)?;
-        // Ignores definitions that are held back because of their schema or size: their texts are not the reason.
+        // Ignores definitions that are held back because of their schema or size and not because of their texts.
         let reason = answer["reason"].as_str().unwrap_or_default();
         let is_form = ["schema.", "definition."].iter().any(|rule| reason.starts_with(rule));
         if answer["decision"] == "block" && !is_form {

@@ -30,7 +30,7 @@ pub(super) struct Listed {
     pub(super) name: String,
 }
 
-/// A query, and the tools that a correct answer must contain.
+/// A query, and the tools that the search must find for it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Query {
     pub(super) id: String,

@@ -1,4 +1,4 @@
-//! Runs the example `search_eval`, which searches for every query of a set, and reads its rankings.
+//! Runs the example `search_eval`, which searches for every query of a labelled set, and parses its rankings.
 
 use super::{
     data::{Set, lines},
@@ -18,7 +18,7 @@ const RANKED: &str = "20";
 /// The model that turns texts into vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Embedder {
-    /// The static word table that is part of the crate.
+    /// The static word table that is part of the crate `mgp-toolindex`.
     Static,
     /// The sentence encoder, which is loaded from a folder.
     Sentence,
@@ -30,11 +30,11 @@ pub(super) struct Ask<'a> {
     pub(super) set: &'a Set,
     pub(super) strategy: &'a str,
     pub(super) embedder: Embedder,
-    /// A file with queries to use instead of those of the set.
+    /// A file with queries to use instead of the set's own queries.
     pub(super) queries: Option<&'a Path>,
     /// A file with earlier queries and the tools that were called after them.
     pub(super) history: Option<&'a Path>,
-    /// Set if each user's searches learn from the calls of all users of the tenant.
+    /// `true` if each user's searches learn from the calls of all users of the tenant.
     pub(super) is_shared: bool,
 }
 
@@ -95,7 +95,8 @@ impl Searcher {
         }
     }
 
-    /// Searches the tools of a set for these texts instead of the set's queries; `texts` are pairs of an id and a text.
+    /// Searches the tools of a set for `texts` instead of the set's own queries. Each element of `texts` is a pair of
+    /// an id and a text.
     pub(super) fn ask_all<'a>(
         &self,
         set: &Set,

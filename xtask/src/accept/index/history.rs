@@ -1,8 +1,8 @@
 //! The part of `index.laws` about history: once the search knows which tools were called after earlier queries, it must
 //! reach a minimum recall on two sets, and must not become worse on any set.
 //!
-//! Queries are split into history and test queries. Queries of the same task or, without a task, with the same text are
-//! on the same side.
+//! The check splits queries into history and test queries. Queries of the same task are on the same side; so are
+//! queries without a task that have the same text.
 
 use super::{
     data::{Query, Set},
@@ -23,7 +23,7 @@ const SLACK: f64 = 0.005;
 /// queries, at most 70.
 pub(super) const SEEDS: [u64; 3] = [7, 11, 13];
 
-/// The number of splits, as a divisor for the mean.
+/// The number of [`SEEDS`], by which the mean divides.
 const SPLITS: f64 = 3.0;
 
 /// The percentage of the queries that are used as history.

@@ -1,10 +1,10 @@
 //! The acceptance checks `find.languages` and `find.speed`: for requests ("wishes") in thirteen languages, the search
 //! finds the tools of real servers, and does so quickly.
 //!
-//! `mgp-toolindex/tests/wishes` has a file of wishes for each language; the same line of `tools.txt` lists the right
+//! `mgp-toolindex/tests/wishes` has a file of wishes for each language. The same line of `tools.txt` lists the right
 //! tools, any one of which is enough. The authors of the lexicon knew the first half of the lines when they chose its
-//! words. The wishes in the folders `aside` and `other` are worded indirectly, and their authors knew neither the other
-//! wishes nor the lexicon; the results of these wishes are reported, but have no bound.
+//! words. The wishes in the folders `aside` and `other` are worded indirectly, and were written without knowledge of
+//! the other wishes and of the lexicon. The check reports their results, but sets no bound for them.
 
 use super::{
     data::{Listed, Query, Set},

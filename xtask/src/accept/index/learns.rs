@@ -1,8 +1,8 @@
 //! The acceptance check `find.learns`: the tools that a user calls after searches improve the user's later searches for
 //! tools of the same kinds, and harm no other searches. Calls by another user have no effect.
 //!
-//! The user is simulated: it looks at the first ten results and usually calls the right ones among them, but one time
-//! in ten it calls only the first result.
+//! The check simulates the user. The simulated user looks at the first ten results and usually calls the right tools
+//! among them, but one time in ten it calls only the first result.
 
 use super::{
     data::{Query, Set},
@@ -30,10 +30,10 @@ const SEED: u64 = 7;
 /// The number of results that the user looks at.
 const SEEN: usize = 10;
 
-/// On average, the user calls only the first result, right or wrong, after one in this many queries.
+/// The average number of queries among which the user once calls only the first result, right or wrong.
 const NOISE: usize = 10;
 
-/// The number of calls of the adversary.
+/// The number of calls that the other user, the adversary, makes.
 const ADVERSE_CALLS: usize = 1_000;
 
 /// A call of a tool after a query; `subject` is the caller, or `None` for the simulated user.
@@ -43,7 +43,7 @@ struct Called<'a> {
     subject: Option<&'a str>,
 }
 
-/// Sums over the splits of one set: the count of searches, and their recall@5 before and after the calls.
+/// Sums over the splits of one set: the number of searches, and their recall@5 before and after the user's calls.
 #[derive(Default)]
 struct Recall {
     searches: usize,

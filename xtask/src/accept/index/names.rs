@@ -14,13 +14,14 @@ const MIN_EXACT: f64 = 0.995;
 /// The minimum share of names with one typing error whose tool ranks among the first three.
 const MIN_MISTYPED: f64 = 0.95;
 
-/// The minimum length of names that get a typing error; a shorter name with an error might be similar to several names.
+/// The minimum length of names that the check changes by a typing error. A shorter name with an error might be similar
+/// to several names.
 const MIN_LENGTH: usize = 5;
 
 /// The seed of the generated typing errors.
 const SEED: u64 = 16;
 
-/// The strategies that are checked: the default, and the one that searches for words only.
+/// The search strategies that are checked: the default strategy, and the strategy that searches for words only.
 const STRATEGIES: [&str; 2] = ["hybrid", "keyword"];
 
 /// Searches for every unique name, as written and with a typing error, and checks how often the tool is found.

@@ -21,7 +21,7 @@ fn bounds(embedder: Embedder) -> (f64, f64) {
     }
 }
 
-/// Scores hybrid search, which must reach the bounds, and keyword and semantic search for comparison.
+/// Scores hybrid search, which must reach the bounds, and for comparison also keyword and semantic search.
 pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return skipped(options, "index.quality") };
     let searcher = Searcher::build()?;

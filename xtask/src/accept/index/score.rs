@@ -1,6 +1,7 @@
 //! Scores rankings by the tools that each query needs, in the same way as `retrieval/eval.py` of the shared material.
 //!
-//! A needed tool may have equivalent tools: any tool of its group satisfies the need, but only once.
+//! A needed tool may have equivalent tools. Any one tool of its group satisfies the need; further tools of the group
+//! count no more.
 
 use super::data::Query;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ impl Scores {
         self.0[2]
     }
 
-    /// Returns the share of queries whose first ranked tool is a needed one.
+    /// Returns the share of queries for which the first ranked tool is a needed tool.
     pub(super) fn first(&self) -> f64 {
         self.0[0]
     }
@@ -50,8 +51,8 @@ impl Scores {
 
 /// Returns the mean scores over queries; a query without a ranking scores zero.
 ///
-/// If `servers` (the server of each tool) is given, a query with relevant servers is scored by servers instead of
-/// tools.
+/// `servers` has the server of each tool. If it is given, queries with relevant servers are scored by servers instead
+/// of tools.
 pub(super) fn score<'a>(
     queries: impl IntoIterator<Item = &'a Query>,
     ranking: &Ranking,

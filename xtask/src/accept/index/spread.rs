@@ -1,8 +1,8 @@
 //! The acceptance check `find.spread`: for requests ("wishes") that need two to four tools of different servers, the
 //! search finds all of these tools.
 //!
-//! Each wish joins several English wishes of `find.languages` by a phrase. The first list of phrases was used to choose
-//! the weights of the search, the other list was not.
+//! Each request joins several English wishes of `find.languages` by a phrase. The weights of the search were chosen
+//! with the first list of phrases and without the second.
 
 use super::{
     data::{Query, Set},
@@ -42,8 +42,8 @@ const ASIDE: [&str; 8] = [
 /// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
-/// The number of first results of which one must be a right tool, so that a need counts as found. `TOP_ALL` is the
-/// number for [`MIN_ALL`], i.e. where all needs of a wish must be found.
+/// The number of first results among which a right tool must be, so that a need counts as found. `TOP_ALL` is this
+/// number for [`MIN_ALL`], where all needs of a wish must be found.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
@@ -97,7 +97,7 @@ fn share(needs: &[Vec<String>], ranked: &[String], top: usize) -> f64 {
     count(needs.iter().filter(is_found).count()) / count(needs.len())
 }
 
-/// Joins wishes whose right tools are on different servers; the result is the same in each run.
+/// Joins wishes whose right tools are on different servers. Returns the same requests in each run.
 fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =

@@ -15,7 +15,7 @@ impl Table {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Returns the mean over the sets; each set counts the same, whatever its size.
+    /// Returns the mean over the sets. Each set has the same weight, whatever its size.
     pub(super) fn macro_mean(&self) -> Scores {
         Scores::mean(self.rows.iter().map(|(_, scores)| *scores))
     }

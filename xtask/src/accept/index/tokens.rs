@@ -11,7 +11,7 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// Pairs of a number of tools, and the minimum share of tokens that is saved in catalogues with at least so many tools.
+/// Numbers of tools, each with the minimum share of tokens that the search saves in a catalogue of at least this size.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
 /// Compares the tokens of the whole catalogue with those of a large request (the 95th percentile).
@@ -59,7 +59,7 @@ pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the index in [`PROMISES`] that applies to a number of tools, if any.
+/// Returns the position of the entry in [`PROMISES`] that applies to a number of tools, if any.
 fn promise(tools: usize) -> Option<usize> {
     PROMISES.iter().rposition(|(least, _)| tools >= *least)
 }

@@ -38,8 +38,8 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     })
 }
 
-/// Returns whether a test of any package, or a program in `xtask/src`, contains the name of an example and so starts
-/// it. Tests of the client SDK also start examples of the server SDK.
+/// Returns whether the name of an example occurs in a test of any package, or in a program in `xtask/src`, which then
+/// starts the example. Tests of the client SDK also start examples of the server SDK.
 fn is_run(tree: &Tree, example: &str) -> bool {
     let names = [format!("examples/{example}"), format!("\"{example}\"")];
     let starts = |path: &str| path.contains("/tests/") || path.starts_with("xtask/src/");

@@ -70,8 +70,8 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     ])
 }
 
-/// Measures the user-space CPU time per call, with all servers in each round. The rounds are averaged, because the
-/// system counts CPU time in coarse ticks.
+/// Measures the user-space CPU time per call, with all servers in each round. The result is the mean of the rounds,
+/// because the system counts CPU time in coarse ticks.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (3, 40_000),

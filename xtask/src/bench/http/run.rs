@@ -68,8 +68,8 @@ impl Ask {
 
 /// Counts the server's instructions for one call with callgrind.
 ///
-/// Two runs of different lengths are compared. `servers` has a server for each run, because a server that saves state
-/// would read in the second run what the first run saved.
+/// Compares two runs of different lengths. `servers` has a separate server for each run: a server that stores state
+/// would read in the second run the state that the first run stored.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     servers: [&Server; 2],
@@ -91,7 +91,7 @@ pub(in crate::bench) fn call_instructions(
     Ok(per_call(few?, many?, lengths))
 }
 
-/// Measures the user-space CPU time of one call in microseconds, for several servers that take turns.
+/// Measures the user-space CPU time of one call in microseconds, for several servers. The servers take turns.
 pub(in crate::bench) fn user_times<const N: usize>(
     generator: &Generator,
     servers: [&Server; N],
@@ -138,7 +138,7 @@ pub(in crate::bench) fn drive(
     server: &Server,
     flags: Vec<String>,
 ) -> Outcome<Value> {
-    // Binds port 0 to find a free port; the listener is dropped at once, so that the server can bind the port.
+    // Binds port 0 to find a free port. The listener is dropped immediately, so that the server can bind the port.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
     let mut command = Vec::new();
     if let Some(processor) = &generator.processor {

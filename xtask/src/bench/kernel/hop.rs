@@ -98,7 +98,8 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
                 .beside("us", Some(ours))
                 .beside("floor", Some(floor)),
         );
-        // Latency is only compared with one connection: with more calls than processors, the calls wait for each other.
+        // Compares latency only for a single connection: with more calls than processors, the calls wait for each
+        // other.
         if connections == 1 {
             let [ours, floor, direct] = p50.map(|mut times| middle(&mut times));
             rows.push(
@@ -117,8 +118,8 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures CPU time and latency over stdio: for a kernel inside the started process, and for the shim that forwards to
-/// a shared kernel.
+/// Measures CPU time and latency over stdio, for a kernel inside the started process, and for the shim, which forwards
+/// to a shared kernel.
 pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 10_000),

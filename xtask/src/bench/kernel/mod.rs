@@ -57,7 +57,8 @@ pub(crate) fn kernel_bench(rigour: Rigour) -> Outcome<Verdict> {
     Ok(row::verdict(&rows(&World::build()?, Effort::Full, rigour)?))
 }
 
-/// Makes the calls of the quick benchmark through a program that counts how often each part of it runs.
+/// Makes the calls of the quick benchmark through an instrumented program, which counts how often each of its parts
+/// runs.
 pub(crate) fn train(program: &Path) -> Outcome {
     let world = World::of(program)?;
     hop::http(&world, Effort::Quick)?;

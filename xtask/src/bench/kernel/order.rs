@@ -1,4 +1,5 @@
-//! Writes the linker script that places together the functions of `mgp` that run at its start and for each call.
+//! Writes a linker script for `mgp`. The script places the functions next to each other that run when the program
+//! starts and for each call.
 //!
 //! When a program uses one of its pages, the system maps 16 pages into memory. The functions that an idle kernel
 //! uses are a twelfth of the program, but the linker's own order spreads them over half of it.
@@ -21,14 +22,14 @@ use std::{
 /// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
 const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
 
-/// The time for which a kernel is watched after its start; long, because callgrind makes everything about fifty times
-/// slower.
+/// The time after its start for which callgrind records the functions of a kernel. It is long, because callgrind makes
+/// everything about fifty times slower.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The source of a library that lets a kernel under valgrind start servers.
 const LIBRARY: &str = include_str!("own_program.c");
 
-/// The number of calls that are made while a kernel is watched.
+/// The number of calls that are made while callgrind records the functions of a kernel.
 const CALLS: usize = 50;
 
 /// The maximum length of a function's name in a pattern; longer names are cut. Names of generic functions are much
@@ -51,7 +52,7 @@ pub(super) fn write(world: &World) -> Outcome {
     let mut order = Vec::new();
     let mut add = |file: &Path| {
         let text = fs::read_to_string(file).context(file.display())?;
-        // Removes the file, so that it is not taken for the file of the next run.
+        // Remove the file, so that the next run does not read it as its own.
         fs::remove_file(file).context(file.display())?;
         let used = functions(&text);
         order.extend(
@@ -126,8 +127,8 @@ fn functions(text: &str) -> BTreeSet<String> {
 /// Returns the pattern that matches the linker section of a function; `None` if the function cannot be placed by its
 /// name.
 ///
-/// The pattern has `*` for the part of a name that differs from build to build: the hash at the end of a Rust name, or
-/// the number that the compiler adds if several crates have the same name.
+/// In the pattern, a `*` replaces the part of a name that differs from build to build: the hash at the end of a Rust
+/// name, or the number that the compiler adds if several crates have the same name.
 fn pattern(name: &str) -> Option<String> {
     // Callgrind adds `'2` to the name of a function that calls itself.
     let name = name.split('\'').next()?;

@@ -1,4 +1,4 @@
-//! Measures the start time of the kernel, and its memory when it is idle.
+//! Measures the start time of the kernel, and the memory of an idle kernel.
 
 use super::super::{Effort, row::Row};
 use super::hop::middle;
@@ -18,7 +18,7 @@ const MAX_READY_MS: f64 = 20.0;
 /// The maximum resident memory of the kernel, in MiB.
 const MAX_RESIDENT_MIB: f64 = 12.0;
 
-/// The time after which a kernel whose memory has not changed counts as idle.
+/// The time without a change of its memory after which a kernel counts as idle.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum time for which the benchmark waits until the kernel is idle.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -55,7 +55,7 @@ impl World {
         Self::of(&target()?.join("release/mgp"))
     }
 
-    /// Builds the programs with which a program `mgp` is measured.
+    /// Builds the programs that are needed to measure the program `mgp`.
     pub(super) fn of(mgp: &Path) -> Outcome<Self> {
         let mgp = mgp.to_string_lossy().into_owned();
         let echo = corpus::echo()?;
@@ -93,7 +93,8 @@ impl World {
         fs::create_dir_all(&folder)?;
         let mut text = String::new();
         for (id, reach) in servers {
-            // The operator declares the risk, because a server's own claims about its tools do not remove any check.
+            // Declare the risk as the operator, because a server's own declarations about its tools do not remove any
+            // check.
             let mgp = "[servers.mgp]\nrisk = { echo = \"safe\" }\n";
             let _ = writeln!(text, "[[servers]]\nid = \"{id}\"\n{reach}\n{mgp}");
         }

@@ -1,10 +1,10 @@
 //! The command `bench toolindex`: measures searches among 3 thousand to a million tools, changes, opening and memory,
 //! and checks the bounds.
 //!
-//! The catalogues are generated from a real one with a fixed seed, or from typical words if there is no real one.
-//! Searches run on one processor with a warm index. The time of a search is its CPU time in the best of several rounds
-//! over all queries, because other processes on the machine can only make a round slower. Opening an index uses all
-//! processors.
+//! The catalogues are generated from a real catalogue with a fixed seed, or from typical words if there is no real
+//! catalogue. Searches run on one processor with a warm index. The time of a search is its CPU time in the best of
+//! several rounds over all queries, because other processes on the machine can only make a round slower. Opening an
+//! index uses all processors.
 
 mod program;
 
@@ -28,13 +28,13 @@ use std::{
 /// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## toolindex";
 
-/// A size of catalogue, with the number of searches and the bounds.
+/// A size of the catalogue, with the number of searches and the bounds for it.
 struct Size {
     tools: usize,
     /// The number of queries in a round, and the number of rounds.
     asked: [usize; 2],
-    /// The maximum time of 99 of 100 hybrid searches, in milliseconds; `None` if there is no bound. `keyword` is the
-    /// maximum for keyword searches.
+    /// The maximum time that 99 of 100 hybrid searches may take, in milliseconds; `None` if there is no bound.
+    /// `keyword` is this maximum for keyword searches.
     hybrid: Option<f64>,
     keyword: Option<f64>,
     /// The maximum memory per tool in KiB, without the text of its definition.
@@ -64,20 +64,21 @@ const SIZES: [Size; 4] = [
 /// The maximum memory per tool in KiB, without the text of its definition.
 const MEMORY: Option<f64> = Some(1.5);
 
-/// The number of tools of a small index, as in a gateway with a few servers, and the maximum memory of such an index in
-/// MiB, including all data of the crate.
+/// The number of tools of a small index, as in a gateway with a few servers. The maximum memory is that of a program
+/// with such an index, in MiB, beyond the memory of an empty program.
 const FEW: usize = 50;
 const FEW_MEMORY: f64 = 6.0;
 
-/// The number of tools in the stored index that is opened, and the number of times that it is opened.
+/// The number of tools in the stored index that the benchmark opens. `OPENED` is the number of times that it opens the
+/// index.
 const KEPT: usize = 15_000;
 const OPENED: usize = 7;
 
 /// The maximum time from opening a stored index to the first search result, in milliseconds.
 const OPENING: f64 = 300.0;
 
-/// The number of tools in the index to which more tools are added, and the maximum time until a search finds the added
-/// tools, in milliseconds.
+/// The number of tools in the index to which the benchmark adds tools. `ADDING` is the maximum time until a search
+/// finds the added tools, in milliseconds.
 const ADDED_TO: usize = 100_000;
 const ADDING: f64 = 10.0;
 

@@ -50,11 +50,11 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     }
 }
 
-/// The placeholder for an API key that no row contains. Sessions of another caller are opened with this key.
+/// The placeholder for an API key that no row uses. The check opens the sessions of another caller with this key.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
-/// Returns the contents of the JSON file with which the server is started: the API keys with these names, except those
-/// that must stay unknown; the public keys of tokens; and the claims that tokens must have.
+/// Returns the contents of the JSON file with which the server starts: the API keys with these names, except those that
+/// the server must not know; the public keys of tokens; and the claims that tokens must have.
 pub(super) fn file(names: &[String]) -> Value {
     let mut keys = Vec::new();
     let mut revoked = Vec::new();

@@ -24,8 +24,8 @@ pub(super) struct Host {
 impl Host {
     /// Starts the server; an empty command selects our own conformance server.
     ///
-    /// `PORT` and `FIXTURE` in the command are replaced by the port and by the path of the file with API keys. A
-    /// command without `PORT` gets the flags of our server.
+    /// Replaces `PORT` in the command by the port, and `FIXTURE` by the path of the file with API keys. A command
+    /// without `PORT` gets the flags that our server has.
     pub(super) fn start(command: &[String]) -> Outcome<Self> {
         let mut command = match command {
             [] => vec![conformance_server()?],

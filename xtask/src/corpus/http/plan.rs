@@ -21,14 +21,14 @@ use std::time::Duration;
 
 /// The time limit of an ordinary row of the corpus.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The time limit of a row that makes the server wait. The server must end its wait earlier, by limits of its own.
+/// The time limit of a row that makes the server wait. The server must end its wait before, by its own limits.
 const STALLED: Duration = Duration::from_secs(35);
 /// The time that is added to the limit that a row sets with `limit_s`, because the machine might be busy.
 const GRACE: Duration = Duration::from_secs(3);
 /// The time limit of a new request while many other connections are open.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The way in which the request of a row is sent.
+/// The way to send the request of a row.
 #[derive(Debug, PartialEq)]
 pub(super) enum Act {
     /// Sends the request once.
@@ -168,7 +168,7 @@ fn repeated(body: &Input, unit: &str, times: usize) -> Input {
     }
 }
 
-/// Frames the body in chunks of `size` bytes; with `times`, repeats one blank chunk that often instead.
+/// Frames the body in chunks of `size` bytes. With `times`, instead frames that many equal chunks of blanks.
 fn chunked(wire: &mut Wire, size: Option<u64>, times: Option<u64>) {
     let size = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
     wire.set("Transfer-Encoding", "chunked");

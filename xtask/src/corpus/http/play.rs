@@ -51,8 +51,8 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
-        // Repeats the row, because a TCP reset can destroy the reply. If every attempt ends with a closed connection,
-        // that is the server's reaction.
+        // Play the row again, because a TCP reset can destroy the reply. If every attempt ends with a closed
+        // connection, closing is the server's reaction.
         let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
         if !lost || row.expect.judge(Status::Closed, None).is_ok() {
             break;
@@ -111,7 +111,7 @@ fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
         }
         Act::Reset(count) => return Ok((rapid_reset(port, count, limit), None)),
     };
-    // If there are several replies, judges the first one whose status is not 200.
+    // If there are several replies, judge the first reply whose status is not 200.
     let odd = answers.iter().find(|answer| answer.status != Status::Of(200));
     let answer = odd.or(answers.first()).ok_or("no answer was read")?;
     Ok((answer.status, answer.code()))
@@ -119,7 +119,7 @@ fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
 
 /// Returns the request of the row with its placeholders filled.
 fn request(row: &Row, port: u16) -> Result<Request, String> {
-    // Sessions are opened with the caller's own headers, so that the caller owns them.
+    // Open sessions with the caller's own headers, so that the caller owns them.
     let mut own = Vec::new();
     for (name, value) in &row.request.headers {
         let caller = ["authorization", "x-test-mode"];
@@ -190,7 +190,7 @@ fn filled_value(
 }
 
 /// Returns the pieces of a request that is sent slowly. If `head` is set, each byte of the request is a piece.
-/// Otherwise the whole head is one piece, and each byte of the body is another.
+/// Otherwise, the first piece is the whole head, and each byte of the body is a piece.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())
@@ -212,8 +212,8 @@ fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
-/// Opens the other connections or sessions that a row needs while its request is sent; dropping the result closes the
-/// connections.
+/// Opens the other connections or sessions that must be open while the request of a row is sent. Dropping the result
+/// closes the connections.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("opening the other connections: {error}");
     let mut streams = Vec::new();

@@ -1,4 +1,4 @@
-//! The HTTP/2 "rapid reset" attack: opens thousands of streams and resets each at once.
+//! The HTTP/2 "rapid reset" attack: opens thousands of streams, and resets each of them immediately.
 
 use crate::{
     exchange::{Piece, Status, connect},

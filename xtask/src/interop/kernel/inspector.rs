@@ -59,8 +59,8 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Returns the agent names of the Inspector's cells. The agents need a pinned tool, because the Inspector calls listed
-/// tools only.
+/// Returns the agent names of the Inspector's cells. In the configuration, these agents have a pinned tool, because the
+/// Inspector calls listed tools only.
 pub(super) fn agents() -> Vec<String> {
     cells().iter().map(agent).collect()
 }

@@ -55,15 +55,14 @@ impl Connection {
     }
 }
 
-/// Returns a cell for each connection, SDK and mode, the cells of the Inspector, the comparisons with direct calls, and
-/// a comparison of tokens.
+/// Returns all cells of this module: one for each connection, SDK and mode, those of the Inspector, the comparisons
+/// with direct calls, and a comparison of tokens.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // Only one cell uses a kernel of its own, because each such kernel starts all servers again, which
-                // takes long.
+                // Only one cell uses a kernel of its own. Each such kernel starts all servers again, which takes long.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {
                     continue;
@@ -100,7 +99,7 @@ fn cell(
     }
 }
 
-/// Returns the agent names of the cells over HTTP, each of which needs an API key.
+/// Returns the agent names of the cells over HTTP. Each of these agents needs an API key.
 fn with_keys() -> Vec<String> {
     let begin = format!("{PREFIX}{}/", Connection::Http.shown());
     cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()

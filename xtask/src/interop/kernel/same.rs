@@ -45,7 +45,7 @@ pub(super) fn cells() -> Vec<Cell> {
     .collect()
 }
 
-/// Sends the requests to the server that a command starts, and returns the results.
+/// Starts a server by its command, sends it the requests, and returns the results.
 fn answers(
     server: &str,
     command: &[OsString],

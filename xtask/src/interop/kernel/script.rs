@@ -7,11 +7,11 @@ use std::path::Path;
 /// The steps in order, with `ROOT` for the folder that the client offers as an MCP root, and `FOLDER` for a git
 /// repository with a file.
 ///
-/// `wanted` are texts that the result of the step must contain. `question` is the kind of request, e.g. `sampling`,
-/// that the client must have received during the step. All other members are for the driver script.
+/// In each step, `wanted` has the texts that the result must contain, and `question` the kind of request, e.g.
+/// `sampling`, that the client must have received during the step. All other members are for the driver script.
 const STEPS: &str = include_str!("steps.json");
 
-/// The two tools that the kernel lists for every caller: search for tools, and call a found tool.
+/// The two tools that the kernel lists for every caller. One searches for tools, the other calls a found tool.
 const LISTED: [&str; 2] = ["mgp_tools_discover", "mgp_tools_call"];
 
 /// The resource to which the step `watch` subscribes.
@@ -79,7 +79,7 @@ fn right(name: &str, wanted: &Value, seen: &Value) -> Outcome {
             let tools = seen["result"]["tools"].as_array().context("tools")?;
             tools.iter().map(|tool| tool["name"].as_str()).eq(LISTED.map(Some))
         }
-        // The TypeScript SDK can lose one of the five progress notifications: it handles a result at once, but a
+        // The TypeScript SDK can lose one of the five progress notifications: it handles a result immediately, but a
         // notification a moment later, when the call may have ended.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", WATCHED),

@@ -9,7 +9,8 @@ use crate::{
 use serde_json::Value;
 use std::{collections::BTreeMap, ffi::OsString, fmt::Write, fs, path::Path};
 
-/// The id of the server that requests roots and keeps state, so each agent gets its own instance of it.
+/// The id of the server that requests roots and keeps state. For this reason, each agent gets its own instance of the
+/// server.
 pub(super) const EVERYTHING: &str = "everything";
 
 /// The running kernel and its API keys.
@@ -122,7 +123,7 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
     Ok(text)
 }
 
-/// Returns a word as a TOML string, escaped as in JSON; `$` is doubled, because a single one would begin a variable.
+/// Returns a word as a TOML string, escaped as in JSON. Doubles each `$`, because a single `$` would begin a variable.
 fn quoted(word: &std::ffi::OsStr) -> String {
     Value::from(word.to_string_lossy().replace('$', "$$")).to_string()
 }

@@ -8,6 +8,7 @@ use mgp_discovery::{Config, Sources, Trust};
 use mgp_security::{NameFlaw, ServerHoldings};
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{AccessEntry, AccessPermission, KernelServersParams};
+use mgp_types::service::TenantId;
 use mgp_types::store::Db;
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ pub(crate) struct Matrix {
     /// Also show this agent; may be given several times
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
+    /// Show the access entries of this tenant; the default is `local`
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
     #[command(flatten)]
     config: ConfigArg,
 }
@@ -36,8 +40,8 @@ pub(crate) struct Matrix {
 pub(crate) struct AccessMatrix {
     /// The ids of the servers.
     pub(crate) servers: Vec<String>,
-    /// The ids in `servers` whose servers no longer exist. Their access entries would apply to a later server with the
-    /// same id.
+    /// The ids in `servers` of servers that no longer exist. Their access entries would apply to a later server with
+    /// the same id.
     pub(crate) left: Vec<String>,
     /// The agents and their access.
     pub(crate) agents: Vec<MatrixRow>,
@@ -49,7 +53,7 @@ pub(crate) struct AccessMatrix {
 pub(crate) struct MatrixRow {
     /// The name of the agent.
     pub(crate) agent: String,
-    /// One entry for each server, in order.
+    /// The agent's access to each server, in the order of `servers`.
     pub(crate) access: Vec<ServerAccess>,
 }
 
@@ -93,7 +97,7 @@ impl ServerAccess {
 impl Render for AccessMatrix {
     fn render(&self, out: &mut Output) {
         if self.servers.is_empty() || self.agents.is_empty() {
-            return out.hint("no servers or no agents; see `mgp servers ls`");
+            return out.hint("no servers, or no agents with access entries; see `mgp servers ls`");
         }
         let agents = self.agents.iter().map(|row| row.agent.as_str());
         let heads: Vec<&str> = std::iter::once("SERVER").chain(agents).collect();
@@ -106,7 +110,9 @@ impl Render for AccessMatrix {
         if self.agents.iter().flat_map(|row| &row.access).any(|one| one.by_default == "?") {
             out.line("?: not granted, and the server's default_policy is not known");
         }
-        out.hint("+N -N: so many single tools granted or denied; `mgp access query AGENT SERVER` names them");
+        out.hint(
+            "+N -N: so many single tools granted or denied; `mgp access matrix --json` names them",
+        );
         for id in &self.left {
             out.hint(format!(
                 "there is no server `{id}`, but a later server with this id would have this access; to end it: `mgp access revoke AGENT {id}`"
@@ -125,7 +131,7 @@ pub(crate) async fn matrix_of_all(
     let db = state::db(global).await?;
     let loaded = sources.load(&Trust::new(Arc::new(db.clone()))).await;
     let config = loaded.ok().map(|loaded| loaded.config);
-    entries(&db, config.as_ref(), &[], backend).await
+    entries(&db, config.as_ref(), operator().tenant(), &[], backend).await
 }
 
 /// Returns the access of the agents that the command names, and of all known agents.
@@ -136,24 +142,31 @@ pub(super) async fn read(
 ) -> CliResult<AccessMatrix> {
     let db = state::db(global).await?;
     let loaded = matrix.config.sources().load(&Trust::new(Arc::new(db.clone()))).await?;
-    entries(&db, Some(&loaded.config), &matrix.agent, backend).await
+    let tenant = matrix.tenant.as_deref().map(TenantId::from);
+    let tenant = tenant.unwrap_or_else(|| operator().tenant().clone());
+    entries(&db, Some(&loaded.config), &tenant, &matrix.agent, backend).await
 }
 
-/// Returns the access entries of every known agent, and of further `agents`, for every server.
+/// Returns the access entries of every known agent of a tenant, and of further `agents`, for every server.
 async fn entries(
     db: &Db,
     config: Option<&Config>,
+    tenant: &TenantId,
     agents: &[String],
     backend: &Backend,
 ) -> CliResult<AccessMatrix> {
-    let named = mgp_security::Access::named_in(db, operator().tenant()).await;
+    let named = mgp_security::Access::named_in(db, tenant).await;
+    let is_local = tenant == operator().tenant();
     let held = ServerHoldings::read(db).await?;
     let mut agents: BTreeSet<String> = agents.iter().cloned().collect();
-    agents.extend(config.into_iter().flat_map(|config| config.agents.keys().cloned()));
     agents.extend(named.map_err(|error| Failure::failed(error.to_string()))?);
-    agents.extend(["*".to_owned(), "default".to_owned()]);
+    if is_local {
+        agents.extend(config.into_iter().flat_map(|config| config.agents.keys().cloned()));
+        agents.extend(["*".to_owned(), "default".to_owned()]);
+    }
     let known = match backend {
-        // Ask the kernel: it may use other configuration files, and also has servers that were registered at run time.
+        // Ask the kernel, because it may use other configuration files, and also has servers that were registered at
+        // run time.
         Backend::Kernel(client) => {
             let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
             all.into_iter().map(|server| server.id).collect()
@@ -182,11 +195,17 @@ async fn entries(
     for agent in agents {
         let mut access = Vec::new();
         for (server, &by_default) in servers.iter().zip(&defaults) {
-            let result = backend.query(query_params(&agent, server, None)).await?;
+            let mut params = query_params(&agent, server, None);
+            if !is_local {
+                params.extra.encode("tenant", tenant.as_str())?;
+            }
+            let result = backend.query(params).await?;
             access.push(server_access(server, by_default, result.entries.into_iter()));
         }
         rows.push(MatrixRow { agent, access });
     }
+    // An operator of `local` cannot revoke entries of another tenant, so no hint names them.
+    let left = if is_local { left } else { vec![] };
     Ok(AccessMatrix { servers, left, agents: rows })
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, backend: &Backend, is_interactive: bool
 }
 
 /// Asks the person to decide about one approval; a skipped one stays pending. `known` has the ids of the approvals that
-/// are not news to the person.
+/// were already shown to the person.
 async fn answer(
     global: &Global,
     backend: &Backend,
@@ -99,8 +99,8 @@ async fn answer(
     }
 }
 
-/// Asks a question and returns the line that the person types. In the meantime, names new approvals, because their
-/// calls may wait for less time than the person needs for this question.
+/// Asks a question and returns the line that the person types. While the person types, prints each new approval,
+/// because its call may time out before the person has answered this question.
 async fn typed_line(
     global: &Global,
     backend: &Backend,

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use mgp_security::CallApprovals;
 use mgp_types::mgp::{AuditEvent, EventType};
 
-/// The tolerance for comparing the time of a record with the end of its call: the end is recorded as the begin plus a
-/// duration, which another clock measures.
+/// The tolerance for comparing the time of a record with the end of its call. Two clocks are involved: the end is the
+/// recorded start plus a duration, which another clock measures.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
 /// A record, and the records of the same call that are only details of it: the question to a person, the answer, and
@@ -26,12 +26,13 @@ enum Link<'a> {
     Question(String),
     /// The trace, the server and the tool of a call.
     Call(&'a str, Option<&'a str>, &'a str),
-    /// The trace, the server and the tool of a refused call, and the code of the refusal. Several calls that run at
-    /// once can have the same trace.
+    /// The trace, the server and the tool of a refused call, and the code of the refusal. Several calls that run at the
+    /// same time can have the same trace.
     Refusal(&'a str, Option<&'a str>, &'a str, i64),
 }
 
-/// For each link, the ends of its calls in the order of time, each with the index of the call's record in the list.
+/// The calls that have each link, in the order of their ends: the end of a call, and the index of its record in the
+/// list.
 type Calls<'a> = HashMap<Link<'a>, Vec<(SystemTime, usize)>>;
 
 impl<'a> Entry<'a> {
@@ -81,7 +82,7 @@ fn calls(events: &[AuditEvent]) -> Calls<'_> {
 
 /// If this record is a detail of a call, returns the index of the call's record; `None` for other records, e.g. an
 /// answer after the end of its call. If several calls have the same link, the second record of a refusal belongs to the
-/// call whose end is closest, and any other record to the first call that had not ended before.
+/// call whose end is closest in time; any other record belongs to the first of these calls that ends after the record.
 fn owner(calls: &Calls<'_>, event: &AuditEvent) -> Option<usize> {
     let time = event.timestamp.to_system_time()?;
     let link = match event.event_type.as_str() {
@@ -102,7 +103,8 @@ fn owner(calls: &Calls<'_>, event: &AuditEvent) -> Option<usize> {
     ends.get(first).map(|(_, place)| *place)
 }
 
-/// Returns the question that a record names. An approval of later calls also has an id, but outlasts the call.
+/// Returns the question that a record names. Returns `None` for an approval of later calls: it also has an id, but
+/// applies to more than this call.
 fn question(event: &AuditEvent) -> Option<Link<'_>> {
     let id: String = event.details.as_ref()?.decode("approval_id").ok()??;
     (!CallApprovals::is_id(&id)).then_some(Link::Question(id))
@@ -114,7 +116,8 @@ fn call(event: &AuditEvent) -> Option<Link<'_>> {
     Some(Link::Call(trace, target.server_id.as_deref(), tool))
 }
 
-/// Returns the refused call that a record names. A record without a code is an operator's decision about a permission.
+/// Returns the refused call that a record names; `None` if the record has no code, because it is then an operator's
+/// decision about a permission.
 fn refusal(event: &AuditEvent) -> Option<Link<'_>> {
     let code: i64 = event.details.as_ref()?.decode("code").ok()??;
     let Link::Call(trace, server, tool) = call(event)? else { return None };
@@ -127,12 +130,12 @@ mod tests {
 
     use super::*;
 
-    /// Returns a record of a call of `desk.wipe`, some seconds after 12:00.
+    /// Returns a record of a call of `desk.wipe` at this number of seconds after 12:00.
     fn record(seconds: u32, kind: &str, trace: &str, details: &Value) -> AuditEvent {
         record_at(seconds * 1000, kind, trace, details)
     }
 
-    /// Returns a record of a call of `desk.wipe`, some milliseconds after 12:00.
+    /// Returns a record of a call of `desk.wipe` at this number of milliseconds after 12:00.
     fn record_at(millis: u32, kind: &str, trace: &str, details: &Value) -> AuditEvent {
         let (seconds, millis) = (millis / 1000, millis % 1000);
         let event = json!({
@@ -147,7 +150,8 @@ mod tests {
         serde_json::from_str(&event.to_string()).unwrap()
     }
 
-    /// Asserts that these are the entries, each with the types of its details, whichever record comes first.
+    /// Asserts that grouping `events`, in this and in the reverse order, gives the expected entries: the type of each,
+    /// with the types of its details.
     #[track_caller]
     fn check(events: &[AuditEvent], expected: &[(&str, &[&str])]) {
         let newest_first: Vec<_> = events.iter().rev().cloned().collect();

@@ -80,8 +80,8 @@ impl Filters {
                             (Some(own.to_owned()), Some(tool.to_owned()));
                     }
                 }
-                // The names of servers, tools and agents cannot be checked in a log that was changed, so the filters
-                // are used as they are.
+                // Use the filters as they are if the log was changed, because the names of servers, tools and agents
+                // cannot be checked then.
                 Err(failure) if failure.is_log_changed() => {}
                 Err(failure) => return Err(failure),
             }
@@ -118,7 +118,7 @@ impl Filters {
 /// The prefix of the event types that are not in the specification.
 const OWN_PREFIX: &str = "dev.cloto.";
 
-/// The event types that are not in the specification.
+/// This program's own event types, which are not in the specification.
 const OWN_KINDS: [&str; 24] = [
     "dev.cloto.administered",
     "dev.cloto.approval_decided",
@@ -146,8 +146,8 @@ const OWN_KINDS: [&str; 24] = [
     "dev.cloto.server_registered",
 ];
 
-/// The event types of the specification that [`EventType::KNOWN`] lacks: an operator's risk for a tool, and the approval
-/// of a server that an agent created.
+/// The event types of the specification that [`EventType::KNOWN`] lacks: an operator's risk for a tool, and the
+/// approval of a server that an agent created.
 const LATER_KINDS: [&str; 2] = ["RISK_LEVEL_OVERRIDE", "TOOL_CREATED_DYNAMIC"];
 
 /// Returns the event types of the specification.
@@ -203,8 +203,7 @@ impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
         match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
-            // Close the folder again. When it was opened, events that a killed kernel had not written were added to the
-            // log.
+            // Close the folder again. Opening it has added to the log the events that a killed kernel had not written.
             Ok(backend) => backend.close().await?,
             // The process that holds the lock of the folder does not answer, but the files can be read without the
             // lock.
@@ -247,7 +246,7 @@ impl EventReader {
             let want = PAGE_EVENTS.min(max - events.len());
             let (page, next) = self.page(filters, Order::NewestFirst, after, want).await?;
             events.extend(page);
-            // One query reads only a limited part of the log, so a page may be empty before the log's end.
+            // One query reads only a limited part of the log, so a page can be empty although older records match.
             match next {
                 // Stop if the numbers do not decrease: in a log that was changed, the numbers of records can be wrong.
                 Some(next) if after.is_none_or(|after| next < after) => after = Some(next),
@@ -373,7 +372,7 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
         format!("{word} {}", text(agent))
     });
-    // Show the rule of a refused call instead of the reason, which is only the name of the error code then.
+    // For a refused call, show the rule that refused it: its reason is only the name of the error code.
     let rule = details.get("code").and(details.get("rule")).map(text);
     let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
     let reason = rule.or_else(|| reason.map(text));
@@ -400,7 +399,7 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     details.get("code").map(|code| format!("code {code}"))
 }
 
-/// Returns how many things an event is about, e.g. `5 changes` for the type `dev.cloto.changes_lost`.
+/// Returns the count in an event as a number with its noun, e.g. `5 changes` for the type `dev.cloto.changes_lost`.
 fn counted(event: &AuditEvent, details: &Value) -> Option<String> {
     let (thing, _) = short_type(event.event_type.as_str()).split_once("s_")?;
     Some(plural(details.get("count")?.as_u64()?, thing))

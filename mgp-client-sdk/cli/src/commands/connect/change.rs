@@ -124,8 +124,8 @@ impl Change {
             replace_file(file, &self.after).map_err(|error| Failure::unwritable(file, &error))
         };
         if let Err(failure) = apply() {
-            // If this record cannot be removed, it does no harm: the host's file is still in the state before the
-            // change.
+            // Ignore an error: a record that stays does no harm, because the host's file is still in the state before
+            // the change.
             let _ = undo::forget(global, &unwritten, file);
             let _ = Record::write(global, file, previous);
             return Err(failure);

@@ -151,8 +151,8 @@ fn write_restored(
         }
     };
     if let Err(failure) = apply() {
-        // If the change stays in the list of `mgp undo`, it does no harm: the host's file is still in the state before
-        // the change.
+        // Ignore an error: a change that stays in the list of `mgp undo` does no harm, because the host's file is still
+        // in the state before the change.
         let _ = undo::forget(global, &run, file);
         return Err(failure);
     }

@@ -1,6 +1,6 @@
 //! Edits single members in the JSON file of a host and keeps every other byte.
 //!
-//! Hosts accept comments and trailing commas in these files, so a JSON parser and printer would not do.
+//! Hosts accept comments and trailing commas in these files, which a JSON parser and printer would refuse or drop.
 
 use std::ops::Range;
 
@@ -28,8 +28,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Resul
     insert(text, path, name, &value)?.map_or_else(|| create(text, table, name, &value), Ok)
 }
 
-/// Sets a member of the object at a path to a value that is inserted verbatim; returns `None` if there is no such
-/// object.
+/// Sets a member of the object at a path to a value that is inserted verbatim; returns `None` if the object is missing.
 pub(super) fn insert(
     text: &str,
     path: &[String],
@@ -66,7 +65,7 @@ pub(super) fn remove(
         reader.skip();
         reader.rest().starts_with(',').then_some(reader.at)
     };
-    // After the last member there is no comma, so the comma before that member is removed.
+    // The last member has no comma after it, so remove the comma before it.
     let (mut head, end) = if let Some(comma) = comma(value.end) {
         (text[..key.start].to_owned(), comma + 1)
     } else {

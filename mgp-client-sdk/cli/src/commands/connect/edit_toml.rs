@@ -115,7 +115,7 @@ fn to_json(item: &Item) -> Json {
         Some(Value::Boolean(flag)) => (*flag.value()).into(),
         Some(Value::Integer(number)) => (*number.value()).into(),
         Some(Value::Float(number)) => (*number.value()).into(),
-        // For values of other types, i.e. dates, the TOML text is enough.
+        // Represent a value of any other type, i.e. a date, by its TOML text.
         _ => item.to_string().trim().into(),
     }
 }

@@ -95,7 +95,8 @@ pub(super) fn kept_members(connect: &Connect, file: &Path, entry: &str) -> Map<S
     members
 }
 
-/// Builds the entry of mgp for the host's file, with members of the existing entry that it does not set itself.
+/// Builds the entry of mgp for the host's file. Adds those members of the existing entry that the new entry does not
+/// set itself.
 pub(super) fn entry(
     global: &Global,
     connect: &Connect,
@@ -172,7 +173,8 @@ fn own_entry(format: Host, file: &Path) -> CliResult<Option<Entry>> {
     Ok(servers.find(|server| server.name == ENTRY).map(|server| server.entry))
 }
 
-/// Returns the command and the arguments of a host's entry for mgp; `None` if the file does not start mgp.
+/// Returns the command and the arguments of the entry with mgp's name in a host's file; `None` if the file has no such
+/// entry with a command.
 pub(in crate::commands) fn mgp_command(
     format: Host,
     file: &Path,

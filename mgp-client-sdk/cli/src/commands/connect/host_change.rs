@@ -142,8 +142,9 @@ fn line(entry: &ServerEntry) -> String {
     format!("{name}{place}: {}", shown.unwrap_or_else(|_| "…".to_owned()))
 }
 
-/// Fails if the host starts mgp with another configuration file or state folder than this command uses. This command
-/// would copy servers and grant access where that mgp does not find them.
+/// Fails if the host starts mgp with a configuration file or state folder that differs from the default, and the user
+/// has not named one for this command. This command would then copy servers and grant access where that mgp does not
+/// find them.
 fn check_places(
     global: &Global,
     host: KnownHost,

@@ -31,7 +31,7 @@ pub(in crate::commands) struct HostFile {
     pub(in crate::commands) fault: Option<Failure>,
 }
 
-/// Reads the file of a host; returns `None` if there is no such file.
+/// Reads the file of a host; returns `None` if the file does not exist.
 pub(in crate::commands) fn host_file(
     global: &Global,
     host: KnownHost,
@@ -124,7 +124,8 @@ pub(super) fn beside(
     Ok(shown.collect())
 }
 
-/// Prints a note if a generic host has a file without servers: the host may not read them where mgp is added.
+/// Prints a note if the file of a generic host lacks the key to which mgp is added: the host may read its servers from
+/// another key.
 pub(super) fn note_other_key(
     global: &Global,
     target: &HostTarget,

@@ -63,7 +63,7 @@ pub(crate) struct TakenEntry {
 }
 
 impl TakenEntry {
-    /// Returns whether a text has an entry of this name at the same place.
+    /// Returns whether a text has an entry of this name below the same keys.
     pub(super) fn is_in(&self, syntax: Syntax, text: &str) -> bool {
         let members = syntax.members(text, &self.path);
         members.is_ok_and(|all| all.iter().any(|(name, _)| *name == self.name))
@@ -80,7 +80,7 @@ pub(crate) struct Restored {
     pub(crate) differs: Vec<String>,
 }
 
-/// Returns the SHA-256 of a text, as the stored files contain it.
+/// Returns the SHA-256 of a text in the form in which the stored records have it.
 pub(super) fn digest(text: &str) -> String {
     Sha256Hash::digest(text.as_bytes()).to_string()
 }
@@ -122,7 +122,7 @@ impl Record {
     }
 
     /// Returns whether `mgp connect` wrote the entry with mgp's name, even if the entry was edited since. An entry that
-    /// cannot be read as the entry of a server must still have the program that was written.
+    /// cannot be read as the entry of a server counts only if it still has the program that `mgp connect` wrote.
     fn is_own(&self, now: Option<&str>, starts_mgp: Option<bool>) -> bool {
         let (None, Some(now), Some(written)) = (starts_mgp, now, &self.entry) else {
             return starts_mgp != Some(false);
@@ -190,8 +190,8 @@ impl Record {
     }
 }
 
-/// Returns whether an entry with mgp's name belongs to mgp, in a file that has this record: the entry starts mgp, or
-/// would if its host had not switched it off.
+/// Returns whether an entry with mgp's name, in a file that has this record, belongs to mgp: it starts mgp, or its host
+/// has only switched it off.
 pub(super) fn is_own(record: Option<&Record>, now: &str, starts_mgp: Option<bool>) -> bool {
     let is_off = |entry: Value| entry["disabled"] == true || entry["enabled"] == false;
     let is_written = || record.is_some_and(|record| record.is_own(Some(now), starts_mgp));
@@ -283,7 +283,7 @@ fn files_in(folder: &Path) -> CliResult<Vec<PathBuf>> {
     Ok(read_all::<Records>(&file)?.files.into_keys().collect())
 }
 
-/// Returns a file of the state folder. The folder is not created, because some commands only look.
+/// Returns a file of the state folder. The folder is not created, because some callers must change nothing.
 pub(super) fn state_file(global: &Global, name: &str) -> CliResult<PrivateFile> {
     let folder = state::folder(global)?;
     state::check_folder(&folder)?;

@@ -14,7 +14,7 @@ pub(crate) enum Syntax {
     Yaml,
 }
 
-/// Returns the line end of most lines of a text, which new lines get.
+/// Returns the line ending that most lines of a text have, for new lines.
 pub(super) fn line_end(text: &str) -> &'static str {
     match keep_line_ends(text, "\n".to_owned()).as_str() {
         "\r\n" => "\r\n",

@@ -23,7 +23,7 @@ use crate::output::{Output, Render, print, print_note};
 use crate::replace_file::replace_file;
 use crate::state;
 
-/// The maximum number of remembered changes; each contains the whole file as it was before.
+/// The maximum number of remembered changes; most contain the whole text of the file before the change.
 const MAX_CHANGES: usize = 20;
 
 /// The maximum size of a file's text that is stored with the change. A longer text is only in the back-up.
@@ -171,7 +171,7 @@ pub(super) fn remember(
         if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
             return Ok(store.replace(&lock, &text)?);
         }
-        // The oldest changes are dropped, so that the file stays within its limits.
+        // Forget the oldest change, so that the stored list stays within its limits.
         changes.remove(0);
     }
 }
@@ -196,14 +196,15 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     if changes.is_empty() {
         return Err(no_change());
     }
-    // Read the files only after this, because hosts may change them while the person types the passphrase.
+    // Ask for the proof before reading the files, because hosts may change them while the person types the passphrase.
     admit_edit(global, &ConfigArg::default()).await?;
     let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes: Vec<FileChange> = read_all(&store)?;
     let last = changes.last().map(|change| change.run.clone()).ok_or_else(no_change)?;
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    // Go on after a failure: a file that cannot be restored stays in the list, and the others are still restored.
+    // Continue after a failure: the change of a file that cannot be restored stays in the list, and the other files are
+    // still restored.
     for at in (kept..changes.len()).rev() {
         match changes[at].undo(global, undo.force) {
             Ok(row) => {
@@ -279,8 +280,7 @@ impl FileChange {
 
     /// Returns the current text of a file without this change.
     ///
-    /// Fails if the change cannot be separated from the later ones, e.g. because the later changes include the entry of
-    /// mgp itself.
+    /// Fails if the change cannot be separated from later changes, e.g. because they include the entry of mgp itself.
     fn merged(
         &self,
         global: &Global,
@@ -311,8 +311,8 @@ impl FileChange {
         record.restore(found.syntax, &found.table, now, Some(true)).map_err(|_| changed())
     }
 
-    /// Returns the record of what this change alone has taken out of the file. If mgp was connected before, that is the
-    /// earlier entry of mgp, and the entries that the earlier record does not have.
+    /// Returns a record of the entries that this change alone removed from the file. If mgp was connected before, these
+    /// are the earlier entry of mgp, and the removed entries that the earlier record does not have.
     fn record_since(&self, record: Record, before: &str) -> Result<Record, String> {
         let Some(FoundEntry { syntax, table, .. }) = entry_in(&self.file, before) else {
             return Ok(record);
@@ -363,7 +363,7 @@ impl FileChange {
             self.record.as_ref().is_some_and(|kept| kept.before.as_ref() == Some(backup));
         let has = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text == before);
         if !is_needed && has(backup) && has(&self.file) {
-            // If the back-up cannot be removed, it does no harm.
+            // Ignore an error: a back-up that stays does no harm.
             let _ = fs::remove_file(backup);
         }
     }

@@ -100,7 +100,7 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, against: &Path) -> C
     Err(Failure::failed("a required tool is missing or broke its contract"))
 }
 
-/// Returns the file with the required tools. The name of the lock file alone also means the one beside the
+/// Returns the file with the required tools. The bare name of the lock file also means the lock file beside the
 /// configuration file, where `mgp lock` writes it.
 fn required_file(against: &Path, config: &ConfigArg) -> CliResult<PathBuf> {
     if against.exists() || against != Path::new(lock::FILE_NAME) {

@@ -70,7 +70,7 @@ pub(super) fn parse(source: &str, text: &str) -> CliResult<Vec<Contract>> {
     read_contracts(text).map_err(|error| Failure::failed(format!("`{source}`: {error}")))
 }
 
-/// Finds a configured server by its id; fails if there is no such server.
+/// Finds a configured server by its id; fails if no server has this id.
 pub(in crate::commands) fn find<'a>(
     loaded: &'a LoadedConfig,
     id: &str,

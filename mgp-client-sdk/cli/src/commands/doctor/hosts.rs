@@ -57,7 +57,7 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
 /// Reports the host's file in the project of this folder, if the host starts servers from it.
 fn check_project(host: KnownHost, user_file: &Path) -> Option<Check> {
     let file = host.project_file(&std::env::current_dir().ok()?)?;
-    // In the user's home folder, it can be the file for all projects.
+    // In the user's home folder, this path can be that of the host's file for all projects.
     let is_user_file = dunce::canonicalize(&file).ok() == dunce::canonicalize(user_file).ok();
     if is_user_file {
         return None;

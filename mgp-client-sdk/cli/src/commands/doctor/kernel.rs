@@ -106,8 +106,8 @@ impl KernelState {
         Some(Check::new("config", Level::Warn, what).with_fix(fix))
     }
 
-    /// Reports what the kernel found outside of the configuration files, e.g. an audit sink that takes no events, and
-    /// each webhook and place for notifications that takes no events.
+    /// Reports the kernel's findings that are not about a configuration file, e.g. an audit sink that accepts no
+    /// events. Also reports each webhook and each place for notifications whose last delivery failed.
     pub(super) fn check_deliveries(&self) -> impl Iterator<Item = Check> {
         let found = self.info.iter().flat_map(|info| &info.findings);
         // Leave out the findings about a file, which the check of the configuration reports.
@@ -177,8 +177,8 @@ fn is_registered(server: &KernelServer) -> bool {
     server.source == "registered"
 }
 
-/// Splits an error that the kernel has but this shell does not. Returns the error, without the kernel's own remedy if
-/// that does not apply, and a remedy if the kernel's environment variables are the cause.
+/// Splits the message of an error that occurs in the kernel but not in this shell. Returns the error and, if the
+/// kernel's environment variables are the cause, a remedy; that remedy then replaces the kernel's own.
 fn with_fix(error: &str) -> (&str, Option<&'static str>) {
     match error.rsplit_once("; ") {
         Some((error, NO_PROGRAM)) => (error, Some(PATH_FIX)),

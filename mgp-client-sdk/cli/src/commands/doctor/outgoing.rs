@@ -1,4 +1,5 @@
-//! Checks the addresses and headers of the collector and of the audit sinks. If one is invalid, no kernel starts.
+//! Checks the addresses and headers of the collector and of the audit sinks. If one of them is invalid, no kernel
+//! starts.
 
 use std::path::{Path, PathBuf};
 

@@ -72,7 +72,8 @@ impl ToolInventory {
         self.tools.iter().map(|tool| (tool.server.as_str(), tool.name.as_str()))
     }
 
-    /// Resolves a pin like the tool index: by full id, else as the only tool with that name.
+    /// Finds the tool that a pin names by the rule of the tool index: by its full id, else by its name if only one tool
+    /// has that name.
     fn resolve(&self, pin: &str) -> PinTarget<'_> {
         if let Some(tool) = self.tools.iter().find(|tool| tool.has_id(pin)) {
             return PinTarget::One(tool);
@@ -186,8 +187,7 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
 
 /// Returns a warning if the parts of the budget do not fit its maximum.
 fn check_parts(budget: &ContextBudget) -> Option<Check> {
-    // Report only parts that do not fit the maximum: without pinned tools, a reserve that is too small for the
-    // meta-tools alone has no effect.
+    // Report only this error: any other error of the budget has no effect without pinned tools.
     let Err(error @ BudgetError::Parts { .. }) = mgp_toolindex::check_budget(budget, &[]) else {
         return None;
     };
@@ -197,8 +197,8 @@ fn check_parts(budget: &ContextBudget) -> Option<Check> {
     Some(Check::new("limits", Level::Warn, what).with_fix(fix))
 }
 
-/// Returns a warning or failure if the pinned tools exceed their part of the budget, or the room that its maximum
-/// leaves.
+/// Returns a warning if the pinned tools exceed their part of the budget, and a failure if they exceed the room that
+/// the maximum leaves for them.
 fn check_pins(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<Check> {
     let tokens = pinned.iter().fold(META_TOKENS, |sum, tool| sum.saturating_add(tool.tokens));
     let largest = pinned.iter().max_by_key(|tool| tool.tokens)?;

@@ -29,7 +29,7 @@ pub(super) struct ServerReport {
     pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
-/// Checks all configured servers, in order; does not start them if there is no prober.
+/// Checks all configured servers, in order; starts them only if a prober is given.
 pub(super) async fn check(
     global: &Global,
     prober: Option<Prober>,
@@ -58,7 +58,7 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // The kernel knows only an upper bound of the tokens. For a server that was started here, it would
+            // The kernel knows only an upper bound of the tokens. If this command started the server, that bound would
             // contradict the exact count in this report.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
@@ -71,7 +71,7 @@ pub(super) async fn check(
         let lacks = running.server(id).and_then(|server| server.lacks.as_deref());
         let is_reported = !report.is_broken() && lacks.is_some_and(|text| text.contains(UNUSED));
         report.checks.extend(check_manifest(server).filter(|_| !is_reported));
-        // If two ids look alike, the kernel accepts only one of them. Do not warn about the accepted one.
+        // If two ids look alike, the kernel accepts only one of them. Do not warn about the accepted id.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
         if let Err(flaw) = NameFlaw::check_server(id, others)
@@ -165,7 +165,19 @@ impl ServerReport {
             self.push(server, Level::Warn, tool.to_string(), Some(AUTHORS_FIX.to_owned()));
         }
         // Use a set, because a server may list a tool twice.
-        for name in probed.listed.iter().collect::<BTreeSet<_>>() {
+        let names: BTreeSet<_> = probed.listed.iter().collect();
+        let state = |name: &str| governance.definitions().state(Some(&server.id), name);
+        let (left_out, names): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| state(name).is_left_out());
+        if !left_out.is_empty() {
+            let tools = plural(left_out.len(), "tool");
+            let what = format!(
+                "{tools} cannot be used: mgp uses at most 10,000 of a server, and 16 MiB of definitions"
+            );
+            let fix = "let the server list fewer, if it has an option for that".to_owned();
+            self.push(server, Level::Warn, what, Some(fix));
+        }
+        for name in names {
             if let Err(flaw) = NameFlaw::check_tool(name) {
                 let what = format!("the tool `{}` cannot be used: {flaw}", first_line(name, 40));
                 let fix = "ask its author for another name; it cannot be called".to_owned();
@@ -179,7 +191,7 @@ impl ServerReport {
     }
 }
 
-/// The begin of the report about a manifest that cannot be used, here and in the kernel.
+/// The beginning of the report about a manifest that cannot be used, here and in the kernel.
 const UNUSED: &str = "its manifest is not used";
 
 /// Reports a manifest that cannot be used. Its server is started to list the tools.
@@ -220,8 +232,8 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     })
 }
 
-/// Splits the reason of a failure into the failure and the remedy. The remedy begins after the last semicolon outside
-/// of quoted lines. Returns `None` if there is no remedy. The code and the cause of an error follow its remedy, and
+/// Splits the reason of a failure into the failure and the remedy; `None` if the reason has no remedy. The remedy
+/// begins after the last semicolon outside of quoted lines. The code and the cause of an error follow its remedy, and
 /// belong to the failure.
 pub(super) fn split_remedy(reason: &str) -> Option<(String, String)> {
     let is_unquoted = |at: &usize| {

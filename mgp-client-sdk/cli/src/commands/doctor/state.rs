@@ -10,13 +10,14 @@ use mgp_discovery::SecretFile;
 use mgp_lifecycle::Transactions;
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_security::{FolderError, Governance, LogError, RecordFlaw};
-use mgp_toolindex::ToolIndex;
+use mgp_server_sdk::EventHub;
+use mgp_toolindex::{History, ToolIndex};
 use mgp_types::store::{Db, MemoryStore, Store};
 use tokio::time::timeout;
 
 use super::report::{Check, Level};
 use crate::args::Global;
-use crate::commands::audit::{RECORDS_LOST, count_lost};
+use crate::commands::audit::{CHANGES_LOST, RECORDS_LOST, count_lost};
 use crate::exit::Failure;
 use crate::output::plural;
 use crate::replace_file::create_private;
@@ -25,11 +26,8 @@ use crate::{lock, state};
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum age of a reported loss of audit records.
+/// The age up to which a loss of audit records is still reported.
 const LOSS_REPORTED: Duration = Duration::from_hours(30 * 24);
-
-/// The type of the events that count changes of the state that were lost.
-const CHANGES_LOST: &str = "dev.cloto.changes_lost";
 
 /// The remedy for a state that cannot be read.
 const RESTORE: &str =
@@ -78,10 +76,28 @@ async fn check_database(db: &Db, file: &Path) -> Vec<Check> {
     let entries = Governance::check_entries(db).await.map_err(|error| error.to_string());
     let transactions = Transactions::open(Arc::new(db.clone())).await;
     let transactions = transactions.map(drop).map_err(|error| error.to_string());
+    let events = EventHub::check_db(db).await;
+    let events = events.map_err(|error| format!("the stored events are damaged: {error}"));
+    let failures = [entries, transactions, events].into_iter().filter_map(Result::err);
+    let checks = failures.map(|error| unusable(&format!("`{}`: {error}", file.display())));
+    checks.chain(check_search(db, file).await).collect()
+}
+
+/// Reports damage of the tables for searches, without which a kernel starts nevertheless.
+async fn check_search(db: &Db, file: &Path) -> impl Iterator<Item = Check> {
     let index = ToolIndex::builder().open_read_only(db.clone()).await;
-    let index = index.map(drop).map_err(|error| format!("the tool index is damaged: {error}"));
-    let failures = [entries, transactions, index].into_iter().filter_map(Result::err);
-    failures.map(|error| unusable(&format!("`{}`: {error}", file.display()))).collect()
+    let index = index.map(drop).map_err(|error| error.to_string());
+    let history = History::check(db).await.map_err(|error| error.to_string());
+    let warning = |what: &str, until_then: &str, checked: Result<(), String>| {
+        let error = checked.err()?;
+        let error = error.split("; ").next().unwrap_or_default();
+        let what = format!("`{}`: {what} damaged: {error}", file.display());
+        let fix = format!("restore the folder from a back-up; until then, the kernel {until_then}");
+        Some(Check::new("state", Level::Warn, what).with_fix(fix))
+    };
+    let index = warning("the tool index is", "indexes all tools again at each start", index);
+    let history = warning("the stored searches are", "learns nothing from calls", history);
+    index.into_iter().chain(history)
 }
 
 /// Reports a state that no kernel can use.

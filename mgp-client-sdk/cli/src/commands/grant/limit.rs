@@ -52,8 +52,7 @@ impl Changes {
     }
 }
 
-/// Returns the access entries that give an agent exactly the tools that a limit allows, if the agent has no entries
-/// yet.
+/// Returns the access entries that give an agent without entries exactly the tools that a limit allows.
 fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<AccessGrantParams> {
     let NewAccess { agent, because, .. } = wanted;
     let allow = || AccessGrantParams::allow(agent, server).because(because);
@@ -72,7 +71,8 @@ fn is_of_command(entry: &AccessEntry) -> bool {
     COMMANDS.iter().any(|command| because.starts_with(command))
 }
 
-/// Returns whether an entry of an earlier command contradicts a limit that another command, `because`, sets.
+/// Returns whether an entry that an earlier command wrote contradicts the limit that the command named in `because`
+/// applies.
 fn is_stale(entry: &AccessEntry, limit: &ToolLimit, because: &str) -> bool {
     if !is_of_command(entry) {
         return false;

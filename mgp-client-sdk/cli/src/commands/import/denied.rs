@@ -9,10 +9,10 @@ use super::sources::read_text;
 use crate::exit::CliResult;
 use crate::hosts::{claude_project_settings, gemini_policies, other_settings};
 
-/// Returns the servers in a host's file without the tools that settings beside the file deny. The settings of a project
-/// hold for the servers that `~/.claude.json` has for it.
+/// Returns the servers in a host's file without the tools that the host's settings files deny. The settings of a
+/// project apply to the servers that `~/.claude.json` lists for that project.
 pub(super) fn without_denied(mut import: Import, file: &Path) -> CliResult<Import> {
-    // A host does not apply files that it cannot read either.
+    // Ignore a file that cannot be read, because the host cannot read and apply it either.
     let others = other_settings(import.host, file)?;
     for settings in others.iter().filter_map(|file| read_text(file).ok()) {
         import.withhold(None, &settings);

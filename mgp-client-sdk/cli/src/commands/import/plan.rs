@@ -15,7 +15,7 @@ use crate::config_file;
 use crate::exit::CliResult;
 use crate::this_program::is_mgp;
 
-/// The reason reported for the entry that `mgp connect` has written.
+/// The reason that is reported for an entry that starts mgp.
 pub(super) const IS_MGP: &str = "it is mgp itself";
 
 /// A plan to add the servers of hosts to the configuration.
@@ -111,7 +111,7 @@ pub(in crate::commands) fn planned_config(file: &Path, plan: &Plan) -> CliResult
     Ok(config)
 }
 
-/// Removes the entry that `mgp connect` has written, because with it the kernel would start itself.
+/// Removes the entries that start mgp, because with them the kernel would start itself.
 fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     let mut removed = Vec::new();
     let source = read.source.clone();

@@ -106,7 +106,7 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
     // A project's file may come from other people, so it is read only with `--project`.
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
     let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
-    // A file whose folder cannot be read is reported when it is read.
+    // Keep a file whose folder cannot be read: reading the file later reports the error.
     Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
 }
 
@@ -226,7 +226,8 @@ fn read_file(name: &str) -> CliResult<Source> {
         None => (Host::Generic, "default".to_owned()),
     };
     match read(format, &file, &text) {
-        // Other hosts have files of the same names, e.g. Trae one like VS Code, in the form that most hosts use.
+        // Another host may have a file of this name in the generic format, e.g. Trae a file named like that of VS Code,
+        // so try that format.
         Err(error @ DiscoveryError::NoServers { .. }) => {
             let generic = read(Host::Generic, &file, &text).map_err(|_| error)?;
             Ok(Source { read: generic, agent: "default".to_owned() })

@@ -56,7 +56,8 @@ pub(in crate::commands) fn login_error(error: &AuthError, id: &ServerId) -> Stri
         AuthError::NoClient { issuer } => format!(
             "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
         ),
-        // A registration can be repeated after a failure of the endpoint.
+        // Advise to register by hand unless the registration endpoint failed with a status 5xx, because a later attempt
+        // may then succeed.
         AuthError::Registration { error: status, .. } if !status.starts_with("status 5") => {
             format!(
                 "{error}; register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"

@@ -13,8 +13,8 @@ pub(super) fn check_program(
     path: Option<&OsStr>,
 ) -> Result<(), String> {
     let Err(error) = find_program(command, cwd, path) else { return Ok(()) };
-    // If one of its arguments contains a `/`, the whole command counts as a path, and was completed with the folder of
-    // the configuration file.
+    // A command that contains a `/`, even in an argument, was taken for a path and completed with the folder of the
+    // configuration file. So look for arguments in the command as it is written.
     let fix = arguments_fix(written, cwd, path).filter(|_| written != command);
     Err(fix.map_or(error, |fix| format!("the program `{written}` does not exist; {fix}")))
 }
@@ -69,7 +69,8 @@ pub(in crate::commands) fn find_program(
     })
 }
 
-/// Returns the remedy for a command that has arguments behind the program, as in a shell; `None` for any other command.
+/// Returns the remedy for a command that contains arguments after the program, as in a shell; `None` for any other
+/// command.
 fn arguments_fix(command: &str, cwd: &Path, path: Option<&OsStr>) -> Option<String> {
     let (program, _) = command.split_once(' ')?;
     find_program(program, cwd, path).ok()?;

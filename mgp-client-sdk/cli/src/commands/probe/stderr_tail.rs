@@ -32,13 +32,13 @@ pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
-    /// The first line that the server wrote to standard output and that is not MCP, or the first one that names the
-    /// server's own address.
+    /// The first line that the server wrote to standard output and that is not MCP. A later line that names the
+    /// server's own address replaces it.
     stray: Option<String>,
 }
 
 impl StderrTail {
-    /// Sets the secrets to hide: the secret values in the server's configuration.
+    /// Stores the secret values in the server's configuration, which are then hidden in all lines.
     pub(super) fn hide_secrets(&self, server: &ExpandedServer) {
         let mut secrets = Secrets::default();
         secrets.add_server(server);
@@ -73,13 +73,14 @@ impl StderrTail {
         }
     }
 
-    /// Adds what the server wrote to standard output to the reason of its failure, whose remedy stays at the end.
+    /// Returns the reason of a failure with the line that the server wrote to standard output. A remedy stays at the
+    /// end.
     pub(super) fn explain(&self, reason: &str) -> String {
         let tail = self.0.lock();
         let is_silence = reason.starts_with(NO_ANSWER);
         let serves_http =
             is_silence && tail.lines.iter().chain(&tail.stray).any(|line| names_address(line));
-        // More time, the remedy for a slow server, does not help here.
+        // If the server serves HTTP, leave out the remedy "more time", which helps only a slow server.
         let what = reason.split_once("; ").map(|(what, _)| what).filter(|_| serves_http);
         let mut text = what.unwrap_or(reason).to_owned();
         if let Some(line) = &tail.stray {
@@ -119,7 +120,8 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         let words = ["error", "panic", "exception", "fatal"];
         !is_place && words.iter().any(|word| line.contains(word))
     };
-    // Many programs in Go and Rust print their usage after the error, and options may also mention errors.
+    // Search first before the usage: many programs in Go and Rust print their usage after the error, and its options
+    // may also mention errors.
     let usage = lines.iter().position(|line| line.to_lowercase().starts_with("usage:"));
     let before_usage = &lines[..usage.unwrap_or_default()];
     let at = lines
@@ -129,7 +131,7 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         .or_else(|| lines.iter().rposition(names_error))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty() && !line.contains("--help")))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
-    // Add the next line to a line that ends with a colon, because that line only names a location.
+    // If the line ends with a colon, add the next line, because the line itself only names a location.
     let rest = lines.get(at + 1).filter(|_| lines[at].ends_with(':'));
     let line = rest.map_or_else(|| lines[at].to_owned(), |rest| format!("{} {rest}", lines[at]));
     Some(first_line(&line, MAX_QUOTE_BYTES))

@@ -140,7 +140,8 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
     let file = add.config.file_to_edit()?;
     valid_id(&file, add, &add.id)?;
     check_words(&add.command)?;
-    // The entry is planned as an import of one server, so that it gets the same checks and the same format.
+    // Plan the entry as an import of one server, so that it gets the same checks and the same format as an imported
+    // server.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read_own(Path::new("mgp servers add"), &text)?;
     let plan = Plan::new(&file, &[import])?;
@@ -188,7 +189,7 @@ fn check_places(add: &Add) -> CliResult {
     }
 }
 
-/// Refuses a program together with its arguments in one word, which quotes around all of them cause.
+/// Refuses a word that contains both a program and its arguments, e.g. because the user put quotes around all of them.
 fn check_words(command: &[String]) -> CliResult {
     let [line] = command else { return Ok(()) };
     let program = line.split_once(' ').map_or("", |(program, _)| program);
@@ -276,7 +277,7 @@ pub(super) async fn finish_add(
     }
     if add.no_grant {
         config_file::apply(plan)?;
-        // Ask the kernel to reload the configuration here; in the other case, `apply_and_grant` does so.
+        // Ask the kernel to reload the configuration; with grants, `apply_and_grant` does so.
         control::reload(global).await;
     } else {
         result.granted = apply_and_grant(global, add, &result, plan).await?;

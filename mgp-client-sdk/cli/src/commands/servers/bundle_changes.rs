@@ -74,7 +74,7 @@ impl BundleChanges {
         Ok(changes)
     }
 
-    /// Adds a variable with the value that it has in the new version's entry if the user sets nothing.
+    /// Adds a variable, with its value in the entry that a user without settings gets for the new version.
     fn add_variable(&mut self, name: &str, unset: &Entry) -> Result<(), String> {
         if changes_code(name) {
             return Err(format!(

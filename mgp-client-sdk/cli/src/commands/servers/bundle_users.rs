@@ -15,7 +15,7 @@ use crate::pipe;
 
 /// The name of the list in the folder of a bundle. It has the path of a configuration file on each line.
 const LIST: &str = ".users";
-/// The maximum size of the list, in bytes; a longer one counts as unreadable.
+/// The maximum size of the list, in bytes; a longer list counts as unreadable.
 const MAX_LIST_BYTES: u64 = 256 << 10;
 /// The maximum size of a configuration file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
@@ -88,7 +88,7 @@ impl BundleUsers {
         Self { place: format!("bundles/{id}"), texts: listed(folder).and_then(read) }
     }
 
-    /// Returns whether a server may use the files of a version of the bundle, or any of its files.
+    /// Returns whether a server may use files of this version of the bundle, or of any version if `version` is `None`.
     pub(super) fn may_use(&self, version: Option<&str>) -> bool {
         let Some(texts) = &self.texts else { return true };
         let version = version.map(|version| format!("/{version}")).unwrap_or_default();
@@ -101,7 +101,8 @@ impl BundleUsers {
     }
 }
 
-/// Returns the texts of the servers in a configuration file; `None` if it cannot be read. A missing file has none.
+/// Returns the texts of the servers in a configuration file; `None` if the file cannot be read. A missing file has no
+/// texts.
 fn texts_of_file(file: &Path) -> Option<Vec<String>> {
     let metadata = match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),

@@ -62,7 +62,8 @@ where
             changing.await?
         }
     };
-    // A restart whose time limit ends while calls still run goes on by itself.
+    // Report no failure if the time limit of a restart ends while calls still run, because the restart continues by
+    // itself.
     let goes_on = R::METHOD == KernelServersRestart::METHOD && status == ServerState::Draining;
     if is_start::<R>() && status != ServerState::Connected && !goes_on {
         return Err(Failure::failed(failure_reason(&client, &arg.server).await));
@@ -74,8 +75,8 @@ fn is_start<R: Request>() -> bool {
     [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD)
 }
 
-/// Sends the request; after a start, waits until the server has connected or failed, or until the time limit. Returns
-/// the state of the server, or the reason if it has failed.
+/// Sends the request. After a start, waits until the server has connected or failed, or until the time limit. Returns
+/// the state of the server; if the server has failed, returns the reason as an error.
 pub(crate) async fn change<R>(
     client: &Client,
     server: &str,

@@ -15,7 +15,7 @@ use crate::output::{Cell, Color, Output, Render, first_line, plural, print, prin
 /// The maximum length of the command line or URL of a server in the table.
 const MAX_REACH: usize = 400;
 
-/// The maximum length of the problem of a server below the table.
+/// The maximum length of the description of a server's problem, which is printed below the table.
 const MAX_PROBLEM: usize = 1000;
 
 /// All servers, or the named one.
@@ -84,8 +84,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     for (name, text) in lines {
         let Some(text) = text else { continue };
         let line = format!("  {name:14}{text}");
-        // Only these texts were written by the kernel, so only their commands may get the option `--state`; the others
-        // quote the server or its entry.
+        // Only these texts were written by the kernel, so only their commands may get the option `--state`; the other
+        // texts quote the server or its entry.
         if matches!(name, "error" | "last failure" | "lacks") {
             out.hint(line);
         } else {
@@ -94,8 +94,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-/// Returns the state that people read. If each agent has its own instance, `status` covers only the instance that lists
-/// the tools; the server then counts as connected while any instance runs.
+/// Returns the state to show to people. `status` covers only the instance that lists the tools; if each agent has its
+/// own instance, the server counts as connected while any instance runs.
 fn shown_state(server: &KernelServer) -> &ServerState {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);
@@ -132,7 +132,7 @@ pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
     }
     let all = client.request::<KernelServers>(&params).await?.servers;
     if server.is_none() {
-        // Show warnings only if there are no servers, because only then a warning may be the reason.
+        // Show warnings only if the kernel has no servers: only then can a warning be the reason.
         let severity = Some("error").filter(|_| !all.is_empty());
         note_findings(global, &client, severity).await?;
     }

@@ -24,7 +24,7 @@ const MAX_ERROR: usize = 300;
 const CHOOSING_VARIABLES: [&str; 6] =
     ["npm_config_", "uv_", "pip_", "home", "userprofile", "xdg_config_home"];
 
-/// A package that the arguments of a server name with a version.
+/// A package and its version, as named in the arguments of a server.
 pub(super) struct VersionedPackage {
     /// The argument that names the package, e.g. `--package=name@1.2.3`.
     pub(super) argument: String,
@@ -37,7 +37,7 @@ pub(super) struct VersionedPackage {
 }
 
 impl VersionedPackage {
-    /// Returns the package of a server; `None` if its arguments name none, or one without a version.
+    /// Returns the package of a server; `None` if its arguments name no package, or a package without a version.
     pub(super) fn of(server: &ServerConfig) -> Option<Self> {
         let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return None };
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -77,11 +77,11 @@ impl VersionedPackage {
         Ok(format!("{option}{}{}{version}", self.name, self.mark))
     }
 
-    /// Returns the newest version of the package of a server, but never an older one than the server starts. Relative
-    /// paths in the server's entry start at `folder`.
+    /// Returns the newest version of the package of a server, but never an older version than the server starts.
+    /// Relative paths in the server's entry start at `folder`.
     ///
-    /// The package manager of the server looks it up, because only the package manager knows the registries of the
-    /// user: other registries can have other packages of this name.
+    /// The server's own package manager looks the version up, because only the package manager knows the registries of
+    /// the user: other registries can have other packages of this name.
     pub(super) async fn newest(
         &self,
         server: &ServerConfig,
@@ -127,7 +127,7 @@ impl VersionedPackage {
         Ok(if is_older { self.version.clone() } else { version.to_owned() })
     }
 
-    /// Checks that a package manager finds the same package as the server, and runs no code to look it up.
+    /// Checks that the package manager will look up the package that the server uses, and that the lookup runs no code.
     fn check_lookup(&self, is_npm: bool, command: &str, args: &[String]) -> Result<(), String> {
         // Refuse a range of versions, because the user may want the range to stay. An exact version of npm has three
         // numbers.
@@ -227,7 +227,7 @@ fn program_name(command: &str) -> Option<&str> {
     Path::new(command).file_stem()?.to_str()
 }
 
-/// Returns how to update the package of a server by an edit of its entry; `None` if it starts no package.
+/// Returns how to update the package of a server by an edit of its entry; `None` if the server starts no package.
 pub(super) fn how_to_update(server: &ServerConfig) -> Option<String> {
     let TargetConfig::Program { command, args, .. } = &server.target else { return None };
     let (id, program) = (&server.id, program_name(command)?);

@@ -361,7 +361,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Asks the person for a value; returns an empty text if there is no terminal.
+/// Asks the person for a value; returns an empty text without a terminal.
 fn ask(global: &Global, need: &Need) -> CliResult<String> {
     if !prompt::is_interactive(global) {
         return Ok(String::new());

@@ -30,10 +30,10 @@ const LIST_TIME: Duration = Duration::from_mins(2);
 /// The maximum size of the file with the local copy of a registry's list, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A local copy of a registry's list that is at least this old is updated before it is used.
+/// The age from which a local copy of a registry's list is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// An update of a local copy also requests the changes of this time before the last update, because the clock of this
+/// The time before the last update whose changes an update of the local copy requests again, because the clock of this
 /// machine may have been ahead of the registry's clock.
 const OVERLAP: Duration = Duration::from_hours(24);
 
@@ -47,7 +47,7 @@ pub(super) struct Registry {
 #[derive(Default, Serialize, Deserialize)]
 struct ListCopy {
     url: String,
-    /// The time of the last successful update; the next one requests only what changed since a day before then.
+    /// The time of the last successful update. The next update requests only the changes since a day before this time.
     at: Option<Timestamp>,
     is_complete: bool,
     servers: BTreeMap<String, Value>,
@@ -90,7 +90,7 @@ impl Registry {
         })
     }
 
-    /// Returns one version of a server, or its latest; `None` if the registry has no such server.
+    /// Returns one version of a server, or its latest version; `None` if the registry has no such server.
     pub(super) async fn server(
         &self,
         name: &str,
@@ -105,7 +105,8 @@ impl Registry {
         self.servers.download(url, sha256, file).await.map_err(Failure::failed)
     }
 
-    /// Returns the copy of the list, brought up to date if it is old; the old copy if the registry does not answer.
+    /// Returns the copy of the list. If the copy is old, updates it first; if the registry does not answer, returns the
+    /// old copy.
     async fn updated_copy(&self, global: &Global, url: &str, refresh: bool) -> CliResult<ListCopy> {
         let mut copy = self.read_copy(url);
         // Use the time in the copy and not that of its file, because a failed update writes the file too.
@@ -116,7 +117,8 @@ impl Registry {
             return Ok(copy);
         }
         let asked = Timestamp::now();
-        // A time in the future is that of a wrong clock, so it is not known what changed since the last update.
+        // Request the whole list if the time of the last update is in the future: a clock was wrong, so it is not known
+        // which changes are new.
         let since = at.filter(|_| copy.is_complete && !refresh && age.is_some());
         let since = since.and_then(|at| at.checked_sub(OVERLAP)).map(Timestamp::from);
         let outcome = self.update(&mut copy, url, since.as_ref()).await;

@@ -50,7 +50,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         let former = login::configured_in(&file, id);
         let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
         let mut pins = own.remove_server(id)?;
-        // Name a pin that several agents have only once.
+        // Name a pin only once, even if several agents have it.
         pins.sort();
         pins.dedup();
         let mut notes = forget(global, arg, former).await?;
@@ -119,8 +119,8 @@ async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) 
     ActionReport::new(&**id, "removed").with_notes(notes).print(global)
 }
 
-/// Returns a note about the stored secrets that `mgp servers add` names after a server. They stay, because other
-/// entries can also name them.
+/// Returns a note about the stored secrets whose names `mgp servers add` formed from the id of this server. These
+/// secrets stay, because other entries can also refer to them.
 fn kept_secrets(global: &Global, id: &str) -> CliResult<Option<String>> {
     let names = SecretFile::in_folder(&state::folder(global)?).names().unwrap_or_default();
     let is_of_server = |name: &&String| {
@@ -134,7 +134,7 @@ fn kept_secrets(global: &Global, id: &str) -> CliResult<Option<String>> {
     }))
 }
 
-/// Returns the folder of the files of a server's bundle; `None` if the server does not run in it.
+/// Returns the folder with the files of a server's bundle; `None` if the server does not run in that folder.
 fn bundle_folder(
     global: &Global,
     server: Option<&ServerConfig>,
@@ -167,7 +167,7 @@ fn remove_bundle(folder: &Path, arg: &ConfiguredServer) -> String {
 /// Erases the searches that led to the tools of a removed server, so that they do not change the ranking of a later
 /// server with the same id.
 async fn forget_searches(db: Db, id: &str, configs: &[&Config]) -> CliResult {
-    // With this scope the history has the searches of every agent, whatever the configuration learns from.
+    // Use this scope because it makes the history contain the searches of every agent, whichever scope is configured.
     let options = HistoryConfig::new().scope(HistoryScope::Agent);
     let registered = Registrations::registered_in(&db).await?;
     let history = History::open(db, options).await?;
@@ -187,8 +187,8 @@ fn has(loaded: &LoadedConfig, id: &str) -> bool {
     loaded.config.server(id).is_some() || unused.any(|other| other == id)
 }
 
-/// Deletes the decisions about a removed server and the logins there, so that a later server with the same id does not
-/// inherit them. `former` is the removed entry.
+/// Deletes the decisions about a removed server and the logins at this server, so that a later server with the same id
+/// does not inherit them. `former` is the removed entry.
 async fn forget(
     global: &Global,
     arg: &ConfiguredServer,
@@ -209,8 +209,8 @@ async fn forget(
             client.request::<KernelReload>(&params).await?.forgotten.contains(id)
         }
         Backend::Folder(governance, _) => {
-            // Another file of the user, or a project's, can define another server with this id, which keeps the
-            // decisions. So does a registered one.
+            // Keep the decisions if another server has this id: a server in another file of the user or of a project,
+            // or a registered server.
             let named = arg.config.sources().load(&trust).await?;
             let own = Sources::from_env().load(&trust).await;
             let server = ServerId::from(&**id);

@@ -117,7 +117,7 @@ impl BundleFile {
         bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }
 
-    /// Unpacks the files into a folder for a server in a configuration file, in place of what is there.
+    /// Unpacks the files into a folder, which is replaced if it exists, for a server in a configuration file.
     pub(super) fn unpack(&mut self, folder: &Path, config: &Path) -> CliResult {
         let parent = folder.parent().unwrap_or(folder);
         fs::create_dir_all(parent)?;

@@ -229,7 +229,7 @@ impl PlannedUpdate {
         }
     }
 
-    /// Plans to start another version of a package that the arguments of the server name.
+    /// Plans to start another version of a package that is named in the server's arguments.
     fn of_package(server: &ServerConfig, package: &VersionedPackage, to: &str) -> CliResult<Self> {
         let argument = package.with_version(to)?;
         let mut plan = Self::new(server, (&package.name, &package.version), to);
@@ -273,8 +273,8 @@ async fn plan(
 }
 
 /// Plans the update of a server that did not come from the registry, to the version that the user names or else the
-/// newest one. Reports how to update the server if its arguments name no package with a version, or the newest version
-/// cannot be found.
+/// newest version. Reports how to update the server if its arguments name no package with a version, or the newest
+/// version cannot be found.
 async fn plan_package(
     global: &Global,
     update: &Update,
@@ -452,8 +452,8 @@ fn compare(
     Ok(())
 }
 
-/// Returns the server's argument that names its package, and the argument that names it in the new version. All other
-/// arguments are the user's own, or values that the user has chosen.
+/// Returns two arguments: the server's current argument that names its package, and the argument that names the package
+/// in the new version. All other arguments are the user's own, or values that the user has chosen.
 fn package_change<'a>(
     args: &'a [String],
     old: Option<&Entry>,

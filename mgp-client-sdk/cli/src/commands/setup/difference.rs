@@ -14,8 +14,8 @@ const MAX_LINES: usize = 60;
 pub(super) struct Difference(Vec<String>);
 
 impl Difference {
-    /// Compares the servers of a file before and after a change, given as lines without secrets. The file can also
-    /// change if its servers do not.
+    /// Compares the servers of a file before and after a change, given as lines without secrets. `is_change` is `true`
+    /// if the text of the file changes, even if its servers do not.
     pub(super) fn new(before: &[String], after: &[String], is_change: bool) -> Self {
         let marked = |mark: char, lines: &[String], others: &[String]| -> Vec<String> {
             let own = lines.iter().filter(|line| !others.contains(line));

@@ -118,12 +118,12 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     result.not_ready = late;
 }
 
-/// Connects to the kernel as an operator, so that the failure of a server is known at once. Returns `None` if there is
-/// no connection, or if none is needed because all servers of the hosts were started for the grants. Failures are then
-/// known only at the time limit.
+/// Connects to the kernel as an operator, in order to notice the failure of a server immediately. Returns `None` if the
+/// connection fails, or if it is not needed because all servers of the hosts were started for the grants. Failures are
+/// then noticed only at the time limit.
 ///
-/// The connection is made before any host is tried: afterwards this process is an ancestor of a host, and is no longer
-/// admitted.
+/// Connect before any host is tried: afterwards this process is an ancestor of a host, and the kernel no longer admits
+/// it as an operator.
 async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Option<Client> {
     let is_granted = |id: &String| result.granted.iter().any(|one| one.server() == id);
     if result.access.values().flatten().all(is_granted) {
@@ -197,10 +197,11 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     let Some((command, args)) = mgp_command(host.format(), &file)? else {
         return Err(Failure::failed(format!("`{}` does not start mgp", file.display())));
     };
-    // A kernel that this starts serves the hosts that are started next, so it gets all variables of this shell.
+    // If this starts a kernel, that kernel also serves the hosts that are started next, so pass all variables of this
+    // shell to it.
     let command = ChildCommand::new(command).args(args).inherit_env(["*"]).on_stderr(print_stderr);
     let client = Client::builder("mgp-setup", env!("CARGO_PKG_VERSION"))
-        // Offer no tool discovery of MGP, like most hosts: so the list has the tools of all servers.
+        // Do not offer the tool discovery of MGP, like most hosts; then the list has the tools of all servers.
         .limit_extensions(ExtensionSet::STANDARD.without(Extension::ToolDiscovery))
         .init_timeout(START_TIMEOUT)
         .spawn(command)
@@ -233,7 +234,7 @@ async fn usable(
     client.list_tools().await?;
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        // Request the servers that have a tool that the agent may call; others are not in the answer.
+        // Request the servers that have a tool that the agent may call; other servers are not in the answer.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
         // A registered server whose tools are known counts as ready, because the first call starts it.
         servers.retain(|server| match server.status {

@@ -10,14 +10,14 @@ use crate::exit::{CliResult, Failure};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
-/// The entry that applies to every agent.
+/// The agent name in access entries that apply to every agent.
 const EVERY_AGENT: &str = "*";
 
 /// The maximum number of agents that a command considers.
 const MAX_AGENTS: usize = 64;
 
-/// Returns the named agent. If none is named, returns `default`, or, if `default` has no access entry, the first agent
-/// with one: after `mgp setup`, only the agents of hosts have access.
+/// Returns the named agent. If none is named, returns `default` if an access entry applies to it; otherwise returns the
+/// first agent with an entry, because after `mgp setup` only the agents of hosts have access.
 pub(super) async fn viewed_agent(global: &Global, named: Option<&str>) -> CliResult<String> {
     if let Some(agent) = named {
         return Ok(agent.to_owned());

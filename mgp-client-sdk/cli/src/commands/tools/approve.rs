@@ -14,8 +14,8 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, print_note, print_stderr};
 use crate::{control, prompt};
 
-/// The maximum number of decisions to send at once. Each answer waits until the kernel has read the tools of the server
-/// again; one read serves several decisions.
+/// The maximum number of decisions to send at the same time. The kernel answers each after it has read the tools of the
+/// server again; one such read serves several decisions.
 const MAX_AT_ONCE: usize = 16;
 
 /// `mgp tools approve`.

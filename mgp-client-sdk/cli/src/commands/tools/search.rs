@@ -101,7 +101,8 @@ pub(super) async fn run(global: &Global, search: &Search) -> CliResult {
     params.query = Some(query);
     params.max_results = Some(search.most.get());
     params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-    // The kernel does not record searches with `explain`, so a trial does not count as a wish of the agent.
+    // The kernel does not record searches with `explain`, so this search by a person does not count as a search of the
+    // agent.
     params.explain = Some(true);
     let found = client.mgp().tools_discover(&params).await?;
     let (parts, remarks) = (parts(&found), remarks(search, &found, &agent));

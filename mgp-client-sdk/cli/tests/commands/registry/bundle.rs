@@ -29,7 +29,7 @@ fn manifest(version: &str) -> Value {
     })
 }
 
-/// Writes an archive with these files, which are marked as executable.
+/// Writes an archive with these files, and marks them as executable.
 fn archive(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
     let mut zip = ZipWriter::new(fs::File::create(path).unwrap());
     for (name, bytes) in files {
@@ -97,7 +97,7 @@ fn a_bundle_is_added_and_replaced() {
     assert!(!text.contains("1.0.0/server"), "{text}");
     home.succeed(&["doctor", "desk"]);
 
-    // The files are removed with their server, unless another server runs in their folder.
+    // `mgp servers rm` also removes the files of a bundle, unless another server runs in their folder.
     let add =
         ["servers", "add", &other, "--yes", "--no-grant", "--set", "TOKEN=x", "--id", "second"];
     home.succeed(&add);
@@ -220,7 +220,7 @@ fn only_the_files_of_two_versions_of_a_bundle_are_kept() {
     let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
-    // The comment above the server still names 1.0.0, but no server runs it.
+    // The comment above the server still names 1.0.0, but no server runs this version, so its folder is gone.
     let text = fs::read_to_string(home.own()).unwrap();
     assert_eq!(names, [".newer", ".users", "1.1.0", "1.2.0"], "{text}");
     assert!(home.succeed(&["doctor", "desk"]).contains("4 tools"));
@@ -254,7 +254,7 @@ fn the_files_of_a_bundle_stay_while_a_server_of_another_file_runs_them() {
     assert!(!folder.exists(), "no server is left");
 }
 
-/// Writes the archive of a version of the bundle whose manifest has been changed.
+/// Applies `change` to the manifest of this version of the bundle, writes its archive, and returns the path.
 fn changed(home: &Home, version: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut manifest = manifest(version);
     change(&mut manifest);
@@ -281,7 +281,7 @@ fn an_update_of_a_bundle_applies_the_new_manifest_or_is_refused() {
     assert_eq!(own(), before);
     assert!(folder.join("1.0.0/server/echo").exists() && !folder.join("1.1.0").exists());
 
-    // Another default does not change an argument of the user.
+    // The new version has another default, but the update does not change an argument that the user has set.
     let asks = changed(&home, "1.2.0", |manifest| {
         manifest["user_config"]["tools"]["default"] = 5.into();
         manifest["user_config"]["zone"] = json!({ "type": "string", "required": true });

@@ -1,4 +1,4 @@
-//! Tests of finding, adding, updating and removing servers of a registry, and bundles.
+//! Tests of finding, adding, updating and removing servers of a registry and of bundles.
 
 mod bundle;
 mod place;
@@ -21,7 +21,8 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Creates a home whose `npx` starts this workspace's own server in place of each published package.
+/// Creates a home with a replaced `npx`, which starts an example server of this workspace in place of each published
+/// package.
 fn home_with_npx() -> Home {
     let home = Home::new();
     let (echo, workbench) = (program("echo"), program("workbench"));
@@ -51,7 +52,8 @@ fn desk(version: &str, needs: &Value) -> Value {
     } })
 }
 
-/// Searches for wishes as a person does; all of them if `WISHES` is set, as for the acceptance check, else two.
+/// Searches for servers with wishes as a person writes them: with all of them if `WISHES` is set, as in the acceptance
+/// check, else with every 25th.
 #[test]
 fn all_pages_are_read_once_and_the_right_server_is_among_the_first_three() {
     let place = Place::with(published());
@@ -98,7 +100,8 @@ fn a_published_server_is_added_updated_and_removed() {
     assert!(shown.err.contains("npx -y @acme/desk@1.0.0"), "{}", shown.err);
     assert!(shown.err.contains("DESK_TOKEN (required, secret)"), "{}", shown.err);
     assert!(!home.own().exists());
-    // A short name is looked up in the local copy of the registry's list, which `mgp servers search` creates.
+    // `mgp servers add` looks up a short name in the local copy of the registry's list, which only `mgp servers search`
+    // creates.
     assert!(run(&home, &with(&["servers", "add", "desk"])).err.contains("is known as `desk`"));
     assert_eq!(run(&home, &with(&["servers", "search", "echo"])).code, Some(0));
     let wrong = with(&["servers", "add", "desk", "--yes", "--set", "DESK_MODE=shrill"]);
@@ -143,8 +146,8 @@ fn a_published_server_is_added_updated_and_removed() {
     update_and_return(home, &with);
 }
 
-/// Updates the server while a kernel runs, which holds back the changed tool; then restores the old version, and
-/// removes the server.
+/// Updates the server while a kernel runs, and checks that agents cannot call the changed tool; then restores the old
+/// version, and removes the server.
 fn update_and_return(home: Home, with: &dyn Fn(&[&str]) -> Vec<String>) {
     let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").unwrap());
     let kernel = Kernel::on_with(home, None, &[("PATH", &path)]);
@@ -186,7 +189,7 @@ fn a_list_that_could_not_be_updated_is_updated_by_the_next_search() {
     place.replace(vec![named("io.acme/one"), named("io.acme/two")]);
     place.answer_again();
     assert_eq!(home.json("servers-search", &search)["searched"], 2);
-    // The list is fresh now, so the registry is not asked again.
+    // The list is fresh now, so `mgp servers search` does not ask the registry again.
     let asked = place.requests("/v0.1/servers?");
     assert_eq!(home.json("servers-search", &search)["searched"], 2);
     assert_eq!(place.requests("/v0.1/servers?"), asked);
@@ -243,7 +246,8 @@ fn a_hostile_registry_does_no_harm() {
         json!("x"),
         json!({ "name": "" }),
     ]);
-    // A variable that the entry sets is shown, or refused if a program loads code by it.
+    // `mgp servers add` shows a variable that the registry's entry sets, and refuses a variable with which a program
+    // can load code.
     let card = home.run(&["servers", "add", "io.evil/env", "--dry-run", "--registry", &place.url]);
     assert!(card.err.contains("sets     DESK_HOST = --import=data:text/x"), "{card:?}");
     let code = home.run(&["servers", "add", "io.evil/code", "--yes", "--registry", &place.url]);
@@ -256,7 +260,7 @@ fn a_hostile_registry_does_no_harm() {
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(text.contains("$${cmd:touch owned}"), "{text}");
 
-    // The registry answers with pages that never end, and then with a redirect to another address.
+    // Let the registry answer with pages that never end, and then with a redirect to another address.
     place.loop_for_ever();
     let looped = home.run(&["servers", "search", "x", "--refresh", "--registry", &place.url]);
     assert_eq!(looped.code, Some(0), "{looped:?}");

@@ -1,4 +1,4 @@
-//! A registry on this machine that speaks the protocol v0.1.
+//! A test registry on this machine, with version 0.1 of the registry's protocol.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 const PAGE: usize = 100;
 
-/// The mode in which the registry answers with pages that never end; in mode 0 it answers correctly.
+/// The value of `mode` for pages that never end; with the value 0, the registry answers correctly.
 const ENDLESS: u8 = 1;
-/// The mode in which the registry answers with redirects.
+/// The value of `mode` for answers that are redirects.
 const MOVED: u8 = 2;
 
 #[derive(Default)]
 struct Shared {
     entries: Mutex<Vec<Value>>,
-    /// The files served at `/files/NAME`; a name `moved-NAME` redirects to `NAME`.
+    /// The files that the registry serves at `/files/NAME`; it redirects `/files/moved-NAME` to `NAME`.
     files: Mutex<HashMap<String, Vec<u8>>>,
     log: Mutex<Vec<String>>,
     mode: AtomicU8,
@@ -36,7 +36,7 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Unlike a plain drop, this is possible within another runtime.
+        // End the runtime in the background, because a plain drop would panic within another runtime.
         self.runtime.take().unwrap().shutdown_background();
     }
 }

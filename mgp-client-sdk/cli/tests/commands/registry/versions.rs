@@ -8,7 +8,7 @@ use super::desk;
 use super::place::Place;
 use crate::world::{CommandOutput, Home};
 
-/// Runs `mgp servers` with a registry.
+/// Runs a command of `mgp servers` with this registry.
 fn servers(home: &Home, place: &Place, arguments: &[&str]) -> CommandOutput {
     home.run(&[&["servers"][..], arguments, &["--registry", &place.url]].concat())
 }
@@ -35,7 +35,7 @@ fn an_update_keeps_the_arguments_that_the_user_has_chosen() {
     };
     place.replace(vec![version("1.0.0"), version("1.1.0")]);
     check("1.1.0");
-    // The registry does not know the installed version any more.
+    // The registry no longer has the installed version.
     place.replace(vec![version("1.2.0")]);
     check("1.2.0");
 }

@@ -14,7 +14,7 @@ use super::open_decisions::{OpenDecisions, Subject};
 
 /// The maximum number of lines in a message to a person.
 const MAX_LINES: usize = 10;
-/// The maximum number of decisions that are collected for a message.
+/// The maximum number of decisions for one message.
 const MAX_WAITING: usize = 256;
 
 /// The maximum length of an id in a link to the console, in bytes.
@@ -29,36 +29,37 @@ pub(super) struct Message {
     /// The number of decisions that wait for a person.
     waiting: usize,
     pub(super) lines: Vec<String>,
-    /// The page of the console for each line, if there is a console with an address.
+    /// For each line, the page of the console about it; empty if the console has no known address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     links: Vec<String>,
     /// The page that a click on the message opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link: Option<String>,
-    /// The option that the commands in a message need to reach this kernel, with a space before it; empty if they need
+    /// The option that the commands in a message need to reach this kernel, preceded by a space; empty if they need
     /// none.
     #[serde(skip)]
     option: String,
 }
 
-/// The decisions that have begun to wait for a person since the last message.
+/// The decisions that have begun to wait for a person since the last message was sent.
 #[derive(Default)]
 pub(super) struct Waiting {
     lines: BTreeMap<String, Line>,
     since: Option<Instant>,
-    /// The last event that was read, even if it added no waiting decision.
+    /// The last event that was read, whether or not it added a decision.
     pub(super) last: Option<ReadEvent>,
 }
 
 struct Line {
     text: String,
-    /// The command that shows more, if the console has no page about the decision.
+    /// The command that shows more about the decision; set only if the console has no page about it, e.g. for a
+    /// transaction.
     command: Option<&'static str>,
     /// The path of the console's page about the decision.
     page: String,
     expires_at: Option<Timestamp>,
-    /// The definition or transaction that waits; `None` for an approval, because an event reports the decision about
-    /// it.
+    /// The definition or transaction that waits for a decision; `None` for an approval, because an event reports when
+    /// it is decided.
     subject: Option<Subject>,
 }
 
@@ -68,7 +69,7 @@ impl Line {
     }
 }
 
-/// The members of an event that are needed for a message.
+/// The members of an event that a message needs.
 #[derive(Deserialize)]
 struct Event {
     channel: String,
@@ -140,8 +141,8 @@ impl Message {
         parts.join("\n")
     }
 
-    /// Returns the message as JSON, with the member `text` that Slack and other chats require. Markup in it is escaped,
-    /// so that a name cannot e.g. mention all people in a channel.
+    /// Returns the message as JSON, with the member `text` that Slack and other chat programs require. Escapes markup
+    /// in the text, so that a name cannot e.g. mention all people in a channel.
     pub(super) fn to_json(&self) -> serde_json::Result<String> {
         #[derive(Serialize)]
         struct Posted<'a> {
@@ -154,18 +155,19 @@ impl Message {
     }
 }
 
-/// Escapes the characters that begin markup, as notifications of a desktop and Slack require.
+/// Escapes the characters that begin markup, for desktop notifications and for Slack.
 pub(super) fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 impl Waiting {
-    /// Returns the time when the first event since the last message was read; `None` if no event was read since then.
+    /// Returns the time when the first event since the last message was read; `None` if no event was read since the
+    /// last message.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }
 
-    /// Adds the decision that an event requests, or removes the one that it reports as made.
+    /// Adds the decision that an event requests, or removes the decision if the event reports that it was made.
     pub(super) fn add(&mut self, read: ReadEvent) {
         self.since.get_or_insert_with(Instant::now);
         if let Ok(event) = read.event.get::<Event>() {
@@ -176,8 +178,8 @@ impl Waiting {
 
     fn add_event(&mut self, Event { channel, data }: Event) {
         let EventData { actor, tenant, server_id, tool_name, transaction_id, details } = data;
-        // Skip decisions of other tenants, because the message reaches operators of the local tenant. Definitions are
-        // shared by all tenants.
+        // Skip decisions of other tenants, because only operators of the local tenant receive the message. Keep
+        // definitions, because all tenants share them.
         if tenant.is_some() && channel != DEFINITION_CHANGED {
             return;
         }
@@ -216,7 +218,7 @@ impl Waiting {
             _ => return,
         };
         if self.lines.len() >= MAX_WAITING {
-            // Drop expired decisions to make room; after the quiet hours there may be many.
+            // Drop expired decisions to make room. After the quiet hours there may be many of them.
             let now = SystemTime::now();
             self.lines.retain(|_, line| !line.is_expired(now));
         }
@@ -234,8 +236,9 @@ impl Waiting {
         }
     }
 
-    /// Returns the message about the decisions that still wait, or `None` if there are none, and clears the collection.
-    /// `option` is the one that commands need.
+    /// Empties the collection, and returns the message about the decisions in it that still wait for an operator, or
+    /// `None` if none does. `option` is the option, e.g. `--state FOLDER`, that the commands in the message need to
+    /// reach this kernel.
     pub(super) fn take(&mut self, console: Option<&str>, option: Option<&str>) -> Option<Message> {
         self.since = None;
         let now = SystemTime::now();

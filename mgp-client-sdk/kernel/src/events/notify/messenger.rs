@@ -1,4 +1,4 @@
-//! The ways to send a message to a person: a desktop notification, an ntfy topic, a webhook, an e-mail.
+//! Sends messages to people: as a desktop notification, to an ntfy topic, to a webhook, or as an e-mail.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::super::deliveries::{Attempt, LateText, SenderContext, TIMEOUT, post};
 use super::super::webhooks::signed;
 use super::message::{Message, escape_markup};
 
-/// The time within which a mail server must accept an e-mail. Mail servers delay their greeting on purpose, since
+/// The time within which a mail server must accept an e-mail. Mail servers delay their greeting on purpose, because
 /// senders of spam do not wait for it.
 const MAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A sender of messages to one configured place.
+/// A sender of messages over one configured way, e.g. e-mail.
 pub(in crate::events) struct Messenger {
     way: Way,
-    /// The address of the console in the configuration.
+    /// The address of the console that the configuration sets.
     console: Option<String>,
     served: LateText,
     command_option: LateText,
@@ -75,7 +75,7 @@ impl Messenger {
         Ok(Self { way, console, served, command_option: option })
     }
 
-    /// Returns the address of the console: the configured one, or else that of this process's console.
+    /// Returns the address of the console: the configured one, or else that of the console that this process serves.
     pub(super) fn console(&self) -> Option<String> {
         self.console.clone().or_else(|| self.served.get().cloned())
     }
@@ -152,7 +152,8 @@ impl MailSender {
             Ok(mail) => mail,
             Err(error) => return Attempt::Refused(error.to_string()),
         };
-        // The time-out of `lettre` ends with the connection attempt, so a silent server would hold up all messages.
+        // Limit the time here, because the time-out of `lettre` covers only the connection attempt: a server that then
+        // stays silent would delay all messages.
         match timeout(MAIL_TIMEOUT, self.server.send(mail)).await {
             Ok(Ok(_)) => Attempt::Accepted,
             Ok(Err(error)) if error.is_permanent() => Attempt::Refused(self.describe(&error)),
@@ -167,9 +168,9 @@ impl MailSender {
     /// Returns the text of an error, with the server and the configuration keys that might need a change.
     fn describe(&self, error: &SmtpError) -> String {
         let remedy = match error.status().map(u16::from) {
-            // The server requires a login, or refuses the one that it got.
+            // The server requires a login, or refuses the given one.
             Some(530 | 534 | 535 | 538) => "; check `user` and `secret`",
-            // The server refuses the recipient or the sender.
+            // The server refuses the recipient or the sender of the mail.
             Some(550 | 551 | 553) => "; check `email` and `from`",
             Some(_) => "",
             None => "; check `smtp`",
@@ -217,8 +218,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends a message to a mail server that refuses the login with a reply; returns the error without the beginning,
-    /// which must name the server.
+    /// Sends a message to a mail server that answers the login with this refusal. Returns the error without its
+    /// beginning, and checks that the beginning names the server.
     async fn refusal(reply: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

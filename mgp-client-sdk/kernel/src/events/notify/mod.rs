@@ -1,7 +1,7 @@
-//! Messages to people: decisions that wait for an operator, on a desktop, a phone or in a mailbox (MGP §4.4).
+//! Messages to people about decisions that wait for an operator: on a desktop, on a phone or in a mailbox (MGP §4.4).
 //!
-//! A message names agents, servers and tools, but never contains an argument, because it may pass through other
-//! people's machines.
+//! A message names agents, servers and tools, but never contains an argument of a call, because it may pass through
+//! machines of other people.
 
 mod message;
 mod messenger;
@@ -18,7 +18,7 @@ pub(super) use self::messenger::Messenger;
 pub(crate) use self::open_decisions::OpenDecisions;
 use super::deliveries::{Attempt, Delivery, DeliveryContext, SenderContext};
 
-/// The channels of the events that a person is notified about.
+/// The channels of the events that lead to a message.
 pub(super) const CHANNELS: [&str; 4] = [
     super::APPROVAL_REQUESTED,
     super::APPROVAL_DECIDED,
@@ -29,7 +29,8 @@ pub(super) const CHANNELS: [&str; 4] = [
 /// The maximum sleep during quiet hours. It is short because the clock jumps when the machine wakes from standby.
 const MAX_SLEEP: Duration = Duration::from_mins(1);
 
-/// Collects decisions that wait for a person, and sends them in one message after some time, until the store is closed.
+/// Collects the decisions that wait for a person, and sends them in one message after some time. Ends when the store is
+/// closed.
 pub(super) async fn run(
     messenger: &Messenger,
     config: &NotifyConfig,
@@ -38,8 +39,8 @@ pub(super) async fn run(
     reader: &EventReader,
 ) {
     let mut waiting = Waiting::default();
-    // The position is stored only after the message is sent, so a kernel that stops before that will read the events
-    // again.
+    // The position in the events is stored only after the message is sent. So if the kernel stops before that, it reads
+    // the events again.
     let mut seq = 0;
     loop {
         tokio::select! {
@@ -66,7 +67,8 @@ pub(super) async fn run(
     }
 }
 
-/// Waits until a message is due: some time after `since`, outside of the quiet hours; forever if `since` is `None`.
+/// Waits until a message must be sent: some time after `since`, but not during the quiet hours. Waits forever if
+/// `since` is `None`.
 async fn due(since: Option<Instant>, config: &NotifyConfig) {
     let Some(since) = since else { return std::future::pending().await };
     sleep_until(since + config.after).await;
@@ -84,7 +86,8 @@ fn quiet_left(hours: QuietHours) -> Option<Duration> {
     Some(left.saturating_sub(passed).max(Duration::from_secs(1)))
 }
 
-/// Sends a test message to each configured place, or only to the one with this name; returns the result of each.
+/// Sends a test message over each configured way, or only over the one with this name; returns the result of each
+/// attempt.
 ///
 /// # Cancel safety
 /// If the future is dropped, some messages may have been sent.

@@ -1,11 +1,11 @@
-//! Looks up whether a decision still waits for a person. Needed for decisions that no event reports as made.
+//! Looks up whether a decision still waits for a person, if no event reports that it was made.
 
 use mgp_lifecycle::Transactions;
 use mgp_security::Definitions;
 use mgp_types::proposal::TransactionStatus;
 use mgp_types::service::Principal;
 
-/// The thing that waits for a decision, if no event reports the decision.
+/// A definition or transaction that waits for a decision. No event reports the decision.
 pub(super) enum Subject {
     /// A changed definition of a tool.
     Definition { server: String, tool: String },
@@ -13,8 +13,7 @@ pub(super) enum Subject {
     Transaction(String),
 }
 
-/// The definitions and the transactions of a kernel. If one of the two is missing, each subject of that kind counts as
-/// waiting.
+/// The definitions and transactions of a kernel. If a field is `None`, all decisions of its kind count as waiting.
 #[derive(Clone, Default)]
 pub(crate) struct OpenDecisions {
     pub(crate) definitions: Option<Definitions>,
@@ -22,10 +21,10 @@ pub(crate) struct OpenDecisions {
 }
 
 impl OpenDecisions {
-    /// Returns a function that tests whether a subject waits for a decision now. The definitions are read only once,
-    /// because each read compares all of those that wait.
+    /// Returns a function that tests whether a decision still waits. Reads the definitions only once, because each
+    /// reading compares all waiting definitions.
     pub(super) fn now(&self) -> impl Fn(&Subject) -> bool {
-        // If the definitions cannot be read, a needless message is better than a missing one.
+        // If the definitions cannot be read, treat them as waiting: a needless message is better than a missing one.
         let definitions = self.definitions.as_ref().and_then(|all| all.waiting().ok());
         let list = |all: &Transactions| all.list(Principal::local().tenant().as_str(), false);
         let transactions = self.transactions.as_ref().map(list);

@@ -1,4 +1,4 @@
-//! The calls that are sent to a server: their limits, and the session that serves them.
+//! Sends calls to a server: applies the server's limits, and chooses the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,17 @@ use crate::fleet::session::Session;
 use crate::fleet::subscriptions::Source;
 
 impl ManagedServer {
-    /// Passes a call to the server after all security checks; starts the server if it is stopped.
+    /// Sends a call to the server through all security checks; starts the server if it is stopped.
     ///
-    /// If `has_access` is `false`, the server is not started, and the checks refuse the call.
+    /// If `has_access` is `false`, does not start the server; the security checks then refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
         mut call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
-            // A call that waits for this answer was decided earlier, and would continue without another decision.
+            // If an earlier request of this call waits for the answer that this request brings, end it: it was decided
+            // earlier and would continue without another decision.
             self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
             return self.shared.main().send(call);
         }
@@ -53,7 +54,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the client for requesting a subscription, and the source that identifies its notifications.
+    /// Returns the client over which to request a subscription, and the source that identifies its notifications.
     pub(crate) async fn wake_to_subscribe(
         &self,
         cx: &Context,
@@ -99,11 +100,11 @@ impl ManagedServer {
         }
     }
 
-    /// Applies the configured time limits to a call. Only a tool can have limits of its own.
+    /// Applies the configured time limits to a call. Only calls of a tool can have limits of their own.
     fn limit_time(&self, call: &mut Call) {
         let tool = call.tool().map_or("", |tool| tool.name);
         let limits = self.time_limits(tool);
-        // Change nothing for the default limits, which the server's client applies itself.
+        // Do nothing if the limits are the default ones, because the client of the server applies these itself.
         if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool) {
             gateway::limit_time(call, limits.0, limits.1);
         }
@@ -124,17 +125,17 @@ impl ManagedServer {
         let server = Arc::clone(self);
         Box::pin(async move {
             let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
-            // Ignore the error here: `send` below returns it and records the refusal.
+            // Ignore the error here: `send` below returns the same error and records the refusal.
             if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
-            // Adapt the error, because the server may have been replaced while the call waited for its start.
+            // Adapt the error, because the server may have been replaced while the call waited for the start.
             session.send(call).await.map_err(|error| server.fit_error(error))
         })
     }
 
-    /// Connects the session of the shared instance that serves a caller. A server that failed too often stays stopped
-    /// until an operator starts it.
+    /// Connects the session of the shared instance that serves a caller. Does not start a server that has failed too
+    /// often: it stays stopped until an operator starts it.
     async fn wake_shared(
         &self,
         cx: &Context,

@@ -1,4 +1,4 @@
-//! Tests of the notifications about changes that the lists of a host contain already, and about later ones.
+//! Tests of the notifications about changes: those that the lists of a host already contain, and later ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

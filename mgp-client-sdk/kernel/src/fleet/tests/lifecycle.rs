@@ -1,5 +1,5 @@
-//! Tests of what follows a stop or a restart of a server: waiting requests, lists that vanished, and subscriptions to
-//! the instances of agents. Also of the description of a server whose list cannot be read.
+//! Tests of the effects of a stop or a restart of a server: on waiting requests, on lists that are gone, and on
+//! subscriptions to the instances of agents. Also tests of the description of a server whose list cannot be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -68,7 +68,8 @@ async fn a_start_that_waits_for_its_permit_continues_although_its_operator_stops
     world.kernel.stop().await;
 }
 
-/// Checks that a list waits for a server during its first start, but not once the given function ends the start.
+/// Checks that a list request waits for a server during its first start, but does not wait any more once `end` has
+/// ended this start.
 #[cfg(unix)]
 async fn check_waiting_list<F>(end: impl FnOnce(Kernel) -> F)
 where
@@ -145,7 +146,7 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
     kernel.stop().await;
 }
 
-/// Returns a server with one tool or resource per page; `next` returns the page after a page.
+/// Returns a server with one tool or resource per page. `next` returns the number of the page that follows a page.
 fn paged(next: fn(usize) -> Option<usize>) -> Server {
     let layer = layer_fn(move |inner: Stack| {
         Stack::from_fn(move |call| {
@@ -236,7 +237,7 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
         panic!("the list is not read again");
     };
     lists(1).await;
-    // Wait, so that the failure does not hit the read that follows the first list.
+    // Wait, so that the failure does not affect the read that follows the first list.
     sleep(Duration::from_secs(5)).await;
     fails.store(true, Ordering::SeqCst);
     handles.lock()[0].add(Resource::text("test://b", "b", "none")).unwrap();
@@ -266,7 +267,7 @@ async fn a_server_that_connects_again_is_listed_before_the_pause_after_its_last_
     let kernel = kernel_with("clock", clock).await;
     let server = kernel.0.fleet.get("clock").unwrap();
     until("the lists are read", async || !server.lists_may_be_outdated()).await;
-    // After so many changes announced in vain, the kernel pauses for a minute.
+    // After so many announcements without a change, the kernel pauses for a minute.
     for _ in 0..12 {
         server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
     }
@@ -325,7 +326,7 @@ async fn a_call_waits_for_the_tools_of_a_server_that_connected_late() {
     };
     let kernel = kernel_with("clock", slow).await;
     let server = kernel.0.fleet.get("clock").unwrap();
-    // The kernel also calls this function if the first attempt to start the server fails.
+    // The kernel also calls this method when the first attempt to start the server fails.
     server.finish_first_sync();
     let host = TestClient::new(kernel.server()).await;
     until("it is connected", async || server.state() == ServerState::Connected).await;
@@ -424,7 +425,7 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
     drop(resumes);
     is_notified(&world, &updates).await;
 
-    // The instance, for its part, does not wait for the permits with which servers start.
+    // The start of the instance itself does not need any of these permits.
     fleet.remove(&id).await;
     let (starts, made) = (world.take_permits().await, world.made());
     fleet.add(config).unwrap();
@@ -519,7 +520,7 @@ async fn a_call_that_waits_for_the_start_of_a_replaced_server_can_be_tried_again
     world.kernel.stop().await;
 }
 
-/// A shell script of a server that ends when its tools are requested.
+/// A shell script of a server that exits when its tools are requested.
 #[cfg(unix)]
 const ENDS: &str = r#"
 read -r line

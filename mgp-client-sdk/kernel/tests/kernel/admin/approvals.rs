@@ -39,7 +39,8 @@ async fn an_approved_call_runs_once() {
     assert!(ran.unwrap().is_error != Some(true));
     assert_eq!(list().await[0].state, "used");
 
-    // The approval was for one call only: the next call needs another decision, and a denial refuses that call.
+    // The approval allowed only one call. The next call needs another decision; this time it is a denial, and the call
+    // is refused.
     let denying = async {
         let open = opened().await;
         let params = KernelApprovalDecisionParams::new(open.id.as_str());
@@ -47,7 +48,7 @@ async fn an_approved_call_runs_once() {
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
-        // Another operator still sees the call as open.
+        // In another operator's program, the call is still shown as open.
         let mut late = params.clone();
         late.expected = Some("open".to_owned());
         let late = operator.request::<KernelApprovalsApprove>(&late).await.unwrap_err();
@@ -57,7 +58,7 @@ async fn an_approved_call_runs_once() {
     let (refused, ()) = tokio::join!(async { agent.call("wipe").await }, denying);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
 
-    // A program that polls can leave out the decided approvals, or all but the newest.
+    // A program that polls the approvals can leave out all decided ones, or all but the newest.
     let states = async |max_decided: u64, ids: Vec<String>| -> Vec<String> {
         let mut params = KernelApprovalsParams::new();
         (params.max_decided, params.ids) = (Some(max_decided), ids.into());

@@ -41,7 +41,7 @@ async fn a_changed_definition_waits_and_is_approved() {
     assert!(agent.call("now").await.is_err());
 
     let mut decision = KernelToolDecisionParams::new("clock", "now");
-    // Without a fingerprint, an operator could approve a definition that changed after the operator read it.
+    // If no fingerprint were necessary, an operator could approve a definition that changed after the operator read it.
     for unnamed in [None, Some(String::new())] {
         decision.fingerprint = unnamed;
         let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
@@ -53,7 +53,7 @@ async fn a_changed_definition_waits_and_is_approved() {
     decision.fingerprint = waits.fingerprint;
     let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
     assert_eq!(result.status, "approved");
-    // The answer to the approval waits until the tools were read again.
+    // The answer to the approval waits until the tools are read again.
     let now = world.kernel.index().get("clock", "now").unwrap();
     assert_eq!(now.description(), Some("The time, at last"));
     assert!(agent.call("now").await.is_ok());
@@ -150,7 +150,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
     assert!(explained.reason.unwrap().contains("an operator rejected"));
     assert!(agent.call("now").await.is_err());
-    // The kernel stores a list only some time after it has read the list.
+    // After it has read a list, the kernel stores the list only some time later.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     drop((operator, agent));
 
@@ -164,7 +164,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     assert_eq!((&now.standing, &now.fingerprint), (&ToolStanding::Rejected, &decision.fingerprint));
     assert!(now.seen_by_agent == Some(false) && now.hidden_because.is_some(), "{now:?}");
     assert!(now.definition.as_ref().unwrap().contains("at last"), "{now:?}");
-    // Another operator still sees the definition as waiting.
+    // In another operator's program, the definition is still shown as waiting.
     decision.expected = Some(ToolStanding::Changed);
     let late = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(late.to_string().contains("is rejected already, by "), "{late}");

@@ -1,4 +1,4 @@
-//! Tests of the methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
+//! Tests of the methods for operators, `mgp/kernel/*`: their effects, and that the kernel refuses all other callers.
 
 mod approvals;
 mod decisions;

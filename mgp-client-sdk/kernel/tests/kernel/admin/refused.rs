@@ -1,5 +1,5 @@
-//! Tests that an agent cannot call any method for operators: however it writes the name, and also with invalid params,
-//! the kernel refuses the call with code 1000 and records it.
+//! Tests that an agent cannot call any method for operators, however it writes the name of the method, and even with
+//! invalid params: the kernel refuses the call with code 1000 (permission denied) and records it.
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
@@ -110,7 +110,7 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     }
 }
 
-/// Regression test: the tool was unknown, so that a sink could not request the events that it missed.
+/// Regression test: the kernel did not know the tool, so a sink could not request the events that it had missed.
 #[tokio::test]
 async fn only_operators_replay_the_audit_log_by_a_tool() {
     let world = World::new().await;

@@ -1,5 +1,5 @@
 //! Tests of starting and stopping servers through the kernel's methods, of the kernel's description of itself, and of
-//! queries of its log and events.
+//! queries of its audit log and events.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -17,11 +17,11 @@ use crate::route::world::{open, reopen};
 /// The name of the file that configures a kernel.
 const FILE: &str = "mgp.toml";
 
-/// A kernel with the server `clock`, or with the servers of a file.
+/// A kernel with the server `clock`, or with the servers of a configuration file.
 pub(crate) struct World {
     folder: mgp_testkit::TempDir,
     pub(crate) kernel: Kernel,
-    /// If set, the server lists the tool `now` with another description from its next start on.
+    /// `true` if the server lists the tool `now` with a different description from its next start on.
     pub(crate) has_new_text: Arc<AtomicBool>,
 }
 
@@ -37,7 +37,7 @@ impl World {
         world
     }
 
-    /// Stops the kernel of a [new](Self::new) world, and starts another one over the same state.
+    /// Stops the kernel of a [new](Self::new) world, and starts another kernel with the same state.
     pub(crate) async fn restarted(self) -> Self {
         let Self { folder, kernel, has_new_text } = self;
         kernel.stop().await;
@@ -46,7 +46,7 @@ impl World {
         Self { folder, kernel, has_new_text }
     }
 
-    /// Starts a kernel that is configured by a file.
+    /// Starts a kernel with this configuration in a file.
     pub(crate) async fn configured(config: &str) -> Self {
         let folder = mgp_testkit::temp_dir();
         let file = folder.path().join(FILE);
@@ -56,7 +56,7 @@ impl World {
         Self { folder, kernel, has_new_text: Arc::default() }
     }
 
-    /// Replaces the file of a [configured](Self::configured) kernel, and applies it.
+    /// Replaces the file of a [configured](Self::configured) kernel, and makes the kernel apply it.
     pub(crate) async fn configure(&self, config: &str) {
         fs::write(self.folder.path().join(FILE), config).unwrap();
         self.kernel.reload().await.unwrap();

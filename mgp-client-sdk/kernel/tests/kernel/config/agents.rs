@@ -1,4 +1,4 @@
-//! Tests of `[agents.NAME]`, and of the budget in `[kernel]`.
+//! Tests of the tables `[agents.NAME]`, and of the token budget in `[kernel]`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ async fn pinned_tools_are_in_the_list_of_that_agent_only() {
     params.agent_id = Some("bob".to_owned());
     let tokens = operator.request::<KernelToolsTokens>(&params).await.unwrap();
     assert!(tokens.listed > 0 && tokens.all > 0 && tokens.servers[0].tools == 3, "{tokens:?}");
-    // The kernel counts a server's tokens as the counter here counts the definitions of its tools.
+    // The kernel's count of a server's tokens must equal the count of its tools' definitions here.
     let (counter, tools) = (TokenCounter::new(), world.kernel.index().tools_of("a"));
     let counts = tools.iter().map(|tool| u64::from(counter.count_definition(tool.definition())));
     assert_eq!(tokens.servers[0].tokens, counts.sum::<u64>());
@@ -120,7 +120,7 @@ async fn other_pinned_tools_and_budgets_are_announced_to_agents() {
         "[agents.ada]\npinned = ['look']\nbudget = 3000",
         &format!("{budget}[agents.ada]\npinned = ['look']\nbudget = 3000"),
     ] {
-        // Wait until all earlier changes were announced; only later announcements count.
+        // Wait until all earlier changes are announced, because only later announcements count.
         tokio::time::sleep(CALL_TIMEOUT).await;
         let before = changes.load(Ordering::SeqCst);
         world.write(&search(more));

@@ -17,14 +17,16 @@ use tokio::time::timeout;
 use super::world::{CALL_TIMEOUT, World, until};
 use crate::route::world::{grant, recorded_calls};
 
-/// Returns a configuration with a server that all callers may use, and with further keys and sections.
+/// Returns a configuration with a server that all callers may use. `mgp` has further keys of `[servers.mgp]`, and
+/// `more` further sections.
 fn open(mgp: &str, more: &str) -> String {
     format!(
         "[[servers]]\nid = 'a'\n{{SERVER}}\n[servers.mgp]\ndefault_policy = 'opt-out'\n{mgp}\n{more}"
     )
 }
 
-/// Calls a tool and returns the code of the refusal; 0 if the call runs, and 1000 if it waits for a person.
+/// Calls a tool and returns 0 if the call runs, otherwise the code of the refusal. A call that waits for a person
+/// counts as refused with code 1000 (permission denied).
 async fn code_of_call(world: &World, tool: &str) -> i32 {
     let agent = world.agent("ada").await;
     let call = async { agent.call(tool).arg("url", "https://example.com").await };
@@ -119,8 +121,8 @@ async fn under_deny_all_a_tool_without_a_permission_in_force_is_listed_as_its_ca
     world.end().await;
 }
 
-/// Regression test: `permissions_required` in the configuration was listed, but only the permissions that a server
-/// requires in its handshake had an effect.
+/// Regression test: the kernel listed `permissions_required` of the configuration, but only the permissions that a
+/// server requires in its handshake had an effect.
 #[tokio::test]
 async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
     let safe = "risk = { look = 'safe' }\npermissions_required = ['camera']\n";
@@ -147,7 +149,8 @@ async fn auto_approve_asks_for_shell_and_code_all_the_same() {
 #[tokio::test]
 async fn risk_confirm_and_validators_apply_to_single_tools() {
     for (keys, tool, expected) in [
-        // The name of the tool suggests danger, so it needs a confirmation, and the agent is not interactive.
+        // The name of the tool suggests danger, so the call needs a confirmation. The agent's user cannot be asked, so
+        // the call does not run.
         ("", "wipe_disk", false),
         ("risk = { wipe_disk = 'safe' }", "wipe_disk", true),
         ("risk = { look = 'moderate' }", "look", true),
@@ -181,7 +184,7 @@ async fn search_finds_a_tool_by_its_risk_of_today() {
     let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
     let mut world = World::with_tools(&open("risk = { look = 'safe' }", "")).await;
     assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
-    // The kernel may see the change of the file itself before it is asked to read it.
+    // The kernel may notice the change of the file before the test asks the kernel to read it.
     world.write(&open("risk = { look = 'dangerous' }", ""));
     world.kernel.reload().await.unwrap();
     until("the index has the new risk", || risk_of(&world) == Some(RiskLevel::Dangerous)).await;

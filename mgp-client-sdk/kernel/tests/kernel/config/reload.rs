@@ -60,7 +60,7 @@ async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_i
         ],
     });
     std::fs::write(world.folder().join("tools.json"), manifest.to_string()).unwrap();
-    // The changed server never lists its tools.
+    // The server with the changed entry never lists its tools.
     let changed = "command = '/nowhere/a'\nmanifest = '{DIR}/tools.json'";
     world.write(&A.replace("{SERVER}", changed));
     world.restart().await;
@@ -87,7 +87,7 @@ async fn a_known_server_is_not_started_before_its_first_call() {
     assert_eq!(world.server("a").status, ServerState::Connected);
     agent.close().await;
 
-    // With the changed entry the server may have other tools, so the kernel starts it to read them.
+    // With the changed entry, the server may have other tools. So the kernel starts the server to read them.
     world.write(&A.replace("{SERVER}", "{SERVER}\nenv = { VALUE = 'new' }"));
     world.restart().await;
     until("it is started to read its tools again", || {
@@ -124,12 +124,12 @@ async fn changed_variables_of_all_programs_restart_them() {
 async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
     let world = World::with_tools(A).await;
     let operator = world.operator().await;
-    // No change of a policy can be recorded any more.
+    // From now on, the kernel cannot record a change of a policy.
     world.kernel.governance().log().unwrap().clone().close().await.unwrap();
     world.write(&A.replace("opt-out", "opt-in"));
     world.kernel.reload().await.unwrap_err();
     let is_reported = |finding: &KernelFinding| finding.message.contains("run `mgp reload`");
-    // The watcher of the file replaces the findings while it tries to apply the change too.
+    // While the watcher of the file also tries to apply the change, it replaces the findings.
     mgp_testkit::until("it is reported", async || {
         let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
         status.findings.iter().any(is_reported)
@@ -148,7 +148,7 @@ fn is_up(world: &World, id: &str) -> bool {
 
 #[tokio::test]
 async fn a_reload_completes_even_if_the_caller_disconnects() {
-    // The script runs for another second after its standard input is closed, so stopping the server is slow.
+    // The script runs for another second after its standard input is closed, so the stop of the server is slow.
     let slow =
         A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
     let world = World::with_tools(&slow).await;

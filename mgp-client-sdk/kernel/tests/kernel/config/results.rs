@@ -1,4 +1,4 @@
-//! Tests of results and errors of servers that are malformed, or too long in unusual places.
+//! Tests of results and errors that servers return in a wrong form, or that are too long in unusual places.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::RpcError;
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::world::World;
 use crate::script::{self, Received, Response};
 
-/// Starts a server whose tool returns the value with the name in its argument `q`: a result, or the member `error`.
+/// Starts a server whose tool returns the value that its argument `q` names. If the value has a member `error`, the
+/// server answers with this error instead.
 async fn serve(values: Value) -> script::Server {
     let answer = move |seen: &Received| -> Option<Response> {
         match seen.method() {
@@ -32,7 +33,7 @@ async fn world(server: &script::Server) -> World {
     world_with(server, "").await
 }
 
-/// Starts a kernel with this server, with more keys of its configuration.
+/// Starts a kernel with this server. `keys` are further keys of the kernel's configuration.
 async fn world_with(server: &script::Server, keys: &str) -> World {
     let url = &server.url;
     let world = World::new(&format!(
@@ -190,7 +191,7 @@ async fn a_result_whose_text_has_all_of_its_cut_structured_content_leaves_nothin
     world.end().await;
 }
 
-/// Regression test: the note was last, so hosts that show a model only the beginning of a result hid it.
+/// Regression test: the note was at the end of a result, so hosts that show a model only the beginning hid the note.
 #[tokio::test]
 async fn the_note_comes_before_each_part_of_a_long_result() {
     let structured = json!({ "rows": vec![json!({ "a": 1 }); 1_000] });
@@ -253,8 +254,8 @@ async fn serve_rows(schema: Option<Value>) -> script::Server {
     script::Server::legacy(answer).await
 }
 
-/// Regression test: Pydantic AI, Mastra and others show a model only the structured content, so it took the first rows
-/// for all of them.
+/// Regression test: Pydantic AI, Mastra and other hosts show a model only the structured content. So the model took the
+/// first rows for all rows.
 #[tokio::test]
 async fn structured_content_that_is_cut_names_the_call_that_reads_on_if_its_schema_permits_it() {
     let open = json!({ "type": "object", "properties": { "rows": { "type": "array" } } });
@@ -279,8 +280,8 @@ async fn structured_content_that_is_cut_names_the_call_that_reads_on_if_its_sche
     }
 }
 
-/// Regression test: the note offered to read on, and a model read the data of an image that it had seen, as text. The
-/// filesystem server of MCP repeats its blocks in this way.
+/// Regression test: the note offered the rest of the result, so a model read the data of an image as text although it
+/// had seen the image. The filesystem server of MCP repeats its blocks in this way.
 #[tokio::test]
 async fn structured_content_that_repeats_an_image_leaves_nothing_to_read() {
     let image = json!({ "type": "image", "data": "A".repeat(8_000), "mimeType": "image/png" });

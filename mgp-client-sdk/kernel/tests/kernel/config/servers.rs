@@ -1,4 +1,4 @@
-//! Tests of `[[servers]]`, and of the keys in `[servers.mgp]` for starts, offered capabilities and restarts.
+//! Tests of `[[servers]]`, and of the keys in `[servers.mgp]` that apply to starts, offered capabilities and restarts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::world::{World, until};
 
-/// Starts a kernel; returns the text in which its server describes how it was started.
+/// Starts a kernel with a server. Also returns the text in which the server describes how it was started.
 async fn start(config: &str) -> (World, String) {
     let world = World::with_tools(config).await;
     let look = world.kernel.index().get("a", "look").unwrap();
@@ -18,8 +18,8 @@ async fn start(config: &str) -> (World, String) {
 
 #[tokio::test]
 async fn a_program_is_started_as_configured() {
-    // By default, servers start in the user's home folder, because the kernel's own folder is that of an arbitrary
-    // host.
+    // By default, servers start in the user's home folder, because the folder of the kernel depends on the host that
+    // started it.
     let home = std::env::home_dir().unwrap();
     for (keys, expected) in [
         ("{SERVER}", format!("{}  ", home.display())),
@@ -41,7 +41,7 @@ async fn a_server_is_offered_what_is_configured() {
     for (keys, has, lacks) in [
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
-        // The kernel offers no capability that it does not handle.
+        // The kernel offers only capabilities that it handles.
         ("", "\"tool_security\"", "\"discovery\""),
         ("", "\"lifecycle\"", "\"code_safety\""),
         ("[servers.mgp]\nextensions = ['streaming']", "\"streaming\"", "\"security\""),
@@ -61,7 +61,7 @@ async fn the_configured_era_is_used() {
         assert_eq!(world.log("a").contains("server/discover"), probed, "{era}");
         world.end().await;
     }
-    // The server supports only the legacy era.
+    // The server supports only the legacy era, so a connection in the modern era fails.
     let world = World::new(&entry("era = 'modern'\n[servers.mgp]\nrestart_policy = 'never'")).await;
     until("the reason is shown", || world.server("a").error.is_some()).await;
     let error = world.server("a").error.unwrap();
@@ -70,7 +70,8 @@ async fn the_configured_era_is_used() {
     world.end().await;
 }
 
-/// Regression test: a server that exits when its handshake fails was started again until its restarts were used up.
+/// Regression test: if a server exited because its handshake failed, the kernel started it again until no restarts were
+/// left.
 #[tokio::test]
 async fn a_server_without_a_common_revision_is_not_started_again() {
     let world = World::new("[[servers]]\nid = 'a'\n{SERVER}\nera = 'modern'").await;
@@ -177,7 +178,7 @@ async fn no_more_than_eight_start_at_once() {
     world.end().await;
 }
 
-/// Returns the entry of a server that requires a permission and announces an MGP version of its own.
+/// Returns the entry of a server that requires a permission and announces its own MGP version.
 fn needing_camera(keys: &str) -> String {
     let mgp: &str = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
     format!(
@@ -216,7 +217,7 @@ async fn a_server_without_its_permissions_is_closed_if_the_file_says_so() {
         (deny.to_owned(), false),
         (format!("{deny}on_ungranted = 'proceed'"), false),
         (format!("{deny}on_ungranted = 'close'"), true),
-        // The permission request times out at once, because its time limit is zero.
+        // The request for the permission times out immediately, because its time limit is zero.
         ("permission_timeout_ms = 0\non_ungranted = 'close'".to_owned(), true),
         ("permissions = ['camera']\non_ungranted = 'close'".to_owned(), false),
     ] {

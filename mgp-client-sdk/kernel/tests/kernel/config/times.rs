@@ -4,8 +4,8 @@ use mgp_client_sdk::ToolResult as _;
 
 use super::world::World;
 
-/// Returns a configuration with a server that needs two seconds for a call; `entry` has further keys of the server's
-/// entry, and `env` further environment variables.
+/// Returns a configuration with a server that needs two seconds for a call. `entry` has further keys of the server's
+/// table, and `env` further environment variables.
 fn slow(entry: &str, env: &str) -> String {
     format!(
         "[kernel]\ntimeout = '1s'\nmax_timeout = '5s'\n\

@@ -16,7 +16,7 @@ use super::world::{World, until};
 use crate::route::world::answering;
 use crate::script::{self, Received, Response};
 
-/// Counts of some kinds of requests that a server has received.
+/// The numbers of requests of some kinds that a server has received.
 #[derive(Default)]
 struct Seen {
     shutdowns: AtomicUsize,
@@ -38,7 +38,7 @@ fn server() -> Server {
     Server::new("far", "1").tool(look("pinned")).tool(look("other"))
 }
 
-/// Serves over HTTP, and returns the configuration of a kernel that uses the server.
+/// Serves a server over HTTP, and returns the configuration of a kernel that uses the server.
 async fn serve(server: Server, era: &str) -> String {
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
@@ -55,7 +55,7 @@ fn config(url: &str, era: &str) -> String {
     )
 }
 
-/// Creates the list of a scripted server's only tool.
+/// Returns the tool list of a scripted server, with its only tool.
 fn list(seen: &Received) -> Response {
     let tools = json!([{ "name": "other", "inputSchema": { "type": "object" } }]);
     script::json_of(&seen.result(&json!({
@@ -123,7 +123,8 @@ async fn a_header_that_differs_from_its_argument_does_not_pass_the_kernel() {
         ("pinned", Some("us"), Some(-32020)),
         ("pinned", None, Some(-32020)),
         ("other", Some("us"), Some(-32020)),
-        // An agent without a pin may not have seen the definition, so a missing header is accepted.
+        // The tool is not pinned for this agent. So the agent may not know the definition, and the kernel accepts a
+        // missing header.
         ("other", None, None),
     ] {
         let mut caller = mock::client(world.kernel.server().into_stack().unwrap());
@@ -158,9 +159,9 @@ async fn a_server_without_a_description_has_tools_in_either_era() {
     }
 }
 
-/// Starts a server of both eras. In the modern era its tool asks for a name and returns it; in the legacy era it returns
-/// `legacy`. In that era, the server assigns ids to sessions or not, answers in JSON or with event streams, and has a
-/// stream for messages outside of calls or not.
+/// Starts a server of both eras. In the modern era, its tool asks for a name and returns it; in the legacy era, the
+/// tool returns `legacy`. The arguments apply to the legacy era: whether the server assigns ids to sessions, whether it
+/// answers in JSON or with event streams, and whether it has a stream for messages outside of calls.
 async fn in_both_eras(has_sessions: bool, is_json: bool, has_stream: bool) -> script::Server {
     let mut capabilities = json!({ "tools": {} });
     if has_stream {
@@ -264,7 +265,8 @@ async fn an_answered_call_ends_the_report_of_a_missing_login() {
     let calls = AtomicUsize::new(0);
     let server = script::Server::legacy(move |seen| match seen.method() {
         "tools/list" => Some(list(seen)),
-        // The server refuses the ping with which the kernel checks it. So only the answered call can end the report.
+        // The server refuses the pings with which the kernel checks it. So only a call that the server answers can end
+        // the report about the credentials.
         "ping" => Some(script::refused(200, seen, -32601)),
         "tools/call" if calls.fetch_add(1, Ordering::SeqCst) == 0 => Some(script::status(401)),
         _ => None,
@@ -322,7 +324,7 @@ async fn a_check_that_a_proxy_refuses_once_ends_neither_the_session_nor_its_call
         let running = tokio::spawn(async move { ann.call("other").await });
         until("the call runs", || server.count("tools/call") == 1).await;
 
-        // A request for the list of servers makes the kernel check whether they answer.
+        // When an operator requests the list of servers, the kernel checks whether they answer.
         let operator = world.operator().await;
         let params = KernelServersParams::new();
         let listed = operator.request::<KernelServers>(&params).await.unwrap();

@@ -13,8 +13,8 @@ use mgp_types::service::Principal;
 
 use crate::route::world::{host_as, reopen};
 
-/// A shell script of a server whose tools describe how it was started; it writes the client's `initialize` to standard
-/// error.
+/// A shell script of a server whose tools return how the server was started. It writes the client's `initialize` to
+/// standard error.
 const SERVER: &str = r#"
 echo "$0 begins as $$" >&2
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
@@ -53,8 +53,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts a kernel. In `config`, `{DIR}` is replaced by the kernel's folder, and `{SERVER}` by keys that start
-    /// `SERVER`.
+    /// Starts a kernel. In `config`, `{DIR}` is replaced by the kernel's folder, and `{SERVER}` by keys that start the
+    /// script `SERVER`.
     pub(crate) async fn new(config: &str) -> Self {
         let folder = mgp_testkit::temp_dir();
         fs::create_dir(folder.path().join("below")).unwrap();
@@ -79,7 +79,7 @@ impl World {
     /// Stops the kernel, and starts another one with the same state.
     pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
-        // Drop the stopped kernel, which holds the lock of its folder.
+        // Replace the stopped kernel, so that it is dropped and releases the lock of its folder.
         self.kernel = Kernel::builder().build().await.unwrap();
         self.kernel = reopen(&state(self.folder()), || builder(self.folder())).await;
     }

@@ -1,4 +1,5 @@
-//! The expected error of a call, compared exactly: `error.data._mgp` for MGP peers, a tool result for plain peers.
+//! The error that a call must have, compared exactly: as `error.data._mgp` for MGP peers, and as a tool result for
+//! plain peers.
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;
@@ -78,7 +79,7 @@ impl ExpectedError {
         self
     }
 
-    /// Calls a tool as each of the four kinds of peers, and checks the answers.
+    /// Calls a tool as each of the four kinds of peers, and compares the answers with this error.
     pub(crate) async fn check_all_peers(&self, stack: &Stack, tool: &str) {
         for kind in PEERS {
             let mut peer = Peer::join(stack, kind).await;

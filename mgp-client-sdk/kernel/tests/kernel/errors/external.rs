@@ -27,7 +27,8 @@ async fn code_5000_upstream_error() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The server behind a gateway answers with an error, or hangs up before it answers; the call may have run.
+    // The server behind a gateway answers with an error, or closes the connection before it answers. In both cases the
+    // call may have run.
     for (hangs_up, words) in
         [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
     {
@@ -62,13 +63,13 @@ async fn code_5002_upstream_unavailable() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The authorization server that verifies credentials is unreachable.
+    // The authorization server that verifies credentials cannot be reached.
     let answer = with_token(Some("early")).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!(5002)));
     assert!(answer.head.contains("retry-after: 5"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // After a server was unreachable several times in a row, the client sends it no calls for a while.
+    // After several failed attempts in a row to reach a server, the client sends it no calls for a while.
     tokio::time::pause();
     let mut config = RetryConfig::default();
     (config.max_retries, config.circuit.failures) = (0, 1);

@@ -7,7 +7,7 @@ use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{Router, Stack};
 use tokio::task::AbortHandle;
 
-/// Returns a gateway that forwards `tools/list` and calls of the tool `t` over a client to the client's server.
+/// Returns a gateway that forwards `tools/list` and calls of the tool `t` to the server of a client.
 pub(crate) fn to(client: Client) -> Server {
     let hop = Hop::new("below", client);
     let board = ToolRouter::new().route("t", hop.clone());
@@ -22,7 +22,7 @@ pub(crate) async fn client(server: Server) -> Client {
     through(Client::builder("gateway", "1"), server).await.0
 }
 
-/// Connects a client to a server in this process; aborting the returned handle ends the server.
+/// Connects a client to a server in this process. Aborting the task of the returned handle ends the server.
 pub(crate) async fn through(builder: ClientBuilder, server: Server) -> (Client, AbortHandle) {
     let (here, there) = duplex();
     let serving = tokio::spawn(server.serve(there.reader, there.writer));

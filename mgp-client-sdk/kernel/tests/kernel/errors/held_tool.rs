@@ -1,11 +1,11 @@
-//! A tool that runs until the test releases it.
+//! A tool whose calls run until the test releases them.
 
 use std::sync::Arc;
 
 use mgp_server_sdk::Tool;
 use tokio::sync::Notify;
 
-/// A handle with which a test waits for a call of the tool and ends it.
+/// A handle with which a test waits for the beginning of a call and ends the call.
 #[derive(Clone, Default)]
 pub(crate) struct HeldTool {
     begun: Arc<Notify>,
@@ -13,7 +13,7 @@ pub(crate) struct HeldTool {
 }
 
 impl HeldTool {
-    /// Creates the tool whose calls this handle waits for and ends.
+    /// Creates the tool to which this handle belongs.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         let held = self.clone();
         Tool::new(name, "Runs until it is released", move || {
@@ -26,7 +26,7 @@ impl HeldTool {
         })
     }
 
-    /// Waits until a call of the tool runs.
+    /// Waits until a call of the tool is running.
     pub(crate) async fn begun(&self) {
         self.begun.notified().await;
     }

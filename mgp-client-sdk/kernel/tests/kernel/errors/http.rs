@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use mgp_testkit::http_exchange;
 use serde_json::Value;
 
-/// The body of a `tools/call` request in the modern era, from a client that offers MGP.
+/// The body of a `tools/call` request in the modern era, from a client that offers the extensions of MGP.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
 
 /// The headers of the request whose body is [`CALL`].

@@ -1,4 +1,5 @@
-//! Tests of the codes of JSON-RPC and MCP: equal for every peer, and without recovery hints (MGP §14.2).
+//! Tests of the codes of JSON-RPC and MCP. They are the same for every kind of peer, and have no recovery hints (MGP
+//! §14.2).
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Resource};

@@ -32,7 +32,7 @@ async fn code_2000_server_not_ready() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // A call that cannot be recorded must not run.
+    // A call that cannot be recorded in the audit log must not run.
     let tool = Tool::new("t", "Does something", || async { "done" });
     let audit = AuditLayer::new(Arc::new(RefusingAudit(AuditError::Closed))).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
@@ -67,7 +67,7 @@ async fn code_2000_server_not_ready() {
             .await;
     }
 
-    // The server exits during a call. The call may have run, and the member `started` of the details reports this.
+    // The server exits during a call, so the call may have run. The member `started` of the details reports this.
     for kind in PEERS {
         let held = HeldTool::default();
         let below = Server::new("below", "1").tool(held.tool("t"));
@@ -86,7 +86,7 @@ async fn code_2000_server_not_ready() {
     }
 }
 
-/// Returns a server behind a `ReadyLayer` with this state.
+/// Returns a server with a `ReadyLayer` that has this state.
 fn in_state(state: StateHandle) -> Stack {
     let tool = Tool::new("t", "Does something", || async { "done" });
     let gate = ReadyLayer::new(state).server("files");
@@ -136,7 +136,7 @@ async fn code_2001_server_draining() {
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 
-    // The `ReadyLayer` on the client's side refuses calls to a server whose state is `Draining`.
+    // The `ReadyLayer` of a client refuses calls to a server in the state `Draining`.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
         let state = StateHandle::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
@@ -153,7 +153,7 @@ async fn code_2001_server_draining() {
 
 #[tokio::test]
 async fn code_2002_server_restarting() {
-    // The server behind a gateway forgets each session as soon as the client uses it.
+    // The server behind a gateway forgets each session as soon as the client uses the session.
     let server =
         script::Server::legacy(|seen| (seen.method() == "tools/call").then(|| script::status(404)))
             .await;

@@ -1,7 +1,7 @@
-//! Tests of every error code on the wire, for peers that negotiated MGP and for plain ones (MGP §14).
+//! Tests of every error code in messages, for peers that negotiated MGP and for plain peers (MGP §14).
 //!
-//! `docs/errors.md` has a row for each code, which names the test of the code in this folder; `page.rs` compares the
-//! two.
+//! `docs/errors.md` has a row for each code, which names the test of the code in this folder. `page.rs` compares the
+//! page with the tests.
 
 mod expected_error;
 mod external;

@@ -1,5 +1,5 @@
-//! Tests that `docs/errors.md` agrees with the code: every code has a row with its hints, a section, and an existing
-//! test.
+//! Tests that `docs/errors.md` agrees with the code: every error code has a section, an existing test, and a row with
+//! its recovery hints.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) struct Page {
 
 pub(crate) struct Row {
     cells: Vec<String>,
-    /// The text under the heading of the code; empty for codes of JSON-RPC and MCP, which have no section.
+    /// The text of the section about the code; empty for codes of JSON-RPC and MCP, which have no section.
     section: String,
 }
 
@@ -161,7 +161,7 @@ fn every_reason_of_an_unconfirmed_call_is_on_the_page() {
     }
 }
 
-/// Returns all lines of code that name an error code, in all crates, each with the path of its file.
+/// Returns the lines of code that name an error code, in all crates. Each line has the path of its file.
 fn code_lines() -> Vec<(String, String)> {
     fn search(folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -195,7 +195,7 @@ fn code_lines() -> Vec<(String, String)> {
     found
 }
 
-/// Returns the files in which a code is raised, as far as a text search finds them.
+/// Returns the files in which the code raises an error code, as far as a text search finds them.
 fn raised_in<'a>(name: &str, lines: &'a [(String, String)]) -> BTreeSet<&'a str> {
     let words = ["=> ", "= ", "(", "{ "].map(|before| format!("{before}ErrorCode::{name}"));
     let first = format!("ErrorCode::{name},");
@@ -217,7 +217,7 @@ fn no_code_is_raised_that_the_page_calls_unused() {
             );
         }
     }
-    // The search for codes must find something at all, because the test would otherwise check nothing.
+    // The search for codes must find at least one file, because the test would otherwise check nothing.
     let found = raised_in("TOOL_DISABLED", &lines);
     assert!(found.len() >= 2, "{found:?}");
 }

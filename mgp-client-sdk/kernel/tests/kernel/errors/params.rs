@@ -1,4 +1,5 @@
-//! Tests that every method that a server or a kernel serves refuses known members with the wrong type (MCP, MGP §14.3).
+//! Tests that every method of a server or a kernel refuses known members with values of the wrong type (MCP, MGP
+//! §14.3).
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::peer::{Dialect, PEERS, Peer};
 
-/// Invalid params of methods of MCP; the code is always −32602.
+/// Invalid params of methods of MCP. The expected code is always −32602 (invalid params).
 const MCP: &[(&str, &str)] = &[
     ("tools/list", r#"{"cursor":7}"#),
     ("tools/list", r#"{"cursor":"p9"}"#),
@@ -53,7 +54,7 @@ const MGP: &[(&str, &str, i32)] = &[
     ("mgp/health/status", r#"{"server_id":7}"#, -32602),
     ("mgp/stream/cancel", "{}", -32602),
     ("mgp/stream/cancel", r#"{"request_id":{}}"#, -32602),
-    // A caller that may not shut the server down is refused before its params are parsed.
+    // The server refuses a caller that may not shut it down before it parses the params.
     ("mgp/lifecycle/shutdown", r#"{"timeout_ms":"x"}"#, 1000),
 ];
 
@@ -67,7 +68,8 @@ const PERMISSIONS: &[(&str, &str, i32)] = &[
     ("mgp/permission/grant", "{}", -32602),
 ];
 
-/// Invalid params of methods that a kernel serves; methods for operators refuse other callers before parsing params.
+/// Invalid params of methods that a kernel serves. The methods for operators refuse other callers before they parse the
+/// params.
 const KERNEL: &[(&str, &str, i32)] = &[
     ("completion/complete", "{}", -32602),
     ("completion/complete", r#"{"ref":7,"argument":{"name":"a","value":"b"}}"#, -32602),
@@ -105,7 +107,7 @@ fn sdk() -> Stack {
     server.into_stack().unwrap()
 }
 
-/// Sends the request of each row to a stack as each kind of peer, and returns the answers with an unexpected code.
+/// As each kind of peer, sends the request of each row to a stack. Returns the answers with an unexpected code.
 async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in PEERS {
@@ -116,7 +118,7 @@ async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
             if !info.is_in_era(kind.0) || !is_spoken {
                 continue;
             }
-            // A modern client must offer tasks before it may use their methods, and these peers do not.
+            // A modern client must offer tasks before it can use the methods of tasks. These peers do not offer tasks.
             let is_offered = kind.0 == Era::Legacy || !method.starts_with("tasks/");
             let code = if is_offered { *code } else { -32021 };
             let answer = peer.ask(method, serde_json::from_str(params).unwrap()).await;
@@ -157,7 +159,7 @@ async fn initialize_needs_its_members() {
                 let mut peer = Peer::connect(&stack, PEERS[0]);
                 let answer = peer.ask("initialize", params.clone()).await;
                 assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
-                // The failed `initialize` has not begun a session, so the client may try again.
+                // The failed `initialize` has not begun a session, so the client can repeat it.
                 let answer = peer.ask("initialize", whole.clone()).await;
                 assert!(answer["result"].is_object(), "{answer}");
             }
@@ -208,7 +210,7 @@ async fn each_method_is_served_by_a_server_or_a_kernel() {
     for info in methods().filter(|info| info.is_mgp() && info.kind == Kind::Request) {
         let mut is_served = false;
         for stack in &stacks {
-            // Each method has a connection of its own, because some methods end the connection.
+            // Each method is called over a separate connection, because some methods end their connection.
             let mut peer = Peer::join(stack, (Era::Legacy, Dialect::Mgp)).await;
             let answer = peer.ask(info.name, json!({})).await;
             is_served |= answer["error"]["code"] != -32601;

@@ -24,8 +24,8 @@ pub(crate) const PEERS: [(Era, Dialect); 4] = [
     (Era::Modern, Dialect::Plain),
 ];
 
-/// The time limit of waiting for a line. It is longer than every timeout of a server, and takes no real time, because
-/// the clock of the tests is paused.
+/// The time limit of waiting for a line. It is longer than every time-out of a server. The wait takes no real time,
+/// because the clock of the tests is paused.
 const LINE_TIMEOUT: Duration = Duration::from_hours(1);
 
 pub(crate) struct Peer {
@@ -49,7 +49,7 @@ impl DerefMut for Peer {
 }
 
 impl Peer {
-    /// Connects as a caller who is not an operator and, in the legacy era, initializes the session.
+    /// Connects as a caller that is not an operator. In the legacy era, also initializes the session.
     pub(crate) async fn join(stack: &Stack, kind: (Era, Dialect)) -> Self {
         let mut peer = Self::connect(stack, kind);
         if kind.0 == Era::Legacy {

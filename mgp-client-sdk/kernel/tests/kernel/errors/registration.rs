@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::expected_error::ExpectedError;
 use super::peer::{Dialect, PEERS, Peer};
 
-/// A kernel whose configuration has the server `files`, and which never starts a server.
+/// A kernel that has the server `files` in its configuration and never starts a server.
 struct Configured;
 
 impl ServerCatalog for Configured {
@@ -54,7 +54,8 @@ impl ServerRunner for Configured {
     }
 }
 
-/// Creates the registry of registered servers with this access rule, and the audit log in which it records its events.
+/// Creates the registry of servers that agents register, with this access rule. Also returns the audit log in which the
+/// registry records its events.
 fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
     let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
@@ -78,13 +79,14 @@ fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
         .unwrap()
 }
 
-/// Returns a server that lets its callers register other servers.
+/// Returns a server that lets its callers register servers.
 fn registrar() -> Stack {
     let (registrations, audit) = registrations(AllVisible);
     kernel(&registrations, &audit)
 }
 
-/// Sends a request as each kind of peer: checks that MGP peers get this error, and plain peers that of unknown methods.
+/// Sends a request as each kind of peer. MGP peers must get this error, and plain peers the error about an unknown
+/// method.
 async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
     let stack = registrar();
     for kind in PEERS {
@@ -127,7 +129,7 @@ async fn code_4101_server_already_registered() {
         .details(["server_id", "remedy"]);
     check_mgp_peers(expected, "mgp/discovery/register", &taken).await;
 
-    // The id of a server whose registration is still pending counts as taken, too.
+    // If a registration still waits for an operator, the id of its server is also taken.
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
     let params = json!({ "id": "made", "command": "cat" });
@@ -166,7 +168,7 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
                 .check(&peer, &answer);
         }
 
-        // A caller without a grant is refused; only the audit layer around the call records the refusal.
+        // A caller without a grant is refused. Only the audit layer around the call records this refusal.
         let (registrations, audit) =
             registrations(visibility(|_, _, _| Err(Hidden::new("no entry"))));
         let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
@@ -178,7 +180,7 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
         let events = audit.events();
         let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
         assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
-        // If the method is called directly and not as a tool, its handler records the refusal.
+        // If a peer calls the method directly and not as a tool, the handler of the method records the refusal.
         peer.ask("mgp/discovery/deregister", json!({ "id": "files" })).await;
         assert_eq!(audit.events()[2].event_type.as_str(), "PERMISSION_DENIED");
         assert_eq!(audit.events().len(), 3);

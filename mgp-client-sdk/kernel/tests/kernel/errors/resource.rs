@@ -1,4 +1,4 @@
-//! Tests of the codes 3000 to 3099: limits and timeouts.
+//! Tests of the codes 3000 to 3099: limits and time-outs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::script;
 
 #[tokio::test]
 async fn code_3000_rate_limited() {
-    // The server behind a gateway is at a URL and answers with the HTTP status 429.
+    // The server behind a gateway is at a URL, and answers with the HTTP status 429 (too many requests).
     let server = script::Server::modern(|seen| {
         let wait = vec![("Retry-After", "7".to_owned())];
         (seen.method() == "tools/call")
@@ -32,7 +32,7 @@ async fn code_3000_rate_limited() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The server's own rate limit returns the time until the next permitted call, to the millisecond.
+    // The server's own rate limit returns the time until the next call is permitted, exact to the millisecond.
     tokio::time::pause();
     let details = ["limit", "window_secs", "burst", "current", "by"];
     let limit = RateLimit::per_hour(1).by(RateKey::Tool);
@@ -46,7 +46,7 @@ async fn code_3000_rate_limited() {
         .check_all_peers(&stack, "now")
         .await;
 
-    // With a limit of zero, a retry never helps.
+    // If the limit is zero, a later call never succeeds.
     let none = Server::new("s", "1").tool(now()).rate(RateLimit::per_minute(0));
     ExpectedError::new(ErrorCode::RATE_LIMITED)
         .message(["no call is allowed"])
@@ -78,7 +78,8 @@ async fn code_3001_resource_exhausted() {
     let answer = first.response(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
 
-    // A retry does not make the arguments or the result shorter. A result is checked after the call has run.
+    // Repeating the call does not make its arguments or its result shorter. The size of a result is checked after the
+    // call has run.
     let sized = |arguments, result| {
         let server = Server::new("s", "1").tool(now());
         server.max_arguments(arguments).max_result(result).into_stack().unwrap()
@@ -109,7 +110,7 @@ async fn code_3002_quota_exceeded() {
         .check_all_peers(&stack, "now")
         .await;
 
-    // The tool itself charges units during the call, so the call has begun when it is refused.
+    // The tool itself charges units during the call, so the call has already begun when it is refused.
     let costly = Tool::new("costly", "Charges", |cx: Context| async move {
         Quota::charge(&cx, 10)?;
         Ok::<_, RpcError>("done")
@@ -148,7 +149,7 @@ async fn code_3003_timeout() {
         .of_repeatable()
         .check_all_peers(&stack, "reads")
         .await;
-    // Structured content must match the tool's output schema, so the refusal is only in the text of the result.
+    // Structured content must match the tool's output schema. So the refusal is only in the text of the result.
     for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Plain) {
         let typed = Tool::new("typed", "Never ends", || async {
             std::future::pending::<()>().await;
@@ -161,7 +162,7 @@ async fn code_3003_timeout() {
         assert!(answer["result"].get("structuredContent").is_none(), "{answer}");
     }
 
-    // The call still runs when the drain times out, and the member `started` of the details reports this.
+    // The call still runs when the drain times out. The member `started` of the details reports this.
     for kind in PEERS {
         let held = HeldTool::default();
         let server = Server::new("s", "1").tool(held.tool("hold"));
@@ -178,7 +179,7 @@ async fn code_3003_timeout() {
             .check(&peer, &answer);
     }
 
-    // A call that timed out while it waited for its turn has not begun.
+    // A call that times out while it waits for its turn has not begun.
     let held = HeldTool::default();
     let mut limit = LimitConfig::default();
     (limit.max_running, limit.max_waiting) = (1, 9);

@@ -19,8 +19,8 @@ use super::expected_error::ExpectedError;
 use super::http::{Answer, CALL, HEADERS, post};
 use super::peer::{Dialect, PEERS, Peer};
 
-/// Returns the builder of a governance that grants access to all callers, but has granted no permissions and can ask no
-/// person.
+/// Returns the builder of a governance that grants access to all callers, but no permissions, and that has no person to
+/// ask.
 fn open_builder() -> GovernanceBuilder {
     let policy = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
     Governance::builder().policies(Policies::with_default(policy))
@@ -113,7 +113,7 @@ async fn code_1001_access_denied() {
         .await;
 }
 
-/// A token verifier with a fixed reply for each token.
+/// A verifier of tokens with a fixed reply for each token.
 struct Tokens;
 
 #[async_trait]
@@ -181,7 +181,7 @@ async fn code_1003_auth_expired() {
         .message(["the credentials no longer hold; get new ones"])
         .check_all_peers(&stack, "look")
         .await;
-    // Only the refusal of a tool call can be a result; other refusals are errors.
+    // Only the refusal of a tool call can be a result. The refusals of other requests are errors.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let answer = peer.ask("prompts/get", json!({ "name": "p" })).await;

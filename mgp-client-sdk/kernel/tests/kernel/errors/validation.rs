@@ -135,7 +135,7 @@ async fn a_held_tool_is_of_the_server_whose_id_begins_its_name() {
             Server::new("s", "1").tool(now).tool(Tool::new(name, held, || async { "3" }))
         }
     };
-    // Both definitions are refused, and the server that is looked at first has a tool of the whole name.
+    // The kernel refuses both definitions. The server that it tries first has a tool with the whole name, `two.add`.
     let builder = Kernel::builder().local_with("one", open(&[]), with("two.add"));
     let builder = builder.local_with("two", open(&[]), with("add"));
     let kernel = build_with_tools(builder, [("one", 1), ("two", 1)]).await;

@@ -1,4 +1,4 @@
-//! Tests of checkpoints of streams (proposal 8) through a kernel.
+//! Tests of checkpoints of streams through a kernel (extension `checkpoint`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Tests of calls that the caller's own user confirms, with a token (proposal 6).
+//! Tests of calls that the caller's own user confirms, with a token (extension `human_in_the_loop`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

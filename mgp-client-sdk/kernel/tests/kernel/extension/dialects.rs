@@ -1,5 +1,5 @@
-//! Tests that the kernel finds the members of proposals in the places where other implementations write them; the
-//! script `dialects.py` recorded these places.
+//! Tests that the kernel finds the members of extensions in the places where other implementations write them. The
+//! script `dialects.py` has recorded these places.
 
 use mgp_lifecycle::ProposalLayer;
 use mgp_types::mcp::{CallToolResult, Tool};
@@ -22,7 +22,7 @@ struct Recorded {
     message: Value,
 }
 
-/// Returns the members that a tool finds in a call with these params.
+/// Returns the members of extensions that a tool finds in a call with these params.
 async fn understood(params: &Value) -> String {
     let tool = Stack::from_fn(|call: Call| async move {
         let cx = call.cx();

@@ -1,4 +1,4 @@
-//! Tests of structured errors (proposal 11) and of the cost of calls (proposal 3).
+//! Tests of structured errors and of the cost of calls (extensions `structured_errors` and `cost_hints`).
 
 use mgp_client_sdk::{Error, ToolResult as _};
 use mgp_kernel::Kernel;
@@ -62,7 +62,8 @@ async fn a_caller_with_structured_errors_gets_them_from_every_server() {
 
 #[tokio::test]
 async fn the_stated_and_the_actual_cost_of_calls_count_against_the_quota() {
-    // The first call is charged 4 units before and 2 units after it runs; the second call would exceed the quota of 9.
+    // The first call is charged 4 units before it runs and 2 units after it. So the second call would exceed the quota
+    // of 9 units.
     let kernel = kernel(Era::Modern, "[limits]\nunits_per_day = 9").await;
     let client = host(&kernel, "ada", host_of(Era::Modern).extension(Extension::CostHints)).await;
     let done = client.call("export").await.unwrap();

@@ -1,4 +1,5 @@
-//! Tests that repeated calls run only once (proposal 5), with servers that do not support idempotency themselves.
+//! Tests that repeated calls run only once, with servers that do not support idempotency themselves (extension
+//! `idempotency`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) fn server() -> Server {
     Server::new("orders", "1").tool(list).tool(other).extension(Idempotency::in_memory())
 }
 
-/// Counts and holds the runs of a tool: each run ends when the semaphore `gate` has a permit for it.
+/// Counts the runs of a tool and delays their end: each run ends when the semaphore `gate` has a permit for it.
 #[derive(Clone)]
 struct Runs {
     count: Arc<AtomicU32>,
@@ -46,7 +47,7 @@ impl Runs {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns a plain server with the tool `pay`.
+    /// Returns a server without MGP that has the tool `pay`.
     fn server(&self) -> Server {
         self.server_with(TaskSupport::Forbidden)
     }
@@ -110,7 +111,7 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
         for call in calls {
             assert_eq!(call.await.unwrap().unwrap().to_text(), "paid ann in run 2");
         }
-        // Keys belong to agents, so a call of another agent with the same key runs.
+        // Each key belongs to an agent. So a call of another agent with the same key runs.
         let other = payer(&kernel, "bob", above).await;
         assert_eq!(pay(&other, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
     }
@@ -286,7 +287,7 @@ async fn a_key_of_other_arguments_is_refused_before_an_operator_is_asked() {
     assert!(refused.to_string().contains("other arguments"), "{refused}");
 }
 
-/// An approver that approves everything, and counts the questions.
+/// A person who approves everything, and counts the questions.
 #[derive(Clone, Default)]
 struct Person(Arc<AtomicU32>);
 

@@ -1,4 +1,4 @@
-//! Tests of the stated purpose of calls, and of suggestions of better tools (proposal 2).
+//! Tests of the stated purpose of calls, and of suggestions of better tools (extension `intent_hints`).
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_kernel::Kernel;
@@ -14,7 +14,7 @@ use crate::route::world::{
     wait_for_tools,
 };
 
-/// A server whose tool `list` returns the stated intent, and suggests the tool that `better` names.
+/// A server whose tool `list` returns the stated intent, and suggests another tool: the one that `better` names.
 pub(crate) fn server(better: &'static str) -> Server {
     let list = Tool::new(
         "list",

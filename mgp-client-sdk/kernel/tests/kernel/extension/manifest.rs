@@ -1,4 +1,4 @@
-//! Tests of the manifests of servers and of the kernel (proposal 1).
+//! Tests of the manifests of servers and of the kernel (extension `manifest`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/extension/manifests")
 }
 
-/// Checks a manifest against a schema that was written by hand from the text of the proposal.
+/// Checks a manifest against a schema that was written by hand from the text of the specification.
 #[track_caller]
 fn check(manifest: &ServiceManifest) {
     let text = std::fs::read_to_string(folder().join("service-manifest.schema.json")).unwrap();
@@ -42,7 +42,7 @@ fn check(manifest: &ServiceManifest) {
     assert!(flaws.is_empty(), "{flaws:?} in {manifest}");
 }
 
-/// Returns the manifest without the members that the modern era adds to each result.
+/// Returns the kernel's manifest without the members that the modern era adds to each result.
 async fn manifest_of(client: &Client) -> ServiceManifest {
     let mut manifest = client.manifest().await.unwrap();
     manifest.extra = mgp_types::Extras::default();
@@ -68,7 +68,7 @@ async fn a_server_describes_itself_as_its_caller_sees_it_in_both_eras() {
         assert_eq!((manifest.server.name.as_str(), names(&manifest)), ("issues", vec!["list"]));
         assert_eq!(manifest.manifest_ttl, Some(300));
         assert!(manifest.supported_extensions.iter().any(|name| name == "manifest"));
-        // A tool, which no list contains, returns the same manifest.
+        // A tool that no list contains returns the same manifest.
         let tool = client.call("get_manifest").await.unwrap();
         assert_eq!(tool.get::<ServiceManifest>().unwrap(), manifest, "{era:?}");
         assert_eq!(client.list_tools().await.unwrap().len(), 1);
@@ -163,7 +163,7 @@ async fn tools_of_a_manifest_file_are_listed_and_found_before_their_server_is_st
     let listed = client.list_tools().await.unwrap();
     assert!(listed.iter().any(|tool| tool.name == "post_message"), "{listed:?}");
     assert_eq!(found(&client, "export usage figures").await, "export_analytics");
-    // No server was started, so none has failed.
+    // The kernel has started no server, so none has failed.
     let log = |id: &String| kernel.server_log(&id.as_str().into()).unwrap();
     assert!(total.iter().all(|id| log(id).is_empty()));
     client.close().await;
@@ -194,7 +194,7 @@ async fn tools_of_a_manifest_file_are_reviewed_and_dangerous_at_every_start() {
         let tools = kernel.index().tools_of("files");
         let found: Vec<_> = tools.iter().map(|tool| (tool.name(), tool.risk())).collect();
         assert_eq!(found, [("read", RiskLevel::Dangerous)]);
-        // An operator reviews the other tools once the server lists them, so it is started.
+        // An operator must review the other tools after the server has listed them. So the kernel starts the server.
         let status = || kernel.servers()[0].status.clone();
         until("the server is started", || async { status() != ServerState::Disconnected }).await;
         kernel.stop().await;
@@ -228,7 +228,7 @@ async fn tools_of_a_manifest_file_that_are_not_in_the_lock_file_are_not_found() 
     }
 }
 
-/// Checks that a fixture can be read, and that it fits the schema after the members that a server would add are added.
+/// Adds the members to a fixture that a server would add. Checks that the fixture can be read and fits the schema.
 fn check_file(path: &Path) {
     let mut manifest = read_manifest(path).unwrap_or_else(|error| panic!("{error}"));
     manifest.server.mcp_spec_version.get_or_insert_with(|| "2025-11-25".to_owned());

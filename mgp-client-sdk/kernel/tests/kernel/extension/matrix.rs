@@ -1,5 +1,5 @@
-//! Tests each extension with and without it in the client, the kernel and the server: a party that did not negotiate
-//! the extension must see no difference.
+//! Tests each extension with and without an offer by the client, the kernel and the server. A party that did not
+//! negotiate the extension must see no difference.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ struct Row {
     server: fn() -> Server,
     /// Adds the member of the extension to a call.
     call: fn(ToolCall) -> ToolCall,
-    /// If set, the server receives a member of the extension with the call.
+    /// `true` if the server receives a member of the extension with the call.
     is_received: bool,
-    /// If set, the caller sees a difference in the list of tools or in the result.
+    /// `true` if the caller sees a difference in the list of tools or in the result.
     is_seen: bool,
 }
 
@@ -114,7 +114,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// Returns a server with a tool `list` and the tool `recent`.
+/// Returns a server with the given tool `list` and the tool `recent`.
 fn server(extension: impl ServerExtension, list: Tool) -> Server {
     let recent = Tool::new("recent", "Lists recent incidents", || async { "none" });
     Server::new("issues", "1").tool(list).tool(recent).extension(extension)
@@ -145,7 +145,8 @@ struct Seen {
 /// The parties that offer the extension.
 #[derive(Clone, Copy, Debug)]
 struct Offers {
-    /// `Some(true)` if the client offers the extension; `None` for a client without MGP.
+    /// `Some(true)` if the client offers the extension, `Some(false)` if it speaks MGP without the extension; `None`
+    /// for a client without MGP.
     client: Option<bool>,
     kernel: bool,
     server: bool,
@@ -212,8 +213,8 @@ fn without_approval(text: &str) -> String {
     rest
 }
 
-/// Removes from the params the trace id and the handle, which are new in each call, and the offers that a modern client
-/// sends with each call.
+/// Removes the parts of the params that differ in each call: the trace id, the handle, and the offers that a modern
+/// client sends with each call.
 fn without_changing(params: &str) -> String {
     let mut params: serde_json::Value = serde_json::from_str(params).unwrap();
     if let Some(params) = params.as_object_mut() {
@@ -244,9 +245,9 @@ async fn whatever_did_not_negotiate_an_extension_sees_what_it_saw_before() {
             for bits in 1..8_u8 {
                 let [client, kernel, server] = [1, 2, 4].map(|bit| bits & bit > 0);
                 let now = of(Some(client), kernel, server).await;
-                // The caller: the extension is active for it only if it and the kernel offer it.
+                // The extension is active for the caller only if the caller and the kernel offer it.
                 let is_same = (&now.tools, &now.result) == (&before.tools, &before.result);
-                // The server: it receives members only if all three offer the extension.
+                // The server receives members of the extension only if all three parties offer it.
                 let is_active = client && kernel && server;
                 let is_received = now.received != before.received;
                 let is_wrong = !(is_same || client && kernel)

@@ -1,4 +1,4 @@
-//! Tests of the media types and sizes that tools declare (proposal 10).
+//! Tests of the media types and sizes that tools declare (extension `multimodal_signatures`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ fn counting(runs: &Arc<AtomicUsize>) -> Server {
     Server::new("eyes", "1").tool(list).tool(recent).extension(Extension::MultimodalSignatures)
 }
 
-/// A server whose tool `list` declares media types.
+/// A server whose tool `list` declares the media types of its input.
 pub(crate) fn server() -> Server {
     counting(&Arc::default())
 }
@@ -63,7 +63,7 @@ async fn a_client_reads_media_types_and_input_that_is_too_long_does_not_run_in_b
         let client = TestClient::with_builder(limit_era(counting(&runs), era), builder).await;
         let expected = Some(media("image/png", "application/x-caption", 1_000));
         assert_eq!(listed(&client).await, expected, "{era:?}");
-        // In Base64, 1,300 characters encode 975 bytes, which is within the limit of 1,000.
+        // 1,300 characters of Base64 encode 975 bytes, which is within the limit of 1,000.
         assert_eq!(look(&client, 1_300).await, Ok(()));
         assert_eq!(look(&client, 1_400).await, Err(3001));
         assert_eq!(runs.load(Ordering::SeqCst), 1);

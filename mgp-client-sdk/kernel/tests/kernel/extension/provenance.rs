@@ -1,4 +1,4 @@
-//! Tests of the sources of results (proposal 7).
+//! Tests of the sources of results (extension `provenance`).
 
 use mgp_client_sdk::ToolResult;
 use mgp_kernel::Kernel;
@@ -49,7 +49,7 @@ async fn a_kernel_adds_its_hop_and_changes_no_claim_in_each_pair_of_eras() {
         assert_eq!(hops.0.len(), 1);
         assert_eq!(hops.0[0].server_id, "books");
         assert_eq!(hops.0[0].trace_id.as_deref(), Some("t-1"));
-        // The kernel adds the server also to a result that states no sources.
+        // The kernel adds the server even to a result that states no sources.
         let result = client.call("recent").await.unwrap();
         assert!(sources(&result).is_empty());
         assert!(result.member::<ProvenanceHops>().unwrap().is_some());
@@ -62,7 +62,7 @@ async fn the_sources_of_a_result_are_in_the_audit_log() {
     let builder = Kernel::builder().local_with("books", open(&["list", "recent"]), server);
     let kernel = builder.in_folder(folder.path()).await.unwrap();
     wait_for_tools(&kernel, "books", 2).await;
-    // The operator sees where a result came from, even if the caller did not negotiate the extension.
+    // The audit log shows an operator where a result came from, even if the caller did not negotiate the extension.
     let client = host(&kernel, "ada", host_of(Era::Modern)).await;
     client.call("list").await.unwrap();
     let events = || recorded_calls(&kernel, "books");

@@ -1,4 +1,5 @@
-//! Tests that the kernel recommends servers of a registry for needs that no connected server meets (proposal 13).
+//! Tests that the kernel recommends servers of a registry for needs that no connected server meets (extension
+//! `server_recommendations`).
 
 use std::path::Path;
 
@@ -45,7 +46,7 @@ async fn request(client: &Client, need: &str) -> RequestToolsResult {
     let mut wanted = ToolRequirements::new();
     wanted.capabilities = vec![need.to_owned()].into();
     let params = RequestToolsParams::new(wanted);
-    // The first request builds the tokenizer, which may exceed the time limit on a busy machine.
+    // The first request builds the tokenizer, which can exceed the time limit on a busy machine.
     for _ in 0..10 {
         if let Ok(result) = client.mgp().tools_request(&params).await {
             return result;
@@ -73,7 +74,8 @@ async fn a_need_that_no_server_meets_is_answered_with_servers_of_the_registry_in
         assert_eq!(first.auth_flow.as_deref(), Some("oauth2_device"));
         let confidence = first.match_confidence.as_ref().map(|level| &level.0);
         assert_eq!(confidence, Some(&MatchConfidence::High));
-        // There is no recommendation for a need that a connected server meets, or that no server of the registry meets.
+        // The result recommends nothing for a need that a connected server meets, or that no server of the registry
+        // meets.
         assert!(recommended(&request(&client, "lists recent incidents").await).is_empty());
         assert!(recommended(&request(&client, "teleport a giraffe").await).is_empty());
         client.close().await;

@@ -1,4 +1,4 @@
-//! Tests of data that moves from server to server by reference (proposal 9).
+//! Tests of data that moves from server to server by reference (extension `data_references`).
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) fn exporter() -> Server {
     Server::new("exporter", "1").tool(list).tool(broken).extension(DataReferences::new("exporter"))
 }
 
-/// A server whose tool reads the data of a reference, and returns the number of its bytes.
+/// A server whose tool reads the data of a reference, and returns the number of bytes.
 fn importer() -> Server {
     let import = Tool::new(
         "import_from_ref",
@@ -72,7 +72,7 @@ fn importer() -> Server {
     Server::new("importer", "1").tool(import).extension(references)
 }
 
-/// A server that does not support references; the result of its tool `long` is long.
+/// A server that does not support references. The result of its tool `long` is long.
 fn plain() -> Server {
     #[derive(Deserialize, JsonSchema)]
     struct Text {
@@ -90,18 +90,18 @@ fn long_text() -> String {
     (0..20_000).flat_map(|row| ["row ".to_owned(), row.to_string(), "\n".to_owned()]).collect()
 }
 
-/// Returns the builder of a kernel with the server `plain`, open to all agents.
+/// Returns the builder of a kernel with the server `plain`, which all agents may use.
 fn builder(config: &str) -> KernelBuilder {
     let builder = Kernel::builder().config(config_of(config));
     builder.local_with("plain", open(&["measure", "long"]), plain)
 }
 
-/// Starts a kernel with the three servers, open to all agents.
+/// Starts a kernel with the three servers, which all agents may use.
 async fn kernel(config: &str) -> Kernel {
     kernel_in(config, Era::Modern).await
 }
 
-/// Starts a kernel with the three servers; `era` is that of the two with references.
+/// Starts a kernel with the three servers. `era` is the era of the two servers that support references.
 async fn kernel_in(config: &str, era: Era) -> Kernel {
     let exports = open(&["list", "broken"]);
     let builder = builder(config)
@@ -110,7 +110,7 @@ async fn kernel_in(config: &str, era: Era) -> Kernel {
     build_with_tools(builder, [("exporter", 2), ("importer", 1), ("plain", 2)]).await
 }
 
-/// Returns an argument that names data by the id of their reference.
+/// Returns an argument that refers to data by the id of the reference.
 fn data(ref_id: &str) -> serde_json::Value {
     json!({ "data_reference": { "ref_id": ref_id } })
 }
@@ -144,7 +144,7 @@ async fn a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras()
         assert_eq!((&*reference.origin_server, reference.size_bytes), ("exporter", Some(8)));
         let expected = json!({ "status": "imported", "bytes": 8, "last": CSV });
         assert_eq!(import(&client, &reference).await, expected, "{above:?} {below:?}");
-        // The caller can also send the reference as a member of `_meta`, without arguments.
+        // The caller can also send the reference as a member of `_meta` instead of an argument.
         let imported = client.call("import_from_ref").with(&reference).await.unwrap();
         assert_eq!(imported.get::<serde_json::Value>().unwrap(), expected);
     }
@@ -196,8 +196,8 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     assert_eq!(result.to_text(), measured(&whole));
     assert_eq!(import(&client, &reference).await["bytes"], whole.len());
 
-    // A caller without the extension receives no reference. If it names one in an argument, the argument is passed on
-    // unchanged, and the tool's schema refuses it.
+    // A caller without the extension receives no reference. If it sends a reference in an argument, the kernel passes
+    // the argument on unchanged, and the schema of the tool does not accept it.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(plain.call("long").await.unwrap().meta, None);
     assert_eq!(plain.call("list").await.unwrap().meta, None);

@@ -1,4 +1,4 @@
-//! Tests of the scopes of tools, of checks before a call, and of sessions with scopes (proposal 4).
+//! Tests of the scopes of tools, of checks before a call, and of sessions with scopes (extension `scopes`).
 
 use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_kernel::Kernel;

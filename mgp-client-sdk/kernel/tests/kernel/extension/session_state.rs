@@ -1,4 +1,4 @@
-//! Tests of the state that callers keep for servers (proposal 14).
+//! Tests of the state that callers keep for servers (extension `session_state`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::route::world::{
     PAIRS, build_with_tools, host, host_of, limit_era, open, recorded_calls, until, wait_for_tools,
 };
 
-/// A server whose tool counts the calls of a session in the session's state.
+/// A server whose tool counts its calls in the session state.
 pub(crate) fn counter() -> Server {
     let count = Tool::new("list", "Counts the calls", |state: CallerState| async move {
         let calls = state.load::<u32>()?.unwrap_or_default() + 1;
@@ -28,7 +28,7 @@ pub(crate) fn counter() -> Server {
     Server::new("counter", "1").tool(count).tool(other).extension(SessionStates::with_key([7; 32]))
 }
 
-/// Returns the server with a layer that adds each session state that the server receives to `received`.
+/// Returns the server with a layer that records each session state that the server receives in `received`.
 fn recorded(server: Server, received: &Arc<Mutex<Vec<String>>>) -> Server {
     let received = Arc::clone(received);
     server.around(gate(move |call| {
@@ -124,7 +124,7 @@ async fn through_a_kernel_each_server_gets_its_own_state_back_and_no_other_in_ea
         assert_eq!((one.len(), two.len()), (2, 2));
         assert!(one.iter().all(|state| !two.contains(state)));
 
-        // Another agent has its own session, and cannot use the token of the first one.
+        // Another agent has its own session, and cannot use the token of the first agent.
         let token = ada.call("one.list").await.unwrap().member::<SessionState>().unwrap().unwrap();
         assert!(!one.contains(&token.0), "the caller got the state of the server");
         let builder = host_of(above).extension(SessionStateJar::new());
@@ -133,7 +133,7 @@ async fn through_a_kernel_each_server_gets_its_own_state_back_and_no_other_in_ea
         let refused = bob.call("one.list").with(&token).await.unwrap_err();
         assert_eq!(refused.code().0, 4000, "{refused}");
 
-        // A caller without the extension keeps no session, and gets no state.
+        // A caller without the extension has no session, and receives no state.
         let plain = host(&kernel, "carl", host_of(above)).await;
         for _ in 0..2 {
             let result = plain.call("one.list").await.unwrap();
@@ -176,6 +176,6 @@ async fn a_caller_that_only_offers_the_extension_still_reads_the_token() {
     let token = first.member::<SessionState>().unwrap().unwrap();
     let second = client.call("one.list").with(&token).await.unwrap();
     assert_eq!(second.to_text(), "2");
-    // The token stays the same, so that parallel calls to several servers lose no state.
+    // The token stays the same. So parallel calls of several servers lose no state.
     assert_eq!(second.member::<SessionState>().unwrap(), Some(token));
 }

@@ -1,4 +1,5 @@
-//! Tests of transactions over the tools of several servers that do not support transactions themselves (proposal 5).
+//! Tests of transactions over the tools of several servers that do not support transactions themselves (extension
+//! `transactions`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::route::world::{
     until, wait_for_tools,
 };
 
-/// The things that the three servers of a test have made and not yet removed.
+/// The names of the things that the three servers of a test have made and have not removed since.
 #[derive(Clone, Default)]
 struct Things(Arc<Mutex<Vec<String>>>);
 
@@ -43,8 +44,8 @@ impl Things {
         self.0.lock().clone()
     }
 
-    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist. The tools
-    /// `make_job` and `make_visit` run only as tasks, and `make_visit` asks its caller a question.
+    /// Returns a server without MGP that has the tools `make_X` and `remove_X`. `remove_X` fails for a thing that does
+    /// not exist. The tools `make_job` and `make_visit` run only as tasks, and `make_visit` asks its caller a question.
     fn server(&self, kind: &'static str, era: Era) -> Server {
         let is_task = kind == "job";
         let (made, removed) = (self.clone(), self.clone());
@@ -80,7 +81,7 @@ impl Things {
         limit_era(Server::new(kind, "1").tool(make).tool(remove), era)
     }
 
-    /// Returns the tool `make_visit`, which makes its thing before it asks.
+    /// Returns the tool `make_visit`, which makes its thing before it asks its caller.
     fn asking_tool(&self) -> Tool {
         let made = self.clone();
         let make = move |Args(thing): Args<Thing>, cx: Context| {
@@ -105,7 +106,7 @@ impl Things {
             let things = self.clone();
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
             let mut policy = open(&[&make, &remove]);
-            // The risk must not be `Safe`: a safe tool only reads, so its steps need no compensation.
+            // The risk must not be `Safe`: a safe tool only reads, so a step that calls it needs no compensation.
             policy.risk.values_mut().for_each(|risk| *risk = RiskLevel::Moderate);
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
@@ -121,7 +122,7 @@ async fn ada(kernel: &Kernel, era: Era) -> Client {
     host(kernel, "ada", host_of(era).extension(Extension::Transactions)).await
 }
 
-/// Connects a host that answers the questions of servers, or fails to do so.
+/// Connects a host that answers the questions of servers if `answers` is `true`; otherwise it fails to answer.
 async fn ada_asked(kernel: &Kernel, era: Era, answers: bool) -> Client {
     let answer = move |question: ElicitParams| async move {
         if !answers {
@@ -166,7 +167,7 @@ async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
         let order: Vec<_> = result.steps_compensated.iter().map(|step| &*step.step_id).collect();
         assert_eq!(order, ["step-2", "step-1"]);
         assert_eq!(things.all(), [""; 0]);
-        // The audit log records the compensations (the calls that undo steps) as calls of the agent.
+        // The audit log records the compensations (calls that undo steps) as calls of the agent.
         let events = recorded_calls(&kernel, "ticket").await;
         assert!(events.contains("remove_ticket") && events.contains("compensate-"), "{events}");
         client.close().await;
@@ -241,7 +242,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     let (folder, things) = (temp_dir(), Things::default());
     let kernel = things.kernel(folder.path(), Era::Modern).await;
     let client = ada(&kernel, Era::Modern).await;
-    // A client can call the methods of transactions as tools, and also under their alternative names.
+    // A client can call the methods for transactions as tools, also under their alternative names.
     let begun = client.call("begin_transaction").args(json!({"transaction_id": "tx"})).await;
     assert!(begun.unwrap().to_text().contains("begun"));
     let mut same = BeginTransactionParams::new();
@@ -253,7 +254,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     assert_eq!(things.all(), ["ticket a"]);
     make(&client, "tx", "page", "a").await.unwrap_err();
     client.close().await;
-    // The methods of transactions are unknown to a caller that did not negotiate them.
+    // A caller that did not negotiate transactions does not know their methods.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     let refused = plain.request::<TransactionBegin>(&BeginTransactionParams::new()).await;
     assert_eq!(refused.unwrap_err().code().0, -32601);
@@ -275,7 +276,7 @@ async fn a_compensation_must_be_a_tool_of_the_caller() {
     kernel.stop().await;
 }
 
-/// Returns a server whose tool `make` declares that the tool `undo` undoes it.
+/// Returns a server whose tool `make` declares the tool `undo` as its compensation.
 fn declaring(undo: &'static str, era: Era) -> Server {
     let make = Tool::new("make", "Makes a thing", move |cx: Context| async move {
         cx.add_to_result(&Compensation::new(undo))?;
@@ -348,7 +349,7 @@ async fn what_is_not_undone_is_shown_to_an_operator_who_settles_it() {
     for kind in ["ticket", "page"] {
         make(&client, "tx", kind, "a").await.unwrap();
     }
-    // A person removed the page already, so that its compensation fails.
+    // A person has already removed the page, so the compensation of its step fails.
     things.0.lock().retain(|one| one != "page a");
     let result = roll_back(&client, "tx").await;
     assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);

@@ -1,4 +1,4 @@
-//! Tests that questions of servers reach the right caller, for all four pairs of eras of host and server.
+//! Tests that questions of servers reach the right caller, for all four pairs of the eras of host and server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -146,7 +146,7 @@ async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
         let answer = tokio::time::timeout(Duration::from_secs(20), calling).await;
         assert_eq!(answer.expect("the question is shown").unwrap().to_text(), "Ann");
     }
-    // While the calls of two clients are in flight, it is unclear which of them a question is for.
+    // While calls of two clients are in flight, the kernel cannot find out which client a question is for.
     let second = host(&kernel, "ann", answering(Era::Modern)).await;
     let asks = async || second.call("form").await.is_ok_and(|result| result.to_text() == "Ann");
     assert!(!asks().await);
@@ -209,7 +209,7 @@ async fn a_caller_that_offers_forms_only_gets_no_url() {
     }
 }
 
-/// Takes a right of a call: the access of its caller or of its delegator, or a permission of its server.
+/// Removes a right that a call needs: the access of its caller or of its delegator, or a permission of its server.
 async fn take_right(governance: &Governance, loses: &str) {
     let operator = Principal::local().operator();
     let camera = PermissionChange::of("c", [Permission::Camera]);
@@ -305,7 +305,7 @@ async fn a_refused_page_is_a_fault_of_the_modern_server_that_asked_for_it() {
     }
 }
 
-/// Returns a server that asks for the client's roots whenever they change, as many servers do.
+/// Returns a server that requests the client's roots whenever it is notified of a change, as many servers do.
 fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
     let seen = Arc::clone(seen);
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |cx, _| {
@@ -346,7 +346,7 @@ async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
             async move { has }
         }
     };
-    // The server is notified when a client with roots connects, and when that client's roots change.
+    // The kernel notifies the server when a client with roots connects, and when the roots of this client change.
     let ann = host(&kernel, "ann", host_of(Era::Legacy).roots([Root::new("file:///ann")])).await;
     until("the roots of ann", has("file:///ann")).await;
     seen.lock().unwrap().clear();
@@ -374,7 +374,7 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
     let ann = host(&kernel, "ann", roots()).await;
     until("the server is connected", || async { ann.resources().await.unwrap().len() == 1 }).await;
     ann.roots_changed().await.unwrap();
-    // A call must not get the roots either, because the server could keep them for calls of other callers.
+    // A call must not give the server the roots either, because the server could keep them for calls of other callers.
     let refused = ann.call("roots").await;
     let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
     assert!(is_refused, "{refused:?}");
@@ -429,7 +429,7 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
 
 #[tokio::test]
 async fn long_questions_and_answers_fit_into_the_rounds_of_a_modern_host() {
-    // The answers to a modern server are in the state of that server, which has a smaller limit.
+    // A modern server keeps the answers in its own state, which has a smaller limit.
     for (below, questions, answer_bytes) in [(Era::Modern, 1, 10), (Era::Legacy, 3, 40_000)] {
         let server = move || {
             let model = Tool::new("model", "Thinks", move |cx: Context| async move {
@@ -478,7 +478,7 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
     let server = || {
         let steps = Tool::new("steps", "Asks between two steps", |cx: Context| async move {
             let _ = cx.outlet.progress(1.0, 2.0).await;
-            // Wait, so that the question does not overtake the progress.
+            // Wait, so that the question does not arrive before the progress.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
             let _ = cx.outlet.progress(2.0, 2.0).await;
@@ -511,7 +511,7 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
     assert_eq!(result["content"][0]["text"], "Ann", "{result}");
 }
 
-/// Returns a legacy server whose tool asks a model with the progress token `t`, and that notes the progress.
+/// Returns a legacy server whose tool asks a model with the progress token `t` and records the progress.
 fn reporting(tool: &'static str, steps: &Arc<Mutex<Vec<String>>>) -> Server {
     let steps = Arc::clone(steps);
     let notes = Router::new().on_notification::<method::Progress, _, _>(move |_, step| {

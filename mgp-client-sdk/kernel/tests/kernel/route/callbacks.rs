@@ -36,7 +36,7 @@ async fn world(era: Era) -> Kernel {
     kernel_with("c", open(&TOOLS), 2, move || curious(era)).await
 }
 
-/// Returns the builder of a host that answers callbacks, and the list of the questions that the host receives.
+/// Returns the builder of a host that answers callbacks, and the list in which the host records the questions.
 fn asked(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
     let questions: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&questions);
@@ -128,7 +128,7 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
             let params = |response: &str| {
                 KernelCallbackAnswerParams::new(open.id.as_str(), Payload::parse(response).unwrap())
             };
-            // The agent cannot answer for the operator, and the operator's answer must fit the question.
+            // The agent cannot answer in place of the operator, and the operator's answer must fit the question.
             let own = agent.request::<KernelCallbacksAnswer>(&params(answer)).await.unwrap_err();
             assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED, "{pair}");
             let wrong = params(r#""maybe""#);
@@ -139,7 +139,7 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
             let late = operator.request::<KernelCallbacksAnswer>(&params(answer)).await;
             assert_eq!(late.unwrap_err().code(), ErrorCode::INVALID_PARAMS, "{pair}");
         }
-        // A question is withdrawn when the call that waits for its answer ends.
+        // The kernel withdraws a question when the call that waits for the answer ends.
         let call = tokio::spawn(agent.call("delete").into_future());
         until("the question is open", async || !list().await.is_empty()).await;
         call.abort();
@@ -165,7 +165,8 @@ async fn another_host_cannot_answer() {
         let params = CallbackRespondParams::new(id.as_str(), Payload::of("confirm").unwrap());
         let foreign = other.mgp().callback_respond(&params).await.unwrap();
         assert_eq!(foreign.status, CallbackStatus::Unknown, "{above:?} {below:?}");
-        // The tool `mgp.callback.respond`, another name of the same method, also rejects the other agent's answer.
+        // The tool `mgp.callback.respond` is another name of the same method. It also rejects the answer of the other
+        // agent.
         let tool = other.call("mgp.callback.respond").arg("callback_id", &id);
         let tool = tool.arg("response", "confirm").await.unwrap();
         assert!(serde_json::to_string(&tool).unwrap().contains("unknown"), "{tool:?}");

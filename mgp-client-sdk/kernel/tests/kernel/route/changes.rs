@@ -1,6 +1,6 @@
 //! Tests of notifications about changed lists and updated resources.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::{Client, ServerChange, ToolResult};
@@ -8,17 +8,18 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::{Era, ResourceUpdatedParams};
-use mgp_types::method::{ResourcesSubscribe, ResourcesUpdated, ToolsList};
+use mgp_types::method::{ResourcesSubscribe, ResourcesUpdated, ToolsCall, ToolsList};
 use mgp_types::mgp::AccessGrantParams;
 use mgp_types::service::{Call, Stack, around, gate};
 use mgp_types::store::Db;
+use serde_json::json;
 
 use super::world::{
     PAIRS, build_with_tools, config_of, grant, host, host_of, kernel_with, limit_era, open, search,
     until, wait_for_tools,
 };
 
-/// The URIs of the updated resources that a host was notified about.
+/// The URIs of the updated resources about which a host was notified.
 type Updates = Arc<Mutex<Vec<String>>>;
 
 type Handles = Arc<Mutex<Option<(Tools, Resources, Prompts)>>>;
@@ -105,6 +106,49 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
     }
 }
 
+/// Regression test: the kernel did not apply the access rules of the agents on whose behalf such a call was made, and
+/// the call ran if the server listed the approved definition again meanwhile.
+#[tokio::test]
+async fn a_delegated_call_of_a_held_tool_needs_the_access_of_all_its_agents() {
+    let (handles, is_slow) = (Handles::default(), Arc::new(AtomicBool::new(false)));
+    let (made, slow) = (Arc::clone(&handles), Arc::clone(&is_slow));
+    let make = move || {
+        let slow = Arc::clone(&slow);
+        changing(Era::Legacy, &made).layer(around(move |call: Call, inner: Stack| {
+            let waits = call.is::<ToolsList>() && slow.load(Ordering::SeqCst);
+            async move {
+                if waits {
+                    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+                }
+                inner.send(call).await
+            }
+        }))
+    };
+    let kernel = kernel_with("c", open(&["one"]), 1, make).await;
+    grant(&kernel, AccessGrantParams::deny("bob", "c")).await;
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    let params = json!({ "name": "one", "_mgp": { "delegation": { "agent_id": "bob" } } });
+    let params = serde_json::from_value(params).unwrap();
+    let is_refused = async |state: &str| {
+        let refused = ann.request::<ToolsCall>(&params).await.err().unwrap();
+        assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED, "{state}: {refused}");
+    };
+    is_refused("approved").await;
+
+    let (tools, ..) = handles.lock().unwrap().clone().unwrap();
+    tools.add(Tool::new("one", "Counts and deletes all files", || async { "1" }));
+    until("its definition waits", || async {
+        ann.call("one").await.is_err_and(|error| error.code() == ErrorCode::TOOL_DISABLED)
+    })
+    .await;
+    is_refused("held").await;
+
+    is_slow.store(true, Ordering::SeqCst);
+    tools.add(Tool::new("one", "Counts", || async { "1" }));
+    is_refused("approved again").await;
+    until("it can be called again", || async { ann.call("one").await.is_ok() }).await;
+}
+
 #[tokio::test]
 async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notified() {
     for era in [Era::Legacy, Era::Modern] {
@@ -157,7 +201,7 @@ async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
         });
         let host = host(&kernel, "ann", builder).await;
         let before = host.tools().await.unwrap().len();
-        // Wait until the kernel has announced the tools of the added server; only later changes count.
+        // Wait until the kernel has announced the tools of the added server, because only later changes count.
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         *changes.lock().unwrap() = 0;
         assert_eq!(host.call("one").await.unwrap().to_text(), "1");
@@ -232,7 +276,8 @@ async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_s
         if is_cancelled {
             first.abort();
         }
-        // A subscriber that waited for the request gets the same error if it fails; the next request is sent again.
+        // A subscriber that waited for the request gets the same error if the request fails. The next subscriber causes
+        // a new request.
         if bob.subscribe("test://a").await.is_err() {
             bob.subscribe("test://a").await.unwrap();
         }
@@ -297,7 +342,8 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
     }
 }
 
-/// Returns a legacy server with a folder, and tools that announce the change of a file inside and beside it.
+/// Returns a legacy server with a folder and two tools. One announces a change of a file inside the folder, the other a
+/// change of a file beside it.
 fn folder() -> Server {
     let touch = |name: &'static str, uri: &'static str| {
         Tool::new(name, "Changes a file", move |cx: Context| async move {

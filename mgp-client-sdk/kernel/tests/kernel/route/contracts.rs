@@ -1,4 +1,4 @@
-//! Tests of checks of arguments and of versions of tools through a kernel.
+//! Tests that the kernel checks the arguments of calls and the required versions of tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

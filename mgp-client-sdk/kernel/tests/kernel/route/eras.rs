@@ -1,4 +1,5 @@
-//! Tests of servers that serve both eras but can ask questions only in the legacy era, as with several other SDKs.
+//! Tests of servers that serve both eras but can ask questions only in the legacy era, as servers built with several
+//! other SDKs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,8 +50,9 @@ fn apart() -> Server {
     server.tool(form).tool(era).tool(asks).tool(touch).resource(news)
 }
 
-/// Returns a server whose tool `touch` has structured content that is not an object. Legacy peers receive that, and its
-/// schema, as the member `result` of an object, as from the SDK of TypeScript. A call of `asks` adds a tool.
+/// Returns a server whose tool `touch` has structured content that is not an object. Legacy peers receive this content,
+/// and its schema, wrapped as the member `result` of an object, as from the SDK of TypeScript. A call of `asks` adds a
+/// tool.
 fn wrapping() -> Server {
     async fn numbers() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());
@@ -89,7 +91,7 @@ fn wrapping() -> Server {
     server.replace(touch).replace(adds).layer(wraps)
 }
 
-/// Starts a kernel with a server; also returns the number of times that the server was started.
+/// Starts a kernel with a server. Also returns a counter of the starts of the server.
 async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
     let starts: Arc<AtomicUsize> = Arc::default();
     let counts = Arc::clone(&starts);
@@ -184,8 +186,8 @@ async fn a_server_is_told_only_what_its_caller_can_answer() {
     let (kernel, _) = world(apart).await;
     for (era, asks) in [
         (Era::Modern, "true false false"),
-        // Several hosts may share the legacy session, so the kernel declares capabilities in it that this host lacks,
-        // but no roots, which a server would keep.
+        // Several hosts may share the legacy session. So the kernel declares capabilities in it that this host lacks.
+        // It declares no roots, because the server would keep the roots of one host for all.
         (Era::Legacy, "true true false"),
     ] {
         let able = host(&kernel, "ann", answering(era)).await;
@@ -224,7 +226,7 @@ async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
 #[tokio::test]
 async fn a_legacy_host_is_notified_by_a_server_with_subscriptions_in_the_modern_era_only() {
     let server = || {
-        // The tool announces the change in the session of its caller, to which no client is subscribed.
+        // The tool announces the change in the session of its caller, in which no client is subscribed.
         let touch = Tool::new("touch", "Changes the news", |cx: Context| async move {
             let changed = ResourceUpdatedParams::new("test://news");
             let call = Call::tell::<ResourcesUpdated>(&changed, cx.peer.context(&cx.scope))?;
@@ -271,8 +273,8 @@ async fn a_question_keeps_its_key_while_nothing_else_has_it() {
         let reply = caller.call("tools/call", &params).await.unwrap();
         let Reply::InputRequired(needed) = reply else { panic!("{reply:?}") };
         let key = needed.asks[0].0.as_str();
-        // A legacy server sends no keys with its questions, so the kernel generates a key.
+        // A legacy server sends no keys with its questions, so the kernel generates the key.
         assert!(key == "user_name" || below == Era::Legacy && !key.contains("user_name"), "{key}");
-        // The kernel is dropped: `stop` would wait for the call, whose question stays open.
+        // Drop the kernel without `stop`, which would wait for the call, because its question stays unanswered.
     }
 }

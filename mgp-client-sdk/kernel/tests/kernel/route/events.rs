@@ -1,4 +1,4 @@
-//! Tests that callers receive the kernel's and the servers' events, but only those that they may see (MGP §13).
+//! Tests that callers receive the events of the kernel and of its servers, but only those that they may see (MGP §13).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ fn models(era: Era, hubs: &Hubs) -> impl Fn() -> Server + Send + Sync + 'static 
     }
 }
 
-/// Waits until the kernel is subscribed to the newest hub.
+/// Waits until the kernel is subscribed to the event hub of the newest start.
 async fn followed(hubs: &Hubs) -> EventHub {
     until("the kernel is subscribed", async || {
         hubs.lock().unwrap().last().is_some_and(|hub| hub.subscriptions() == 1)
@@ -138,6 +138,23 @@ async fn calls_and_refusals_are_reported_to_their_caller_if_it_sees_the_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_calls_name_the_tenant_of_their_caller_unless_it_is_local() {
+    let kernel = kernel_of(Era::Modern, &Hubs::default()).await;
+    let foreign = Principal::new("acme", "ann").agent("ada");
+    let local = Principal::local().agent("ada");
+    for (caller, tenant) in [(foreign, json!("acme")), (local, Value::Null)] {
+        let host = host_as(&kernel, caller, host_of(Era::Legacy)).await;
+        let mut events = subscribe(&host, &["tool.*"]).await;
+        host.call("models.ask").await.unwrap();
+        for channel in ["tool.started", "tool.completed"] {
+            let event = next(&mut events).await;
+            let data: Value = event.data.get().unwrap();
+            assert_eq!((event.channel.as_str(), &data["tenant"]), (channel, &tenant));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_is_subscribed_to_again_and_its_states_are_events() {
     let hubs = Hubs::default();
     let kernel = kernel_of(Era::Legacy, &hubs).await;
@@ -147,7 +164,7 @@ async fn a_restarted_server_is_subscribed_to_again_and_its_states_are_events() {
     kernel.restart_server(&ServerId::from("models")).await.unwrap();
     let hub = followed(&hubs).await;
     hub.emit("model.loaded", Severity::Info, &"again").await.unwrap();
-    // The order of the server's own events and those about its state is not fixed.
+    // The server's own events and the events about its state can arrive in any order.
     let (mut is_loaded, mut is_connected) = (false, false);
     while !(is_loaded && is_connected) {
         let event = next(&mut events).await;
@@ -220,7 +237,7 @@ async fn a_plain_host_subscribes_with_a_tool_and_polls() {
     assert!(!heard.load(Ordering::Relaxed), "a plain host sees no notification of MGP");
 }
 
-/// Returns the lines of the metrics that count calls.
+/// Returns the lines of the metrics that contain counts of calls.
 fn counts(kernel: &Kernel) -> Vec<String> {
     let metrics = kernel.metrics();
     let lines = metrics.lines().filter(|line| line.starts_with("mgp_calls_total{"));
@@ -234,7 +251,7 @@ async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
         let kernel = kernel_of(server_era, &hubs).await;
         let ada = host(&kernel, "ada", host_of(host_era)).await;
         let mut events = subscribe(&ada, &["tool.*"]).await;
-        // Calls are counted only after the metrics were read for the first time.
+        // The kernel counts calls only after its metrics were read for the first time.
         drop(kernel.metrics());
         let call = tokio::spawn(ada.call("models.hang").into_future());
         assert_eq!(next(&mut events).await.channel, "tool.started");
@@ -270,7 +287,7 @@ async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration
             let ended = next(&mut events).await;
             assert_eq!(ended.channel, "tool.completed", "{pair}");
             let data: Value = ended.data.get().unwrap();
-            // A modern server runs the tool from its start in each of the two rounds.
+            // A modern server runs the tool from the beginning in each of the two rounds.
             let least = if (host_era, server_era) == (Era::Modern, Era::Modern) { 100 } else { 50 };
             assert!(data["duration_ms"].as_u64().unwrap() >= least, "{pair}: {data}");
         }

@@ -1,4 +1,4 @@
-//! Tests of progress, chunks, log messages and cancellation, for all four pairs of eras of host and server.
+//! Tests of progress, chunks, log messages and cancellation, for all four pairs of the eras of host and server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -108,7 +108,7 @@ async fn a_call_cancelled_by_the_host_ends_at_the_server() {
     }
 }
 
-/// Connects a legacy host of an agent; returns it with the levels of the log messages that it receives.
+/// Connects a legacy host of an agent. Also returns the list of the levels of the log messages that the host receives.
 async fn logging_host(kernel: &Kernel, agent: &str) -> (Client, Arc<Mutex<Vec<LogLevel>>>) {
     let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
     let sink = Arc::clone(&logs);
@@ -117,7 +117,7 @@ async fn logging_host(kernel: &Kernel, agent: &str) -> (Client, Arc<Mutex<Vec<Lo
     (host(kernel, agent, builder).await, logs)
 }
 
-/// Requests debug messages, and waits until they arrive.
+/// Requests debug messages, and checks that they arrive.
 async fn check_debug_messages(host: &Client, logs: &Mutex<Vec<LogLevel>>) {
     host.set_level(LogLevel::Debug).await.unwrap();
     until("debug messages arrive", || async {
@@ -171,7 +171,7 @@ async fn a_server_that_does_not_answer_does_not_delay_the_log_level_of_another()
     let (host, logs) = logging_host(&kernel, "ann").await;
     host.set_level(LogLevel::Error).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // This change waits until the first request to the silent server has timed out.
+    // The kernel delays this change until its first request to the silent server has timed out.
     host.set_level(LogLevel::Debug).await.unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     host.call("steps").await.unwrap();
@@ -244,7 +244,7 @@ async fn a_call_in_a_batch_is_not_recorded_as_a_round_of_another() {
     let builder = host_of(Era::Modern)
         .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
     let host = host(&kernel, "ann", builder).await;
-    // The last call begins after the first one, which asks in vain, has ended.
+    // At most eight calls run at the same time. So the last call begins after a call that asks in vain has ended.
     let call = |asks: bool| json!({ "name": "form", "arguments": { "asks": asks } });
     let mut calls = vec![call(true); 8];
     calls.push(call(false));
@@ -282,7 +282,7 @@ async fn an_agent_with_many_running_calls_does_not_hold_up_the_others() {
     let builder = builder.local_with("w", open(&["waits"]), make);
     let builder = builder.local_with("o", open(&["look"]), look);
     let kernel = build_with_tools(builder, [("w", 1), ("o", 1)]).await;
-    // All hosts of a served kernel share one stack, and so its limits.
+    // All hosts of a served kernel share one stack, and thus its limits.
     let stack = kernel.server().into_stack().unwrap();
     let connect = async |agent: &str| {
         let (here, there) = duplex();

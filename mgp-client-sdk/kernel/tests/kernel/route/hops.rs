@@ -66,7 +66,7 @@ async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
     let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
-    // The kernel is its own server: it reads each longer list again, so the list grows further.
+    // The kernel is its own server. It reads its own list again and again, and each time the list would become longer.
     let mut deepest = 0;
     for _ in 0..100 {
         let resources = host.resources().await.unwrap();

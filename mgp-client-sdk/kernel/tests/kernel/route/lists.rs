@@ -121,6 +121,15 @@ async fn an_entry_of_two_servers_has_two_names_that_lead_back() {
 }
 
 #[tokio::test]
+async fn a_uri_of_a_removed_server_is_unknown_although_several_servers_have_resources() {
+    let kernel = both(Era::Modern).await;
+    let host = host(&kernel, "ann", host_of(Era::Modern)).await;
+    let refused = host.read_resource("mgp+gone:file:///readme").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::RESOURCE_NOT_FOUND);
+    assert!(refused.to_string().contains("its server may have been removed"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_server_of_the_first_two_revisions_completes_without_declaring_it() {
     fn early(revision: &Revision) -> Server {
         let server =
@@ -157,7 +166,7 @@ async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
     let kernel = build(builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
-    // An entry that only one visible server has keeps its original name.
+    // The kernel keeps the name of an entry that only one visible server has.
     assert_eq!(uris(&ann).await, ["file:///readme", "only://rain"].map(str::to_owned).into());
     assert_eq!(ann.prompts().await.unwrap()[0].name, "plan");
     let read = ann.read_resource("file:///readme").await.unwrap();
@@ -221,7 +230,7 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
         ann.resources().await.unwrap().len() == 2 && ann.prompts().await.unwrap().len() == 1
     })
     .await;
-    // The kernel stores a list only some time after it has returned the list.
+    // After it has returned a list, the kernel stores the list only some time later.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop((ann, first));
@@ -262,7 +271,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     for id in ["a", "b", "c"] {
         wait_for_tools(&first, id, 1).await;
     }
-    // The kernel stores a list only some time after it has read the list.
+    // After it has read a list, the kernel stores the list only some time later.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop(first);
@@ -283,7 +292,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     kernel.stop().await;
     drop((ann, kernel));
 
-    // Without any call, the kernel reads the lists again some time after a host has connected.
+    // Even without a call, the kernel reads the lists again some time after a host has connected.
     is_updated.store(false, Ordering::SeqCst);
     let kernel = reopen(folder.path(), builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
@@ -385,7 +394,7 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
     }
 }
 
-/// Regression test: the time limit of searches, 2 s, ended those that waited for a server that starts slowly.
+/// Regression test: the time limit of searches, 2 s, ended searches that waited for a server with a slow start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_by_its_method_waits_for_new_servers_too() {
     let slow = || {
@@ -401,8 +410,8 @@ async fn a_search_by_its_method_waits_for_new_servers_too() {
     kernel.stop().await;
 }
 
-/// Regression test: the kernel treated an agent with access to single tools like one without access, until the server
-/// had listed the tools.
+/// Regression test: until a server had listed its tools, the kernel treated an agent with access to single tools of the
+/// server like an agent without access.
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
     let slow =

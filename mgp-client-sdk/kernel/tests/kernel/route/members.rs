@@ -35,7 +35,7 @@ async fn world() -> Kernel {
     build_with_tools(builder, [("a", 2), ("b", 2)]).await
 }
 
-/// A modern client, each of whose requests has a scope of its own, as over HTTP.
+/// A modern client whose requests each have a separate scope, as over HTTP.
 struct Requests(mock::Client);
 
 impl Requests {
@@ -57,7 +57,7 @@ impl Requests {
     async fn request_tools(&mut self, capability: &str) -> Value {
         let wish = json!({ "requirements": { "capabilities": [capability] } });
         let mut answer = self.ask("mgp/tools/request", wish.clone()).await;
-        // The first request builds the tokenizer, which may exceed the time limit on a busy machine.
+        // The first request builds the tokenizer, which can exceed the time limit on a busy machine.
         for _ in 0..10 {
             if answer.is_ok() {
                 break;
@@ -79,7 +79,7 @@ async fn a_call_names_its_server_in_mgp() {
     }
     let unknown = client.ask("tools/call", call(json!("c"))).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::TOOL_NOT_FOUND);
-    // A name that two servers have is ambiguous without the server, so the call is refused.
+    // Two servers have a tool with this name. So the kernel refuses a call that does not name the server.
     let ambiguous = json!({ "name": "which", "arguments": {} });
     let refused = client.ask("tools/call", ambiguous).await.unwrap_err();
     assert_eq!(refused.code().0, 4003, "{refused}");
@@ -97,7 +97,7 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
         let forwarded = host.call("mgp_tools_call").args(json!({ "name": "which" })).await;
         assert_eq!(forwarded.unwrap().to_text(), server);
     }
-    // Another session has used neither of the two tools, so the name is ambiguous in it.
+    // In another session, neither of the two tools was used, so the name is ambiguous there.
     let other = self::host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(other.call("which").await.unwrap_err().code(), ErrorCode::TOOL_NAME_CONFLICT);
 }
@@ -141,18 +141,18 @@ async fn a_session_handle_counts_for_lists_and_calls() {
     let before = listed(client.ask("tools/list", json!({})).await.unwrap());
     let loaded = listed(client.ask("tools/list", with.clone()).await.unwrap());
     assert!(loaded.len() > before.len(), "{before:?} {loaded:?}");
-    // A tool that was called is added to the session.
+    // A call of a tool adds the tool to the session.
     let call = |handle: &Value| json!({ "name": "a.which", "arguments": {}, "_mgp": { "session_handle": handle } });
     let answer = client.ask("tools/call", call(&handle)).await.unwrap();
     assert_eq!(answer["content"][0]["text"], "a", "{answer}");
     let used = listed(client.ask("tools/list", with).await.unwrap());
     assert!(used.contains(&"a.which".to_owned()), "{used:?}");
-    // A guessed session handle is refused before the tool runs.
+    // The kernel refuses an invented session handle before the tool runs.
     for method in ["tools/list", "tools/call"] {
         let refused = client.ask(method, call(&json!("0123456789abcdef"))).await.unwrap_err();
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
     }
-    // The handle of a batch counts for each of its calls.
+    // The session handle of a batch applies to each of its calls.
     let calls = json!({ "calls": [{ "name": "b.which", "arguments": {} }] });
     let batch = |handle: &Value| {
         let mgp = json!({ "session_handle": handle });
@@ -192,7 +192,8 @@ async fn tools_are_listed_with_their_security_to_callers_that_negotiated_it() {
     }
 }
 
-/// Regression test: a plain caller received the counts of chunks that a server of MGP puts into each result.
+/// Regression test: a caller that speaks plain MCP received the counts of chunks that an MGP server adds to each
+/// result.
 #[tokio::test]
 async fn a_plain_caller_receives_no_member_of_mgp_in_the_result_of_a_server() {
     const RESULT: &str =
@@ -237,7 +238,8 @@ async fn an_error_that_its_server_sent_without_hints_has_the_default_ones() {
     assert_eq!(error.as_recovery(), Recovery::default_for(error.code()).as_ref());
 }
 
-/// Regression test: an escape in the name of the member hid it from the kernel, so it counted as the kernel's own.
+/// Regression test: an escape in the name of the member hid it from the kernel, so the server's member counted as the
+/// kernel's own assessment.
 #[tokio::test]
 async fn a_server_cannot_set_the_effective_risk_of_its_tools() {
     const TOOLS: &str = concat!(
@@ -269,8 +271,8 @@ async fn a_server_cannot_set_the_effective_risk_of_its_tools() {
     kernel.stop().await;
 }
 
-/// Regression test: hosts called dangerous tools without asking, because their server claims that they only read. Tools
-/// with a page also reached hosts with all members of their server.
+/// Regression test: hosts called dangerous tools without asking, because the servers of these tools claim that they
+/// only read. The hosts also received all members that a server puts into the definitions of tools with a page.
 #[tokio::test]
 async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
     const PAGE: &str = "ui://n/page.html";
@@ -316,7 +318,8 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
     }
 }
 
-/// Regression test: a request counted as fulfilled by a tool that the caller's key permits to see, but not to call.
+/// Regression test: a request for tools counted as fulfilled by a tool that the caller's key permits to see but not to
+/// call.
 #[tokio::test]
 async fn a_request_loads_only_tools_that_the_key_permits_to_call() {
     let make = |id: &'static str, name: &'static str| {

@@ -66,7 +66,7 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
     let builder = builder(config)
         .local_with("weather", open(WEATHER), server("weather", WEATHER))
         .local_with("kit", open(KIT), server("kit", KIT))
-        // A tool that the agents do not see has the portable name of another one.
+        // A tool that the agents do not see has the same portable name as another tool.
         .local_with("secret", closed, server("secret", &["weather_plan"]));
     let tools = [("weather", 3), ("kit", 2), ("secret", 1)];
     let kernel = build_with_tools(builder, tools).await;
@@ -94,8 +94,8 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
         for (name, text) in usual.into_iter().zip(texts).filter(|(name, _)| *name != "day_now") {
             assert_eq!(called(&ada, name).await, text);
         }
-        // A server does not receive the calls of another server's tool if it gives its own tool the name under which
-        // that tool would be listed.
+        // If a server gives its tool the name under which a list would contain another server's tool, it still does not
+        // receive the calls of that tool.
         assert!(!names.contains("day_now"), "{names:?}");
         let shared = ada.call("day_now").await.unwrap_err();
         assert_eq!(shared.code(), ErrorCode::TOOL_NAME_CONFLICT, "{shared}");
@@ -113,7 +113,8 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
 async fn a_portable_name_of_two_tools_is_ambiguous_and_each_is_listed_under_another() {
     let config = "[kernel]\nsurface = 'direct'\nportable_names = true\n\
         [agents.bob]\nportable_names = false";
-    // With a second tool `c`, and a second tool `b_c`, lists have the ids of their servers.
+    // There is a second tool named `c` and a second tool named `b_c`. So lists contain these names with the ids of
+    // their servers.
     let builder = builder(config)
         .local_with("a", open(&["b_c"]), server("a", &["b_c"]))
         .local_with("a.b", open(&["c"]), server("a.b", &["c"]))
@@ -189,7 +190,7 @@ async fn a_tool_that_waits_for_an_operator_gets_the_same_refusal_by_its_portable
     let explain = KernelExplainParams::new("ada", "kit_day_plan");
     let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
     assert_eq!(explained.outcome, ExplainedOutcome::Refuse, "{explained:?}");
-    // A caller without access learns nothing about the tool.
+    // The error for a caller without access reveals nothing about the tool.
     let hidden = ada.call("secret_day_plan").await.unwrap_err();
     assert_eq!(hidden.code(), ErrorCode::TOOL_NOT_FOUND, "{hidden}");
 }
@@ -198,7 +199,7 @@ async fn a_tool_that_waits_for_an_operator_gets_the_same_refusal_by_its_portable
 async fn a_waiting_tool_of_a_server_that_is_switched_off_hides_no_other_one() {
     let folder = temp_dir();
     let config = "[kernel]\nsurface = 'direct'\n[agents.ada]\nportable_names = true";
-    // The second kernel does not have the first server, whose definition still waits.
+    // The second kernel does not have the first server, but the definition of that server still waits.
     for id in ["a", "b"] {
         let builder = builder(config).local_with(id, open(&["day.plan"]), flagged);
         let kernel = builder.in_folder(folder.path()).await.unwrap();

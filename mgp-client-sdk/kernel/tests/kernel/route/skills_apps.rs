@@ -1,5 +1,5 @@
-//! Tests of skills and MCP Apps of several servers: a host receives the right page for each tool, and for each skill
-//! the files of its own server.
+//! Tests of skills and MCP Apps of several servers. A host must receive the right page for each tool, and the files of
+//! the same server for each skill.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::world::{
 
 const PAGE: &str = "ui://chart/page.html";
 
-/// Returns a server with a tool that has a page, and a tool that only this page uses; if `lists_page` is `false`, the
+/// Returns a server with a tool that has a page, and a tool that only this page uses. If `lists_page` is `false`, the
 /// server does not list the page.
 fn charts(era: Era, name: &'static str, lists_page: bool) -> Server {
     let mut settings = UiResourceMeta::new();
@@ -53,7 +53,7 @@ async fn two_charts(era: Era, config: Option<Config>, lists_page: bool) -> Kerne
     build_with_tools(builder, [("rain", 2), ("My_sun", 2)]).await
 }
 
-/// Returns the URI of the page of a tool, as the host's tool list contains it.
+/// Returns the URI of a tool's page according to the tool list of the host.
 async fn page_of(host: &Client, tool: &str) -> Option<String> {
     let tools = host.list_tools().await.unwrap();
     UiToolMeta::of(tools.iter().find(|listed| listed.name == tool)?)?.resource_uri
@@ -120,7 +120,7 @@ async fn tools_for_pages_only_are_listed_to_hosts_with_pages_only() {
     }
 }
 
-/// Calls a tool of the kernel and returns the names of the tools in a member of its answer.
+/// Calls a tool of the kernel. Returns the names of the tools in one member of its answer.
 async fn names_in(host: &Client, tool: &str, arguments: Value, member: &str) -> Vec<String> {
     let answer = host.call(tool).args(arguments).await.unwrap().to_text();
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -128,8 +128,8 @@ async fn names_in(host: &Client, tool: &str, arguments: Value, member: &str) -> 
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Regression test: a name that two servers have was not recognized as one of a tool for pages, a request was not
-/// filtered, and such tools took the places of others.
+/// Regression test: the kernel did not recognize a tool for pages if two servers had a tool of this name, it did not
+/// filter the answers to requests, and such tools replaced other tools in the session.
 #[tokio::test]
 async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
     let with_zoom = |name: &'static str| {
@@ -152,7 +152,7 @@ async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
         let loaded = names_in(&host, "mgp_tools_request", wanted, "tools_loaded").await;
         assert!(!loaded.iter().any(|name| name.starts_with("zoom")), "{loaded:?}");
     }
-    // A call of such a tool, as a page makes it, does not add the tool to the list of a host without pages.
+    // A page can call such a tool. The call does not add the tool to the list of a host that shows no pages.
     let plain = host(&kernel, "bob", host_of(Era::Legacy)).await;
     plain.call("zoom_rain").await.unwrap();
     let listed = plain.list_tools().await.unwrap();
@@ -168,7 +168,8 @@ fn write_skill(root: &Path, name: &str, text: &str) {
     fs::write(folder.join("references/more.md"), text).unwrap();
 }
 
-/// Returns a function that creates a server with two skills: `tea`, which other servers have too, and its own.
+/// Returns a function that creates a server with two skills: `tea`, which other servers also have, and a skill that
+/// only this server has.
 fn teacher(root: &Path, server: &'static str, own: &'static str) -> impl Fn() -> Server + use<> {
     let root = root.join(server);
     write_skill(&root, "tea", server);

@@ -1,5 +1,5 @@
-//! Tests of content that some revisions lack: structured content that is not an object, which only the modern era has,
-//! links to resources and audio. Also tests of the structured content of refusals.
+//! Tests of content that some revisions of MCP lack: structured content that is not an object (only in the modern era),
+//! links to resources, and audio. Also tests of the structured content of refusals.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_discovery::GovernanceConfig;
@@ -15,8 +15,8 @@ use super::world::{
     PAIRS, answering, host, host_of, kernel_with, limit_era, open, raw_peer, until, wait_for_tools,
 };
 
-/// Returns a server with the tool `names`, whose result is also text, and the tools `bare` and `free`, whose results
-/// are not; `free` declares no schema.
+/// Returns a server with three tools. The result of `names` is also a text; the results of `bare` and `free` are only
+/// structured content. `free` declares no output schema.
 fn lists() -> Server {
     async fn numbers() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());
@@ -47,7 +47,7 @@ async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_
         let names = host.call("names").await.unwrap();
         assert_eq!(names.to_text(), r#"["Ann","Bob"]"#, "{above:?} {below:?}");
         assert_eq!(names.structured_content.is_some(), is_kept, "{above:?} {below:?}");
-        // A legacy server lists such a tool without its schema.
+        // A legacy server lists these tools without their output schemas.
         if below == Era::Modern {
             for name in ["bare", "free"] {
                 let numbers = host.call(name).await.unwrap();
@@ -65,7 +65,7 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
         let create = || limit_era(lists(), Era::Modern);
         let kernel = kernel_with("a", GovernanceConfig::default(), 3, create).await;
         let host = host(&kernel, "ann", host_of(era).without_mgp()).await;
-        // Some clients compare also the content of a failed result with the schema.
+        // Some clients also compare the content of a failed result with the output schema.
         for (tool, has_content) in [("names", false), ("a.bare", false), ("free", true)] {
             let refused = host.call(tool).await.unwrap();
             assert_eq!(refused.is_error, Some(true), "{era:?} {tool}");
@@ -76,8 +76,8 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
 }
 
 /// Returns a server whose tool `tree` has an output schema with a reference at its root. Legacy peers receive the
-/// content, and its schema, as the member `result` of an object, as from the SDK of TypeScript, and only they are asked
-/// questions. A call of `adds` adds a tool.
+/// content and its schema wrapped as the member `result` of an object, as from the SDK of TypeScript. The server asks
+/// questions of legacy peers only. A call of `adds` adds a tool.
 fn tree() -> Server {
     async fn leaf() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());
@@ -134,8 +134,8 @@ fn tree() -> Server {
 #[tokio::test]
 async fn a_reference_at_the_root_of_an_output_schema_is_listed_for_legacy_hosts() {
     let kernel = kernel_with("a", open(&["tree", "adds"]), 2, tree).await;
-    // A host that answers questions uses the legacy session with the server, and any other host the modern one. In the
-    // last round, the definition was read in the legacy session.
+    // For a host that answers questions, the kernel uses the legacy session with the server; for any other host, the
+    // modern one. In the last round, the kernel has read the definition in the legacy session.
     let builders = [host_of(Era::Legacy), answering(Era::Legacy), answering(Era::Legacy)];
     for (round, builder) in builders.into_iter().enumerate() {
         let host = host(&kernel, "ann", builder.without_mgp()).await;
@@ -154,7 +154,7 @@ async fn a_reference_at_the_root_of_an_output_schema_is_listed_for_legacy_hosts(
     assert_eq!(kernel.servers()[0].era.as_deref(), Some("modern+legacy"));
 }
 
-/// Regression test: hosts of revisions without links to resources, or without audio, received them and refused the
+/// Regression test: hosts whose revisions have no links to resources, or no audio, received such blocks and refused the
 /// whole result.
 #[tokio::test]
 async fn links_and_audio_are_texts_for_hosts_of_revisions_without_them() {

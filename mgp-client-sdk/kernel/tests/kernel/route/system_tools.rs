@@ -69,7 +69,8 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
             assert_eq!(status.server_id.as_deref(), Some(server), "{status:?}");
             assert!(status.pending_requests.is_some(), "{status:?}");
         }
-        // After an operator has stopped the server, a ping does not start it, and the answer reports its state.
+        // After an operator has stopped the server, a ping does not start it. The answer to the ping reports the state
+        // of the server.
         kernel.stop_server(&ServerId::from("new")).await.unwrap();
         let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
         assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");
@@ -114,11 +115,12 @@ async fn only_an_operator_shuts_a_server_down_by_a_tool() {
         let refused = host.call("mgp.lifecycle.shutdown").args(arguments).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "{refused}");
     }
-    // The refused calls have not shut the kernel down.
+    // The refused calls did not shut the kernel down.
     assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
 }
 
-/// Starts a kernel with a server whose tool `waits` never answers, and notifies when a call of it begins and ends.
+/// Starts a kernel with a server whose tool `waits` never answers. Also returns two handles that are notified when a
+/// call begins and when it ends.
 async fn world_that_waits() -> (Kernel, Arc<Notify>, Arc<Notify>) {
     let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let parts = (Arc::clone(&begun), Arc::clone(&ended));
@@ -152,7 +154,7 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
     assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
     assert_eq!(result.estimated_drain_ms, Some(100));
-    // The server itself would wait for 30 s.
+    // The server itself would wait for 30 s before it ends.
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, ended.notified()).await.unwrap();
     assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
@@ -168,7 +170,7 @@ async fn a_call_is_cancelled_by_a_tool() {
     let caller = host.clone();
     let waiting = tokio::spawn(async move { caller.call("waits").await });
     begun.notified().await;
-    // The test does not know the id of the call, which is one of the first of this connection.
+    // The test does not know the id of the call, but it is one of the first ids of this connection.
     until("the call is cancelled", async || {
         for id in 1..20 {
             let answer = structured(&host, "mgp.stream.cancel", json!({ "request_id": id })).await;
@@ -183,7 +185,7 @@ async fn a_call_is_cancelled_by_a_tool() {
     let _ = waiting.await;
 }
 
-/// Regression test: the kernel did not announce the states of its servers, so a host only noticed failing calls.
+/// Regression test: the kernel did not announce the states of its servers, so a host only noticed that calls failed.
 #[tokio::test]
 async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     let seen =
@@ -227,7 +229,7 @@ async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
             let own = host.call("mgp.health.ping").args(json!({})).await.unwrap();
             let text = serde_json::to_string(&own).unwrap();
             assert_eq!(text.contains(r#""_mgp":{"source":"kernel"}"#), expected, "{text}");
-            // The result of a tool of another server must not name the kernel as its source.
+            // The result of another server's tool must not name the kernel as its source.
             let other = host.call("new.new_time").await.unwrap();
             let text = serde_json::to_string(&other).unwrap();
             assert!(!text.contains(r#""source""#), "{text}");

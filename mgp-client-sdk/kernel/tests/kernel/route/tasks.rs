@@ -1,4 +1,4 @@
-//! Tests of calls that the kernel turns into tasks, and of servers' tools that run only as tasks.
+//! Tests of calls that the kernel runs as tasks, and of tools that their servers run only as tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn slow(era: Era, may_end: Arc<Notify>) -> Server {
     limit_era(jobs(may_end), era)
 }
 
-/// Builds a kernel with the server `s` and an audit log in this folder.
+/// Builds a kernel with the server `s`. This folder contains the kernel's state with the audit log.
 async fn audited(builder: KernelBuilder, folder: &Path, tools: usize) -> Kernel {
     let kernel = builder.in_folder(folder).await.unwrap();
     wait_for_tools(&kernel, "s", tools).await;
@@ -93,8 +93,8 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
     }
 }
 
-/// Removes from the lists of the modern era which tools run only as tasks, because the schema of tools of 2026-07-28 has
-/// no such member.
+/// In the lists of the modern era, removes the information which tools run only as tasks, because definitions of tools
+/// in MCP 2026-07-28 have no such member.
 fn undeclared(server: Server) -> Server {
     server.layer(around(|call: Call, next: Stack| async move {
         let is_list = call.is::<ToolsList>() && call.cx().caller.era == Era::Modern;
@@ -110,7 +110,7 @@ fn undeclared(server: Server) -> Server {
     }))
 }
 
-/// Regression test: such calls were refused with −32021.
+/// Regression test: the server refused such calls with code −32021 (missing client capability).
 #[tokio::test]
 async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like_any_other() {
     for above in [Era::Legacy, Era::Modern] {
@@ -127,7 +127,7 @@ async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like
             let result = host.call("only").await;
             let result = result.unwrap_or_else(|error| panic!("{above:?} {limits:?}: {error}"));
             assert_eq!(result.to_text(), "done too", "{above:?} {limits:?}");
-            // The repetition of the refused call is part of the same call.
+            // The kernel's repetition of the refused call belongs to the same call.
             let recorded = recorded_calls(&kernel, "s").await;
             let calls: Vec<serde_json::Value> = serde_json::from_str(&recorded).unwrap();
             assert_eq!(calls.len(), 1, "{recorded}");
@@ -138,7 +138,7 @@ async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like
     }
 }
 
-/// Regression test: without limits, the record of a call did not contain that its task had failed.
+/// Regression test: if no limits were configured, the record of a call did not contain that its task had failed.
 #[tokio::test]
 async fn a_call_is_recorded_with_the_outcome_of_its_task() {
     for below in [Era::Legacy, Era::Modern] {
@@ -157,8 +157,8 @@ async fn a_call_is_recorded_with_the_outcome_of_its_task() {
     }
 }
 
-/// Returns a server of both eras that asks questions of legacy callers by requests only, and has tasks in the modern era
-/// only, as `FastMCP` 4.
+/// Returns a server of both eras that asks questions of legacy callers only, and has tasks in the modern era only, as
+/// `FastMCP` 4.
 fn apart() -> Server {
     let server = jobs(Arc::default()).offer(|offer| {
         if let Some(mgp) = &mut offer.mgp {
@@ -176,8 +176,8 @@ fn apart() -> Server {
     }))
 }
 
-/// Regression test: the kernel opens a legacy session for a legacy host that answers questions, and such a session
-/// refused the calls with −32021.
+/// Regression test: for a legacy host that answers questions, the kernel opens a legacy session. The server refused
+/// calls in this session with code −32021 (missing client capability).
 #[tokio::test]
 async fn a_tool_that_runs_as_a_task_of_the_modern_era_is_called_by_a_legacy_host() {
     let folder = temp_dir();
@@ -192,14 +192,15 @@ async fn a_tool_that_runs_as_a_task_of_the_modern_era_is_called_by_a_legacy_host
         let result = result.unwrap_or_else(|error| panic!("{tool}: {error}"));
         assert_eq!(result.to_text(), expected, "{tool}");
     }
-    // Only the first call of a tool is refused by the legacy session, and only if the tool does not declare it.
+    // The legacy session refuses only the first call of each tool, and only if the tool does not declare that it
+    // requires a task.
     let calls: Vec<serde_json::Value> =
         serde_json::from_str(&recorded_calls(&kernel, "s").await).unwrap();
     let refused = calls.iter().filter(|call| call["result"] == "FAILURE").count();
     assert!(refused <= 2, "{calls:?}");
 }
 
-/// Regression test: the official SDKs for TypeScript refuse to call a tool that requires a task in the ordinary way.
+/// Regression test: the official SDKs for TypeScript refuse to call a tool without a task if the tool requires one.
 #[tokio::test]
 async fn a_tool_that_runs_only_as_a_task_is_listed_as_one_that_may_run_as_one() {
     for below in [Era::Legacy, Era::Modern] {
@@ -241,6 +242,23 @@ async fn a_task_is_cancelled_when_the_time_of_its_call_is_over() {
     }
 }
 
+/// Regression test: the kernel called such a tool without a task, so the caller's task ended after `timeout`.
+#[tokio::test]
+async fn a_task_of_a_tool_that_may_run_as_one_has_the_time_of_a_task() {
+    for below in [Era::Legacy, Era::Modern] {
+        let config = config_of("[kernel]\ntimeout = '1s'\nmax_timeout = '1m'\n");
+        let (kernel, may_end) = world_with(below, config).await;
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let call = host.call("slow").as_task();
+        let running = tokio::spawn(async move { call.await });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        may_end.notify_one();
+        let result = running.await.unwrap();
+        let result = result.unwrap_or_else(|error| panic!("{below:?}: {error}"));
+        assert_eq!(result.to_text(), "done", "{below:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
     let limits = "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n";
@@ -264,7 +282,7 @@ async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
     }
 }
 
-/// Regression test: each answer of a modern host without tasks started the task of the server again.
+/// Regression test: each answer of a modern host without tasks started the server's task again.
 #[tokio::test]
 async fn the_answers_of_a_host_without_tasks_continue_the_task_that_asks() {
     for limits in ["", "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n"] {
@@ -416,7 +434,7 @@ async fn a_restart_waits_for_the_task_that_a_call_became() {
         limit_era(Server::new("s", "1").tool(long.task(TaskSupport::Required)), Era::Modern)
     };
     let mut mgp = open(&["long"]);
-    // Without the extension `lifecycle`, the kernel itself waits for the calls of the server.
+    // The server does not offer the extension `lifecycle`, so the kernel itself waits for the calls of the server.
     mgp.extensions = vec!["streaming".to_owned()];
     let kernel = kernel_with("s", mgp, 1, make).await;
     let ann = host(&kernel, "ann", host_of(Era::Modern)).await;

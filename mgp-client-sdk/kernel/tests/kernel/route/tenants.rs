@@ -1,4 +1,5 @@
-//! Tests of two hosts that use one server with equal ids and tokens: neither host receives a message of the other.
+//! Tests of two hosts that send the same ids and tokens to one server: neither host receives a message of the other
+//! host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -129,7 +130,7 @@ async fn messages_of_simultaneous_calls_reach_only_their_hosts() {
         let (one, two) = tokio::join!(one.into_future(), two.into_future());
         assert_eq!(
             (one.unwrap().to_text(), two.unwrap().to_text()),
-            // Each caller receives its name 20 times in chunks, and then once more in the result.
+            // Each caller receives its name 20 times in chunks and once in the result.
             ("ann".repeat(21), "bob".repeat(21))
         );
         for (own, other, total, received) in
@@ -184,8 +185,8 @@ async fn isolated_instances_ask_both_hosts() {
             ann.call("ask").arg("who", "ann").into_future(),
             bob.call("ask").arg("who", "bob").into_future()
         );
-        // Behind a modern server the tool runs again after the answer and waits at the barrier again, so only the
-        // results of legacy servers are checked.
+        // Behind a modern server, the tool runs again after the answer, and waits at the barrier again. So check only
+        // the results of legacy servers.
         if below == Era::Legacy {
             assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
             assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");
@@ -273,7 +274,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     goes.notify_one();
     until("ann gets the log message of her call", has("of ann")).await;
 
-    // A modern host has no session, so after the call of `bob` only the host of `ann` could receive the message.
+    // A modern host has no session. So after the end of `bob`'s call, only the host of `ann` could receive the message.
     let (bob, _) = tenant(&kernel, "bob", Era::Modern).await;
     bob.call("later").arg("who", "of bob").await.unwrap();
     goes.notify_one();

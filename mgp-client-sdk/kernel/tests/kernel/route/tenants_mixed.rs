@@ -1,4 +1,4 @@
-//! Tests of a host over streams and a host over HTTP that use the same request ids and progress tokens.
+//! Tests of one host over streams and one over HTTP that use the same request ids and progress tokens.
 //!
 //! Both hosts write their messages without an SDK, because an SDK would choose different ids.
 
@@ -81,7 +81,7 @@ fn hello() -> Value {
     }})
 }
 
-/// Returns a request that is equal for both hosts except for the host's name.
+/// Returns a request that differs between the hosts only in the name of the host.
 fn call(tool: &str, who: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
         "name": tool, "arguments": {"who": who}, "_meta": {"progressToken": "same"},
@@ -120,7 +120,8 @@ impl Streams {
 /// A host over HTTP that opens a connection for each request.
 struct Posts {
     address: SocketAddr,
-    /// The header line that names the session, after an end of line; empty before there is one.
+    /// The header line with the id of the session, preceded by the end of the previous line; empty before the session
+    /// begins.
     session: String,
 }
 
@@ -195,7 +196,7 @@ async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
         until("both run", runs(2)).await;
         ann.0.write(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         until("one was cancelled", runs(1)).await;
-        // The only running call with this request id is now the other host's; it must not be cancelled.
+        // The only running call with this request id is now that of the other host. It must not be cancelled.
         ann.0.write(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         ann.0.write(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
         while !ann.answer().await.contains("\"id\":8") {}

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-/// All four pairs of eras; the first is the era of the host, and the second that of the servers.
+/// All four pairs of eras: first the era of the host, then that of the servers.
 pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Legacy, Era::Legacy),
     (Era::Legacy, Era::Modern),
@@ -27,10 +27,10 @@ pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Modern, Era::Modern),
 ];
 
-/// The arguments of a request without any.
+/// The arguments of a request that has none.
 pub(crate) const NO_ARGUMENTS: [(&str, &str); 0] = [];
 
-/// The fields of a form for which a tool asks.
+/// The fields of the form with which a tool asks its caller.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Guest {
     /// The guest's name.
@@ -64,7 +64,7 @@ pub(crate) async fn build(builder: KernelBuilder) -> Kernel {
     builder.build().await.unwrap()
 }
 
-/// Builds a kernel, and waits until its index has these numbers of tools of the servers.
+/// Builds a kernel, and waits until its index has, for each of these servers, this number of tools.
 pub(crate) async fn build_with_tools<const N: usize>(
     builder: KernelBuilder,
     servers: [(&str, usize); N],
@@ -76,7 +76,7 @@ pub(crate) async fn build_with_tools<const N: usize>(
     kernel
 }
 
-/// Builds a kernel with one server, and waits until its index has this number of the server's tools.
+/// Builds a kernel with one server, and waits until its index has this number of tools of the server.
 pub(crate) async fn kernel_with(
     id: &str,
     mgp: GovernanceConfig,
@@ -86,8 +86,8 @@ pub(crate) async fn kernel_with(
     build_with_tools(Kernel::builder().local_with(id, mgp, server), [(id, tools)]).await
 }
 
-/// Starts a kernel over the state of a stopped one. The folder stays locked until all tasks of the stopped kernel have
-/// ended.
+/// Starts a kernel with the state of a stopped kernel. Waits, because the folder stays locked until all tasks of the
+/// stopped kernel have ended.
 pub(crate) async fn reopen(folder: &Path, builder: impl Fn() -> KernelBuilder) -> Kernel {
     let mut kernel = None;
     until("the state folder is free", async || {
@@ -104,7 +104,7 @@ pub(crate) async fn grant(kernel: &Kernel, entry: AccessGrantParams) {
     kernel.governance().access().grant(&operator, entry).await.unwrap();
 }
 
-/// Returns the events of a kernel's audit log that a query selects, as JSON.
+/// Returns the events in a kernel's audit log that match a query, as JSON.
 pub(crate) async fn recorded(kernel: &Kernel, query: AuditQuery) -> String {
     let log = kernel.governance().log().unwrap();
     log.flush().await.unwrap();
@@ -148,7 +148,7 @@ pub(crate) fn host_of(era: Era) -> ClientBuilder {
     Client::builder("host", "1").era(choice)
 }
 
-/// A guard that notifies when the call that holds it is dropped.
+/// A guard that sends a notification when the call that contains it is dropped.
 pub(crate) struct NotifyOnDrop(pub(crate) Arc<Notify>);
 
 impl Drop for NotifyOnDrop {
@@ -157,7 +157,7 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-/// Returns the builder of a host that answers forms on behalf of its user.
+/// Returns the builder of a host that fills in forms on behalf of its user.
 pub(crate) fn answering(era: Era) -> ClientBuilder {
     host_of(era).on_elicitation(|question: ElicitParams| async move {
         question.accept_with(&serde_json::json!({ "name": "Ann" }))

@@ -1,4 +1,5 @@
-//! Handles of the inbox for answers that are given at a place, or to a request in a certain state.
+//! Handles of the inbox that record where an operator answered (page, terminal or host), or that accept an answer only
+//! while the request has a certain state.
 
 use std::sync::Arc;
 
@@ -6,10 +7,11 @@ use super::super::request::ApprovalRequest;
 use super::Inbox;
 use crate::approval::AnswerPlace;
 
-/// The place of the answers that are given through a handle of the inbox, and the condition for them.
+/// The place that is recorded for answers given through a handle of the inbox, and the state that a request must have
+/// to be answered through this handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnswerContext {
-    /// The place where the operator answers.
+    /// The place where the operator answers: page, terminal or host.
     pub(super) place: Option<AnswerPlace>,
     /// The name of the state that the operator saw; `None` if the answer does not depend on it.
     expected: Option<String>,
@@ -23,17 +25,16 @@ impl AnswerContext {
 }
 
 impl Inbox {
-    /// Returns a handle of the same inbox. For answers given through it, `place` is recorded as the place where the
-    /// operator answered.
+    /// Returns a handle of the same inbox that records `place` as the place where the operator answered.
     #[must_use]
     pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
         let context = AnswerContext { place: place.into(), ..self.1.clone() };
         Self(Arc::clone(&self.0), context)
     }
 
-    /// Returns a handle of the same inbox. An answer given through it is refused if the request no longer has this
-    /// state, so that an operator who saw an open request does not overturn the decision of another operator. With
-    /// `None`, the state does not matter. The states have the names that [`ApprovalRequest::to_listed`] gives them.
+    /// Returns a handle of the same inbox that refuses an answer if the request no longer has this state. Thus an
+    /// operator who saw an open request cannot overturn the decision of another operator. With `None`, the state does
+    /// not matter. The states have the names that [`ApprovalRequest::to_listed`] gives them.
     #[must_use]
     pub fn expecting(&self, state: Option<&str>) -> Self {
         let context = AnswerContext { expected: state.map(str::to_owned), ..self.1.clone() };

@@ -59,7 +59,7 @@ impl Inbox {
                 RequestState::Later | RequestState::Open => false,
             },
             // A request about the same call with other permissions has replaced `kept`. Add no new request while that
-            // one is open, because the new one would replace it in turn.
+            // request is open, because each of the two would replace the other again and again.
             None => {
                 let mut open = requests.open(SystemTime::now());
                 requests.all().any(|other| other.is_about(question))
@@ -124,11 +124,12 @@ impl Inbox {
     }
 }
 
-/// Checks an operator's answer before any part of it is stored. Otherwise a request about permissions could count as
-/// approved although the permissions themselves cannot be approved with this justification or until this time.
+/// Checks an operator's answer before any part of the answer is stored. Otherwise a request about permissions could
+/// count as approved, although the permissions cannot be approved with this justification or this expiry.
 ///
 /// # Errors
-/// −32602 if the justification is too long, or if the time until which the answer applies is unreadable or past.
+/// Code −32602 (invalid params) if the justification is too long, or if the time until which the answer applies is
+/// unreadable or past.
 pub(super) fn check_answer(
     approved: Option<&ApprovalTerm>,
     justification: Option<&str>,
@@ -151,8 +152,8 @@ pub(super) fn check_answer(
     }
 }
 
-/// Returns the error for a request that cannot be answered, because it waits for its server, or has another state than
-/// the operator saw, or is decided already, or because no request has this id.
+/// Returns the error for a request that cannot be answered: it waits for its server, has another state than the
+/// operator saw, or is decided already, or no request has this id.
 pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcError {
     RpcError::invalid_params(match request {
         Some(later) if later.state == RequestState::Later => {

@@ -50,8 +50,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns a review as an open request. A review that waited for its server is opened with the permissions of the
-    /// question. Returns `None` if another process changed the review in the meantime, so that it must be read again.
+    /// Returns a review as an open request. If the review waited for its server, it is opened and asks for the
+    /// permissions of the question. Returns `None` if another process changed the review in the meantime, so that it
+    /// must be read again.
     ///
     /// The caller of this method must hold the lock of the requests.
     pub(super) async fn opened(
@@ -82,8 +83,8 @@ impl Inbox {
         Ok(waiting.map(|request| request.tenant.clone()).collect())
     }
 
-    /// Asks the operators of a tenant about the permissions that a server needs, now that it is ready. If it needs
-    /// none, the review is removed.
+    /// Asks the operators of a tenant about the permissions that a server needs, now that the server is ready. Removes
+    /// the review if the server needs none.
     pub(crate) async fn ask_for_review(
         &self,
         server: &ServerId,
@@ -116,7 +117,7 @@ impl Inbox {
     }
 }
 
-/// Returns the review that serves as the request for a question about permissions, if there is one: an open review that
+/// Returns the review that is used as the request of a question about permissions, if there is one: an open review that
 /// names all permissions of the question, or a review that waits for its server.
 pub(super) fn review_about<'a>(
     question: &Question,

@@ -56,12 +56,12 @@ impl Inbox {
     }
 
     /// Revokes approvals of later calls of a server's tools, selected by their ids or by a permission that they grant;
-    /// returns the revoked ones. Also removes the unused answers about calls that they cover, because such a call would
-    /// otherwise still run once.
+    /// returns the revoked approvals. Also removes unused answers about calls that these approvals cover, because
+    /// otherwise such a call would still run once.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if the change cannot be stored or recorded; some approvals and
-    /// answers may have been removed, and a repetition removes the rest.
+    /// Code 1000 (permission denied) if `by` is not an operator; other codes if the change cannot be stored or
+    /// recorded; some approvals and answers may have been removed, and a repetition removes the rest.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).

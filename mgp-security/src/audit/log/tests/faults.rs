@@ -250,7 +250,8 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let refused = safe().await.unwrap_err();
     assert!(matches!(refused, AuditError::Full), "{refused}");
     assert!(began.elapsed() >= Duration::from_millis(450));
-    // Two calls may wait, and the next one is refused at once. An event takes up one of these places, too.
+    // Two calls may wait, and the next call is refused immediately. A queued event counts as one of these waiting
+    // calls, too.
     let waits = [safe(), safe()];
     assert!(matches!(safe(), AuditFuture::Ready(Err(AuditError::Full))));
     assert!(matches!(log.record(event("x")), AuditFuture::Ready(Err(AuditError::Full))));
@@ -275,7 +276,8 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     drop(again);
 }
 
-/// Creates a store that can be set to fail its commits. While the flag is set, they take effect nevertheless.
+/// Creates a store that can be set to fail its commits. A failed commit changes nothing, unless `is_lying` is set: then
+/// it takes effect nevertheless.
 fn broken(is_lying: &Arc<AtomicBool>) -> FaultyStore {
     let is_lying = Arc::clone(is_lying);
     FaultyStore::default().on_commit(move |store, change| {

@@ -62,12 +62,12 @@ async fn head(store: &MemoryStore) -> LogHead {
     LogHead::in_store(store, "audit").await.unwrap().unwrap()
 }
 
-/// Returns the counts of lost records that the events of a log name.
+/// Returns the counts of lost records in the events of a log.
 async fn losses(log: &AuditLog) -> Vec<u64> {
     counts(log, "dev.cloto.records_lost").await
 }
 
-/// Returns the counts that the events of a type name.
+/// Returns the counts in the events of this type.
 async fn counts(log: &AuditLog, kind: &str) -> Vec<u64> {
     let query = AuditQuery::new().event_type(kind);
     let events = log.query(query).await.unwrap().events;
@@ -118,7 +118,7 @@ async fn a_second_power_cut_that_brings_the_earlier_head_back_does_not_make_the_
         log.close().await.unwrap();
         assert_eq!(cut.verify().await.unwrap(), 2 + later);
 
-        // A head of a synced record permits no other record.
+        // If the head states that its record was synced, no other record may have the number of that record.
         cut.put_head(&LogHead { synced: earlier.seq, ..earlier }).await;
         for refused in [cut.verify().await.map(drop), cut.open().await.map(drop)] {
             let head = RecordFlaw::Head;
@@ -139,7 +139,7 @@ async fn changes_that_the_store_lost_and_the_log_has_are_recorded_once() {
     store.commit(later.clone()).await.unwrap();
     log.close().await.unwrap();
     for (has_changes, expected) in [(true, &[][..]), (false, &[2_u64][..])] {
-        // The state that a killed process leaves before it saves the head, or that a power cut leaves.
+        // The state of the files after a process was killed before it saved the head, or after a power cut.
         let (folder, store) = (folder.copy(), MemoryStore::new());
         store.commit(kept.clone()).await.unwrap();
         store.acknowledge("audit", 1).await.unwrap();

@@ -239,8 +239,8 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     assert_eq!(seqs[0], 60);
     assert!(seqs.windows(2).all(|pair| pair[0] == pair[1] + 1));
     drop(log);
-    // The ticket is leaked, as if the process had been killed. The file that contains the beginning of the call was
-    // removed long before.
+    // Leak the ticket, as if the process had been killed. The file that contains the beginning of the call was removed
+    // long before.
     let _runs = std::mem::ManuallyDrop::new(runs);
     let again = folder.copy();
     let log = again.open().await;

@@ -13,7 +13,7 @@ use super::{Reason, Writer, reason};
 /// The time at which the head of a group is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadSave {
-    /// Together with the group, because a caller waits for it.
+    /// The head is saved together with the group, because a caller waits for it.
     Now,
     /// The head is saved later, because no caller waits for it.
     Later,
@@ -32,7 +32,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends the lines of the group to the file, after it has cut off an incomplete write.
+    /// Cuts off an incomplete write at the end of the file, and then appends the lines of the group.
     fn append_group(&mut self) -> Result<(), Reason> {
         if std::mem::replace(&mut self.may_have_torn_end, true) {
             self.disk.cut(self.segment_length).map_err(reason)?;

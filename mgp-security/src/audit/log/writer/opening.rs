@@ -85,8 +85,8 @@ impl Writer {
 
     /// Records the calls that an earlier process left running, and takes the events that wait in the store.
     ///
-    /// `saved_outbox` is the number of the last event of the store in the saved head. `waiting` has the ids of the
-    /// approvals for which calls waited, by the number of the call's intent.
+    /// `saved_outbox` is the number in the saved head of the last event that was taken from the store. `waiting` has
+    /// the ids of the approvals for which calls waited, by the number of the call's intent.
     fn finish_recovery(
         &mut self,
         cut: CutEnd,
@@ -137,10 +137,11 @@ impl Writer {
 
     /// Records an event about lost records, before anything else is written.
     ///
-    /// The number of lost records is first saved together with the head of the last record that is left. Otherwise a
-    /// process that is killed after it wrote the event would leave a log that differs from its head, because the event
-    /// takes the number of a lost record; and one that is killed before it wrote the event would leave no trace of the
-    /// loss. A power cut can undo a save in a store; then the secret in the store proves that this log wrote the event.
+    /// First saves the number of lost records together with the head of the last record that is left. The event itself
+    /// gets the number of a lost record. So a process that is killed after it wrote the event would otherwise leave a
+    /// log that differs from its head, and a process that is killed before it wrote the event would leave no trace of
+    /// the loss. A power cut can undo a save in a store; then the secret in the store proves that this log wrote the
+    /// event.
     fn record_loss(&mut self, lost: u64) -> Result<(), Reason> {
         tracing::error!(
             log = self.config.name,
@@ -167,7 +168,7 @@ impl Writer {
         self.record(event)
     }
 
-    /// Records an event if complete lines were cut off.
+    /// Records an event if complete lines were cut off at the end of the log.
     fn record_cut(&mut self, cut: CutEnd) -> Result<(), Reason> {
         if cut.lines == 0 {
             return Ok(());

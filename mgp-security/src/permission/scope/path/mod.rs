@@ -53,8 +53,8 @@ fn one(denied: &[Pattern], allowed: Option<&[Pattern]>, text: &str) -> Result<()
     Ok(())
 }
 
-/// Returns whether a whole text is the URL of a file. It is a path under each name, because `network_restricted` passes
-/// such URLs to calls whose paths are limited.
+/// Returns whether a whole text is the URL of a file. Such a text counts as a path under every argument name, because
+/// `network_restricted` passes such URLs to calls whose paths are limited.
 pub(super) fn is_file_url(text: &str) -> bool {
     text.get(..6).is_some_and(|head| head.eq_ignore_ascii_case("file:/"))
         && !text.contains(char::is_whitespace)

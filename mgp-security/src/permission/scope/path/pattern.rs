@@ -27,7 +27,7 @@ struct PatternPart {
 enum Letters {
     /// Letters must be equal.
     Exact,
-    /// Differences that some file system ignores are ignored, e.g. case.
+    /// Letters that some file system considers equal, e.g. in another case, match.
     Folded,
 }
 
@@ -89,15 +89,15 @@ impl Pattern {
         self.root == path.root && is_like(&self.parts, &path.parts, Letters::Exact, extent)
     }
 
-    /// Returns whether the entry denies a path: what it matches, everything below that, and the directories that
-    /// contain it.
+    /// Returns whether the entry denies a path. It denies the paths that it matches, everything below them, and the
+    /// directories that contain them.
     ///
     /// # Errors
     /// A description of the reason why that cannot be decided.
     pub(super) fn denies(&self, path: &Path) -> Result<bool, String> {
         let like = |extent| is_like(&self.parts, &path.parts, Letters::Folded, extent);
         if self.root == Root::Here {
-            // A relative entry denies that name anywhere in a path.
+            // A relative entry denies its components anywhere in a path.
             return Ok(like(Extent::Somewhere));
         }
         match (&self.root, &path.root) {

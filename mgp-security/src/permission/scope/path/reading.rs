@@ -146,8 +146,8 @@ fn may_climb(part: &str, may_expand: bool) -> bool {
 }
 
 impl Path {
-    /// Parses a caller's text with one meaning of `\`. Refuses a path that might lead to another place than it seems
-    /// to.
+    /// Parses a caller's text with one meaning of `\`. Refuses a path that might lead to another place than its text
+    /// shows.
     ///
     /// # Errors
     /// A description of the reason why the text is not a path that can be compared.

@@ -97,8 +97,8 @@ async fn run_tasks() {
     }
 }
 
-/// Sends one request, for which the pool must open a connection, and answers it `with` this text; returns the response
-/// and the other end of the connection.
+/// Sends one request, which makes the pool open a connection, and answers it `with` this text. Returns the response and
+/// the other end of the connection.
 async fn opened(
     pool: &Pool<Dial>,
     far: &mut mpsc::UnboundedReceiver<DuplexStream>,
@@ -113,8 +113,8 @@ async fn opened(
     (response.unwrap(), far)
 }
 
-/// Sends one request, for which the pool must open a connection, and reads the whole answer; returns the other end of
-/// the connection.
+/// Sends one request, which makes the pool open a connection, and reads the whole answer. Returns the other end of the
+/// connection.
 async fn served(
     pool: &Pool<Dial>,
     far: &mut mpsc::UnboundedReceiver<DuplexStream>,
@@ -166,7 +166,7 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
     run_tasks().await;
     // The connection's task has not noticed the close yet when the request is passed to it.
     drop(first);
-    // The pool tries the last connection of the list first: let this be the closed one, before the open one.
+    // The pool tries the last connection of the list first: make this the closed connection, before the open one.
     {
         let mut state = pool.idle.state.lock();
         state.connections.reverse();
@@ -288,7 +288,7 @@ async fn a_connection_that_its_server_is_about_to_close_is_not_used() {
     run_tasks().await;
     pool.idle.state.lock().reaper.take().unwrap().abort();
     advance(Duration::from_secs(4)).await;
-    // The client's own limit holds if the server's is longer.
+    // The client's own limit applies if the server's limit is longer.
     let (response, _far) = opened(&pool, &mut dialled, &kept("timeout=900", "ok")).await;
     whole(response).await;
     assert!(is_closed(&mut far).await);
@@ -316,7 +316,7 @@ async fn a_connection_is_not_used_when_it_is_as_old_as_one_that_the_server_close
     advance(Duration::from_millis(4500)).await;
     let _third = served(&pool, &mut dialled).await;
     assert!(is_closed(&mut second).await);
-    // The close may have had another cause, so its time does not hold for good.
+    // The close may have had another cause, so the pool uses its time for a limited period only.
     advance(LEARNED_TTL).await;
     let _fourth = served(&pool, &mut dialled).await;
     assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);

@@ -1,4 +1,4 @@
-//! Batches: several messages in one array, a feature of revision 2025-03-26 only.
+//! Batches: several messages in one array, a feature of MCP 2025-03-26 only.
 
 use std::sync::Arc;
 

@@ -63,8 +63,8 @@ impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if self.session.pending().remove(self.number) {
             let cancel = |stream: &Stream| stream.push(|out| write_cancelled(out, self.number));
-            // If the call to which the request belonged is over, its stream has ended, so the cancellation is sent on
-            // the session's GET stream. If the session is over too, no cancellation is needed.
+            // The request belonged to a call. If that call is over, its stream has ended, so the cancellation is sent
+            // on the session's GET stream. If the session is over too, no cancellation is needed.
             let _ = cancel(self.stream).or_else(|_| cancel(&self.session.standalone()));
         }
     }

@@ -18,8 +18,8 @@ use crate::connection::PendingRequests;
 const STANDALONE_STREAM: u64 = 0;
 /// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
-/// The maximum total size, in bytes, of the partial results that wait to be read, for all requests that the server sent
-/// to the client; clients rarely send any.
+/// The maximum total size, in bytes, of the unread partial results of all requests that the server sent to the client;
+/// clients rarely send partial results.
 const MAX_INBOX_BYTES: usize = 1 << 20;
 
 pub(in super::super) struct Session {
@@ -223,7 +223,7 @@ impl Drop for OpenCall {
         self.stream.end();
         let mut state = self.running.0.state.lock();
         let known = state.calls.remove(&self.key);
-        // A client that has received no event of the stream knows no event id with which it could resume the stream.
+        // A client that has received no event of the stream knows no event id, so it cannot resume the stream.
         if let Some(stream) = known
             && stream.has_events()
             && !state.is_ended

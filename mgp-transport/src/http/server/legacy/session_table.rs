@@ -13,7 +13,7 @@ use super::super::event_budget::EventBudget;
 use super::super::refusal::Refusal;
 use super::session::Session;
 
-/// The idle time after which a session can be evicted to make room for a new one.
+/// The idle time after which a session can be evicted to make room for a new session.
 const EVICTION_DELAY: Duration = Duration::from_mins(1);
 
 /// The number of equal shares of a full table; a principal with more than one share evicts only its own sessions.
@@ -28,8 +28,8 @@ pub(in super::super) struct Sessions {
     idle: Duration,
     start: Instant,
     has_sweeper: AtomicBool,
-    /// The time, in seconds since `start`, until which new sessions are refused, because a search
-    /// found no session to evict.
+    /// The end of the period in which new sessions are refused because a search found no session to evict, in seconds
+    /// since `start`.
     full_until: AtomicU64,
 }
 
@@ -118,8 +118,8 @@ impl Sessions {
         Duration::from_secs(self.now().saturating_sub(session.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Removes the sessions that have been idle longest. Up to 1 % of the table is removed at once, because each search
-    /// scans the whole table.
+    /// Removes the sessions that have been idle longest. Each search scans the whole table, so one search removes up to
+    /// 1 % of the table.
     ///
     /// A principal with more than its share evicts only its own sessions, so that it cannot displace other principals.
     fn evict(

@@ -10,7 +10,7 @@ fn stream(number: Option<u64>) -> Stream {
     Stream::new(number, budget(1 << 20))
 }
 
-/// Returns a budget of this many bytes, in which each stream keeps 1 KiB.
+/// Returns a budget of this many bytes; each of its streams keeps up to 1 KiB.
 fn budget(store_bytes: usize) -> Arc<CallerBudget> {
     let second = Duration::from_secs(1);
     let config = HttpConfig {
@@ -87,7 +87,7 @@ fn events_are_read_from_behind_the_last() {
     reads(&stream, None, &[]);
     reads(&stream, Some(0), &[1, 2]);
     reads(&stream, Some(2), &[]);
-    // If a client claims an event that was never sent, no event is skipped.
+    // If a client claims to have received an event that was never sent, no event is skipped.
     reads(&stream, Some(u64::MAX), &[]);
     push_events(&stream, 2);
     reads(&stream, None, &[3, 4]);
@@ -104,7 +104,7 @@ fn the_oldest_are_dropped_and_the_answer_is_kept() {
     push_events(&stream, 100);
     assert!(stream.budget.all.stored_bytes() <= 1 << 10);
     stream.finish(vec![b'x'; 5_000]);
-    // The answer alone is longer than the limit.
+    // The answer alone is longer than the limit for replays.
     let reader = stream.attach(Some(0));
     let Poll::Ready(Some(text)) = read(&stream, reader) else { panic!("no events") };
     assert_eq!((numbers(&text), text.len()), (vec![100], stream_event(100, 5_000)));

@@ -143,8 +143,8 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    // Reads line by line, not the whole file into one block: after a large block is freed, the allocator keeps more of
-    // the memory that is freed later, which would be measured as memory of the index.
+    // Reads line by line instead of the whole file at the same time. After a large block is freed, the allocator keeps
+    // more of the memory that is freed later, and the benchmark would count this as memory of the index.
     for line in BufReader::new(File::open(file)?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {

@@ -9,7 +9,7 @@ use super::catalogue::Catalogue;
 use super::measure::{build, milliseconds};
 use super::{Failure, Options};
 
-/// Builds an index in the database `--db` and closes it (command `keep`).
+/// Builds an index in the database `--db`, and closes the database (command `keep`).
 pub(crate) async fn keep(options: &Options) -> Result<Value, Failure> {
     let (tools, seed) = (options.number("tools", 15_000)?, options.seed()?);
     let catalogue = Catalogue::new(options.templates(), seed)?;

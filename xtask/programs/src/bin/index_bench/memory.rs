@@ -1,6 +1,7 @@
 //! Reads the resident memory of this process.
 
-/// The resident memory of this process in kB, at the moment (`now` and its part `heap`) and at most so far (`most`).
+/// The resident memory of this process in kB: its current amount (`now`, of which `heap` is a part), and the peak so
+/// far (`most`).
 pub(crate) struct Memory {
     pub(crate) now: u64,
     /// The part of `now` that is not backed by files.

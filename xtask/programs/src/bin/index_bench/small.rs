@@ -9,8 +9,8 @@ use super::built_in;
 use super::memory::Memory;
 use super::{Failure, Options};
 
-/// The number of generated servers from which the benchmark takes tools. There are few, because the memory that the
-/// generated servers take in this program is measured too.
+/// The number of generated servers from which the benchmark takes tools. It is small, because this program also
+/// measures the memory that the generated servers take.
 const SERVERS: usize = 10;
 
 /// Long and short queries, with plain words, names and typing errors.

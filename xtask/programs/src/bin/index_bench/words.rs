@@ -10,7 +10,7 @@ const FREQUENT: usize = 150;
 /// A word with fewer occurrences than this number is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
-/// Of the words that are neither frequent nor rare, the percentage that is replaced in a copy.
+/// The percentage of the words that a copy replaces, among those that are neither frequent nor rare.
 const SWAPPED: usize = 30;
 
 /// The percentage of rare words whose replacement is an invented word, not a word of the catalogue.
@@ -138,7 +138,7 @@ pub(crate) fn word(seed: u64, syllables: u64) -> String {
     (0..syllables).map(each).collect()
 }
 
-/// Appends a replacement with as many digits; a number of one or two digits stays as it is.
+/// Appends a number with as many digits as `piece`. A number of one or two digits stays as it is.
 fn number(seed: u64, piece: &str, swapped: &mut String) {
     let mut dice = hash(seed, piece);
     for digit in piece.chars() {
@@ -186,7 +186,7 @@ pub(crate) fn hash(seed: u64, word: &str) -> u64 {
     let mixed = word.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // Mixes the bits once more, because the last bytes of a word have not yet affected the high bits.
+    // Mix the bits once more, because the last bytes of a word have not yet affected the high bits.
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)
 }

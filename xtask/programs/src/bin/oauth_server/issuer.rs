@@ -164,7 +164,8 @@ async fn register(Json(application): Json<Value>) -> (StatusCode, Json<Value>) {
     (StatusCode::CREATED, Json(registered))
 }
 
-/// Serves the login page: at once logs in the user that the query parameter `user` names, without asking for consent.
+/// Serves the login page. Immediately logs in the user that the query parameter `user` names, without asking for
+/// consent.
 async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields>) -> Response {
     let field = |name: &str| query.get(name).cloned().unwrap_or_default();
     if field("code_challenge_method") != "S256" || field("resource").is_empty() {
@@ -236,7 +237,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
     }
 }
 
-/// Revokes one token (RFC 7009), and adds that to the log.
+/// Revokes one token (RFC 7009), and adds the revocation to the log.
 async fn revoke(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> StatusCode {
     let mut state = issuer.state.lock();
     let token = form.get("token").map_or("", String::as_str);
