@@ -16,8 +16,8 @@ use tower_layer::Layer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The tool only asks its question. `RoundsLayer` sends the question in the form that the era of the caller
-    // requires.
+    // The tool itself does not depend on the era: `RoundsLayer` sends its question in the form that the era of the
+    // caller requires.
     let greet = Stack::from_fn(|call: Call| async move {
         let form = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
         let question = json!({ "message": "Who are you?", "requestedSchema": form });

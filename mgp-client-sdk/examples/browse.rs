@@ -63,7 +63,7 @@ fn line(kind: &str, name: &str, description: Option<&str>) {
     print_line(&format!("{kind:9} {name}  {first}"));
 }
 
-// A closed pipe (`browse … | head`) is not an error.
+// Ignores the error of a closed pipe (`browse … | head`), because the reader has read enough.
 fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -236,6 +236,6 @@ fn print(kind: &str, value: impl Into<Value>) {
 }
 
 fn print_line(line: &Value) {
-    // A closed pipe is not an error.
+    // Ignore an error, because the reader may have closed the pipe.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

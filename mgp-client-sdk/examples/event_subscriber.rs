@@ -36,8 +36,8 @@ async fn main() -> ExitCode {
                 eprintln!("{error}; if the channels changed, remove {file}");
                 return ExitCode::FAILURE;
             }
-            // The server might be restarting. It keeps the events of the subscription until this program connects
-            // again.
+            // Try again, because the server might be restarting. It keeps the events of the subscription until this
+            // program connects again.
             Err(error) => eprintln!("{error}; trying again"),
         }
         tokio::time::sleep(RETRY_DELAY).await;
@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
 async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(), Error> {
     let client = Client::builder("event_subscriber", "1.0").connect_url(url).await?;
     let subscription = match read_position(file) {
-        // If the server no longer knows the subscription, it is requested again for these channels.
+        // If the server no longer knows the subscription, the client requests it again for these channels.
         Some(cursor) => client.events().resume(cursor).channels(channels),
         None => client.events().subscribe(channels),
     };
@@ -59,8 +59,8 @@ async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(),
         if io::stdout().write_all(line.as_bytes()).is_err() {
             std::process::exit(0);
         }
-        // The position is written after the event was printed. After a crash in between, the restarted program prints
-        // the event again, but loses none.
+        // Write the position after the event was printed. After a crash between the two, the restarted program prints
+        // the event again, but loses no event.
         write_position(file, &events);
     }
     Ok(())
@@ -81,7 +81,7 @@ fn write_position(file: &Path, events: &EventStream) {
     }
 }
 
-/// Replaces a file as a whole, so that it has the old or the new text whenever the program ends.
+/// Replaces a file as a whole: whenever the program is killed, the file has either the old or the new text.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut new = file.as_os_str().to_owned();
     new.push(".tmp");

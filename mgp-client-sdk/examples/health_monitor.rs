@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let status = client.mgp().health_status().await?;
     println!("{}, {}", status.status, serde_json::to_string(&status.checks)?);
 
-    // Much faster than in production, so that the example ends soon.
+    // Ping much more often than in production, so that the example ends soon.
     let mut config = MonitorConfig::default();
     (config.interval, config.misses) = (Duration::from_millis(20), 1);
     let watch = client.monitor_health(config);

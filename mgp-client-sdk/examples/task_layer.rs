@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The tool itself does not support tasks.
+    // The tool itself knows nothing about tasks; the layer turns its call into a task.
     let dig = Stack::from_fn(|_| async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         Ok(Reply::raw(Payload::from_trusted(r#"{"content":[{"type":"text","text":"gold"}]}"#)))

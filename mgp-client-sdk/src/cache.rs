@@ -65,8 +65,8 @@ impl ListCache {
 pub(crate) struct CachedList<T>(Mutex<ListState<T>>);
 
 struct ListState<T> {
-    /// A counter that is incremented with each change, so that a list that was requested before a change is not stored
-    /// after it.
+    /// A counter that is incremented with each change. With it, a list that was requested before a change is not stored
+    /// after the change.
     generation: u64,
     list: Option<(Arc<[T]>, Option<Instant>)>,
 }
@@ -121,7 +121,7 @@ mod tests {
         assert!(cached.get().0.is_none());
         cached.insert(generation, &list, None);
         cached.invalidate();
-        // This list was requested before the change, but received after it.
+        // This list was requested before the change, but received after it, so it must not be stored.
         cached.insert(generation, &list, None);
         assert!(cached.get().0.is_none());
     }

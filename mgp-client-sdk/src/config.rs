@@ -14,8 +14,8 @@ use crate::handler::Hooks;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The configured id of the server. It identifies the server in all records and decisions, whatever name it
-    /// reports.
+    /// The configured id of the server. This id, and not the name that the server reports, identifies the server in all
+    /// records and decisions.
     pub server_id: Option<ServerId>,
     /// The capabilities and extensions that the client offers.
     pub offer: ClientOffer,

@@ -70,7 +70,8 @@ impl FailsAtProbe {
     }
 }
 
-/// Shares the flag for a program that fails at the probe with its other clients, or with a process that stores it.
+/// Makes the client use a given flag, so that several clients of one program share it, or the caller can store its
+/// value for later runs.
 ///
 /// If a start sends no probe only because of the flag, and then fails or takes too long, another start follows that
 /// sends the probe.
@@ -110,8 +111,8 @@ where
 /// Returns the stack of a supervised connection without its gates, i.e. without the layers that check and record
 /// calls. For any other connection, returns its usual stack.
 ///
-/// Without gates, calls are neither checked nor recorded: use the stack for the gateway's own requests only, never
-/// for a caller's.
+/// Without gates, calls are neither checked nor recorded. So use the stack only for the gateway's own requests, never
+/// for the calls of a caller.
 #[must_use]
 pub fn ungated(client: &Client) -> &Stack {
     client.ungated()
@@ -159,8 +160,8 @@ impl OnConnection {
 
 mgp_types::opaque_debug!(OnConnection);
 
-/// Sets the function that prepares each connection of a supervised server; other calls are made on the connection once
-/// the function's future has completed, or after two seconds.
+/// Sets the function that prepares each connection of a supervised server. Other calls on the connection wait until the
+/// future of the function has completed, but at most two seconds.
 pub fn on_connection<Fut>(
     builder: ClientBuilder,
     prepare: impl Fn(NewConnection) -> Fut + Send + Sync + 'static,
@@ -211,7 +212,7 @@ impl NewConnection {
         let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
         let unnamed = Some(Arc::clone(&sink));
         let mut subscription = open(&self.client, &self.stack, &params, sink, unnamed).await?;
-        // Do not unsubscribe when the value is dropped: the subscription ends with the connection.
+        // Do not unsubscribe when the value is dropped, because the subscription must last as long as the connection.
         subscription.keep();
         let (liveness, channels) =
             (self.client.liveness().clone(), subscription.subscribed.clone());

@@ -60,7 +60,8 @@ fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
         let definition = definitions.definition(server, tool)?;
         let risk = definitions.assessment(server, tool).effective_risk.clone();
         let mut known = ToolRetryInfo::of(&definition, risk);
-        // An untrusted server's claims must not make retries more permissive.
+        // Ignore the claim of an untrusted server that its tool may always be repeated, because its claims must not
+        // make retries more permissive.
         if policies.get(server).trust.rank() == 0 && known.repeat == RepeatPolicy::Always {
             known.repeat = RepeatPolicy::IfNotStarted;
         }

@@ -146,7 +146,7 @@ pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 pub(crate) type FindKnownTool =
     dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 
-/// All hooks of a client: those that its user has set for notifications, and those for audit and governance.
+/// All hooks of a client: the hooks that its user has set for notifications, and the hooks for audit and governance.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
@@ -189,7 +189,7 @@ impl Hooks {
     }
 }
 
-/// Runs a hook. A panic in it is logged, so that it ends neither the other hooks nor a start of the server.
+/// Runs a hook, and logs a panic in it. So a panic prevents neither the other hooks nor a start of the server.
 fn run_hook(change: &dyn fmt::Debug, hook: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
         tracing::error!(?change, "panic in a hook for changes");

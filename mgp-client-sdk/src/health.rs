@@ -158,7 +158,7 @@ impl Prober {
                 Either::Left(_) => Some(HealthSignal::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
-            // A server that answers other calls is alive, even if it answers the ping slowly.
+            // An answer to any other call is also a sign of life, even if the server answers the ping slowly.
             let sign = sign
                 .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {

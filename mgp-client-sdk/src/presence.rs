@@ -45,7 +45,7 @@ impl Presence {
             let (record, liveness) = (Arc::clone(&record), liveness.clone());
             async move { record.lost(&liveness.end_reason().await) }
         };
-        // From here on the end is recorded, even if this future is dropped.
+        // From here on, the end of the connection is recorded even if this future is dropped.
         let presence = Self { record, liveness, _watch: TaskGuard::spawn(watching) };
         let connected = Event::server_connected(&presence.record.server, facts).build();
         if let Err(unaudited) = presence.record.sink.record(connected).await {
@@ -90,7 +90,7 @@ impl PresenceRecord {
 
     fn record_end(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
         if self.is_connected.swap(false, Ordering::AcqRel) {
-            // Do not wait until the record is written: the sink writes it anyway, and no call depends on it.
+            // Do not wait until the record is written: the sink writes it without this wait, and no call depends on it.
             drop(self.sink.record(event(&self.server, how).build()));
         }
     }

@@ -31,7 +31,7 @@ pub trait ToolResult: Sized {
     /// [`Error::Tool`] if the tool failed, −32603 if the data has the wrong type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
-    /// Returns an extension's member of the result, if the server added one.
+    /// Returns an extension's member of the result, if the server added this member.
     ///
     /// # Errors
     /// −32602 if the member has the wrong form.

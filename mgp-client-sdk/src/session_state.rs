@@ -52,7 +52,7 @@ impl SessionStateJar {
         self.0.lock().is_none()
     }
 
-    /// Adds the state to a call, unless the caller set one.
+    /// Adds the state to a call, unless the caller has already set a state.
     fn add_to(&self, call: &mut Call) {
         let Some(state) = self.0.lock().clone() else { return };
         let meta = &mut call.hop_mut().meta;

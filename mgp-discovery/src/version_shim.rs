@@ -29,8 +29,8 @@ impl VersionShim {
     pub fn at(path: &Path) -> Option<Self> {
         let program = path.file_name()?;
         let file = dunce::canonicalize(path).ok()?;
-        // Scoop, on Windows, puts a file `NAME.shim` with the fixed target beside each of its launchers, so such a
-        // launcher has no choice.
+        // Scoop, on Windows, puts a file `NAME.shim` with a fixed target beside each of its launchers. So such a
+        // launcher always starts the same program and is not a shim in this sense.
         if path.with_extension("shim").is_file() {
             return None;
         }

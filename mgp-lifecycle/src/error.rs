@@ -369,9 +369,9 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         LifecycleError::CircuitOpen { server, wait } => {
             circuit_open(defaults, server.as_ref(), *wait)
         }
-        // The call ran, and a retry would end in the same way.
+        // The call ran, and a retry would end in the same way, so advise against a retry.
         LifecycleError::TooManyRounds(_) | LifecycleError::StateTooLarge(_) => defaults.no_retry(),
-        // In a retry, the arguments or the result would be just as large.
+        // In a retry, the arguments or the result would be just as large, so advise against it.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
         LifecycleError::UnknownOutcome(_)

@@ -1,4 +1,4 @@
-//! Gives the methods that have a `server_id` access to the servers behind this one (MGP §11.3, §11.4).
+//! Access to the servers behind this one, for the methods whose params can name a `server_id` (MGP §11.3, §11.4).
 
 use async_trait::async_trait;
 use mgp_types::RpcError;

@@ -143,7 +143,7 @@ impl ReadyLayer {
         let follows =
             reason.as_ref().is_some_and(|reason| restart_follows(&ShutdownReason::from(&**reason)));
         let server = server.or(self.server.as_ref()).cloned();
-        // A single word is the reason for a stop, and not the cause of a failure.
+        // A single word is the reason for a stop and not the cause of a failure, so ignore it here.
         let cause = reason.filter(|reason| reason.contains(' '));
         let restarts = match self.state.is_start_pending() {
             // The supervisor decided on the restart before the drain began. The reason of the drain does not show that
@@ -170,7 +170,7 @@ impl ReadyLayer {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // Only the following states end the wait. The states between a failed start and the next attempt do not.
+        // Only the following states end the wait. The states between a failed start and the next attempt do not end it.
         let settled = state.wait_for(|state| match state {
             ServerState::Connected => !self.is_lost(),
             ServerState::Draining | ServerState::Registered => true,

@@ -84,6 +84,7 @@ pub use gate::{
 };
 pub use governance::{
     Administration, GovernLayer, Governance, GovernanceBuilder, Governed, ServerHoldings,
+    TenantHoldings,
 };
 pub use hooks::HookState;
 pub use permission::{

@@ -1,9 +1,10 @@
 //! The operator's policy for each server. No other part of the configuration can make a rule less strict (MGP §3.3, §4,
 //! §5.5).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::mgp::{
     ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RiskLevel, TrustLevel, Validator,
@@ -47,6 +48,10 @@ pub struct ServerPolicy {
     pub trust: TrustLevel,
     /// The access of callers to whom no entry applies. Default: `opt-in`, i.e. no access.
     pub default_policy: DefaultPolicy,
+    /// The only tenants whose callers may have access; no entry and no policy allows it to callers of other tenants.
+    /// The tenant `local` is not included unless it is listed. Default: the callers of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<BTreeSet<String>>,
     /// The way permissions are approved. Default: `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
@@ -56,7 +61,7 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
-    /// The permissions the server needs for all of its tools, besides those that it declares itself.
+    /// The permissions that the server needs for all of its tools, in addition to those that it declares itself.
     pub permissions_required: Vec<Permission>,
     /// The limits of the granted [`permissions`](Self::permissions). Each limit applies only to the permissions that it
     /// concerns, e.g. `hosts` to `network.outbound`. Only limits of paths, hosts, ports and commands have an effect
@@ -73,10 +78,11 @@ pub struct ServerPolicy {
     pub validators: BTreeMap<String, Validator>,
     /// The lowest risk at which a call must be confirmed. Default: `dangerous`.
     pub confirm: ConfirmFrom,
-    /// If set, the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default: not.
+    /// `true` if the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default:
+    /// `false`.
     pub check_schemas: bool,
-    /// If set, the validators that fit the arguments of a tool apply besides those that the server declares. Default:
-    /// not.
+    /// `true` if the validators that fit the arguments of a tool apply in addition to those that the server declares.
+    /// Default: `false`.
     pub default_validators: bool,
 }
 
@@ -85,6 +91,7 @@ impl Default for ServerPolicy {
         Self {
             trust: TrustLevel::Standard,
             default_policy: DefaultPolicy::OptIn,
+            tenants: None,
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: Vec::new(),
             permissions: Vec::new(),
@@ -113,6 +120,17 @@ impl ServerPolicy {
     pub fn default_policy(mut self, policy: DefaultPolicy) -> Self {
         self.default_policy = policy;
         self
+    }
+
+    /// Limits access to the callers of some tenants. The tenant `local` is treated as any other.
+    #[must_use]
+    pub fn tenants(mut self, tenants: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.tenants = Some(tenants.into_iter().map(Into::into).collect());
+        self
+    }
+
+    fn admits(&self, tenant: &str) -> bool {
+        self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant))
     }
 
     /// Sets how permissions are approved.
@@ -208,7 +226,8 @@ impl ServerPolicy {
         self
     }
 
-    /// Sets whether the validators that fit the arguments of a tool apply besides those that the server declares.
+    /// Sets whether the validators that fit the arguments of a tool apply in addition to those that the server
+    /// declares.
     #[must_use]
     pub fn default_validators(mut self, apply: bool) -> Self {
         self.default_validators = apply;
@@ -305,6 +324,8 @@ pub struct Policies(Arc<PolicyStore>);
 #[derive(Default)]
 struct PolicyStore {
     now: RwLock<Table>,
+    /// `true` if any policy limits the tenants, so that a decision reads the table only then.
+    limits_tenants: AtomicBool,
     hooks: Hooks,
 }
 
@@ -346,6 +367,19 @@ impl Policies {
         });
     }
 
+    /// Returns whether the callers of a tenant may have access to a server, i.e. whether
+    /// [`tenants`](ServerPolicy::tenants) of its policy does not exclude them.
+    #[inline]
+    #[must_use]
+    pub fn admits(&self, server: Option<&str>, tenant: &str) -> bool {
+        if !self.0.limits_tenants.load(Ordering::Acquire) {
+            return true;
+        }
+        let table = self.0.now.read();
+        let own = server.and_then(|server| table.servers.get(server));
+        own.unwrap_or(&table.fallback).admits(tenant)
+    }
+
     /// Returns whether a server has a policy of its own, as all configured and registered servers have.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.0.now.read().servers.contains_key(server)
@@ -357,7 +391,12 @@ impl Policies {
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
-        change(&mut self.0.now.write());
+        let mut table = self.0.now.write();
+        change(&mut table);
+        let is_limited = |policy: &Arc<ServerPolicy>| policy.tenants.is_some();
+        let limits_tenants = is_limited(&table.fallback) || table.servers.values().any(is_limited);
+        self.0.limits_tenants.store(limits_tenants, Ordering::Release);
+        drop(table);
         self.0.hooks.run();
     }
 }
@@ -373,6 +412,7 @@ mod tests {
         let policy = ServerPolicy::default()
             .trust(TrustLevel::Experimental)
             .default_policy(DefaultPolicy::OptOut)
+            .tenants(["acme"])
             .permission_policy(ApprovalPolicy::AutoApprove)
             .permissions([Permission::FilesystemRead])
             .risk("search", RiskLevel::Safe)
@@ -381,6 +421,25 @@ mod tests {
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<ServerPolicy>(&text).unwrap(), policy);
         assert_eq!(serde_json::from_str::<ServerPolicy>("{}").unwrap(), ServerPolicy::default());
+    }
+
+    #[test]
+    fn a_server_admits_only_the_tenants_of_its_policy() {
+        let policies = Policies::default();
+        let admits = |server: &str| {
+            ["acme", "beta", "local"].map(|tenant| policies.admits(Some(server), tenant))
+        };
+        assert_eq!(admits("files"), [true; 3]);
+        policies.set("files", ServerPolicy::default().tenants(["acme"]));
+        assert_eq!((admits("files"), admits("other")), ([true, false, false], [true; 3]));
+        policies.set("files", ServerPolicy::default().tenants(["local"]));
+        assert_eq!(admits("files"), [false, false, true]);
+        policies.set("files", ServerPolicy::default().tenants([""; 0]));
+        assert_eq!(admits("files"), [false; 3]);
+        policies.remove(&"files".into());
+        assert_eq!(admits("files"), [true; 3]);
+        let general = Policies::with_default(ServerPolicy::default().tenants(["acme"]));
+        assert!(general.admits(None, "acme") && !general.admits(None, "beta"));
     }
 
     #[test]

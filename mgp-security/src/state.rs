@@ -9,6 +9,7 @@ mod remove;
 mod replace;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,6 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
+use self::undo::UndoChange;
 use crate::hooks::{HookState, Hooks};
 
 pub(crate) use check::check_entries;
@@ -72,6 +74,8 @@ struct StoreCache<S: Snapshot> {
     /// Receives each new revision of the store.
     news: watch::Receiver<u64>,
     hooks: Hooks,
+    /// The hooks that run when the store can be read again, before the other hooks.
+    recovery_hooks: Hooks,
     /// `true` while a task follows the store, i.e. reads each of its changes. The task ends with its runtime.
     followed: AtomicBool,
     /// Wakes the task that follows the store, to retry after a failed read, or to end after the last handle was
@@ -169,6 +173,7 @@ impl<S: Snapshot> State<S> {
             }),
             known: AtomicU64::new(0),
             hooks: Hooks::default(),
+            recovery_hooks: Hooks::default(),
             followed: AtomicBool::new(false),
             again: Arc::default(),
         }));
@@ -285,7 +290,7 @@ impl<S: Snapshot> State<S> {
         let patience = inner.store.answer_timeout();
         let commit = |change| async move {
             with_timeout(patience, inner.store.commit(change)).await.map_err(|error| {
-                // The task that follows the store detects whether the change was made.
+                // Follow the store: the task that does so detects whether the change was made.
                 self.follow();
                 commit_error(error)
             })
@@ -380,6 +385,15 @@ impl<S: Snapshot> State<S> {
         self.follow();
     }
 
+    /// Registers a hook that runs when the store can be read again after a failure, and after it was first read. The
+    /// hook must not block.
+    pub(crate) fn on_recovery<L: Into<HookState>>(
+        &self,
+        hook: impl Fn() -> L + Send + Sync + 'static,
+    ) {
+        self.0.recovery_hooks.add(hook);
+    }
+
     /// Starts the task that follows the store, if there is a runtime.
     fn follow(&self) {
         let inner = &*self.0;
@@ -416,6 +430,9 @@ impl<S: Snapshot> StoreCache<S> {
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(table);
+        if was_lost {
+            self.recovery_hooks.run();
+        }
         // Also run the hooks if the store could not be read until now: a hook may wake a caller that waited for it.
         if changed || was_lost {
             self.hooks.run();
@@ -512,7 +529,8 @@ impl<S: Snapshot> Follower<S> {
             let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
-                    // A closed store can no longer report revocations, so the snapshot could grant too much.
+                    // A closed store can no longer report revocations, so decisions from the snapshot could grant too
+                    // much. Therefore mark the state as lost.
                     if let Some(state) = self.state.upgrade() {
                         state.lost.store(true, Ordering::Release);
                     }
@@ -539,46 +557,6 @@ impl<S: Snapshot> Follower<S> {
                 }
                 drop(state);
                 tokio::time::sleep(RETRY_DELAY).await;
-            }
-        }
-    }
-}
-
-/// The earlier values of the records that a change replaces, so that the change can be undone.
-struct UndoChange {
-    space: &'static str,
-    /// For each record: its key, `true` if the change wrote it or `false` if the change removed it, and its earlier
-    /// value.
-    before: Vec<(String, bool, Option<Payload>)>,
-}
-
-impl UndoChange {
-    /// Reads the records that a change is about to replace.
-    async fn of<S: Snapshot>(state: &State<S>, change: &Change) -> Result<Self, ChangeError> {
-        state.catch_up().await?;
-        let table = state.0.table.lock().await;
-        let before = change.writes_to(S::SPACE).map(|(key, stays)| {
-            let before = table.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
-            before.map(|before| (key.to_owned(), stays, before)).map_err(ChangeError::Encode)
-        });
-        Ok(Self { space: S::SPACE, before: before.collect::<Result<_, _>>()? })
-    }
-
-    /// Undoes a change that cannot be recorded, unless the records have been changed again.
-    async fn undo(self, store: &dyn Store, revision: u64, why: AuditError) -> ChangeError {
-        let mut change = Change::new();
-        for (key, stays, before) in self.before {
-            change = change.expect_revision(self.space, &key, stays.then_some(revision));
-            change = match before {
-                Some(before) => change.put(self.space, key, before),
-                None => change.remove(self.space, key),
-            };
-        }
-        match store.commit(change).await {
-            Ok(_) => ChangeError::Unaudited(why),
-            Err(error) => {
-                tracing::error!(space = self.space, %error, "failed to undo a change that could not be recorded");
-                ChangeError::Unrecorded(why)
             }
         }
     }

@@ -19,7 +19,7 @@ async fn main() -> Result<(), ServeError> {
         cx.inform("deleting").await;
         Ok::<_, RpcError>(format!("3 files older than {age} were deleted"))
     })
-    // The time in which a person answers belongs to the call, whose limit is 30 s by default.
+    // The time limit of a call, 30 s by default, includes the time in which a person answers. So set a longer limit.
     .timeout(Duration::from_mins(10));
     Server::new("confirm", "1.0").tool(clean).logging().serve_stdio().await
 }

@@ -103,7 +103,8 @@ pub(crate) fn server() -> Server {
         .resource(Resource::text("about://notebook", "about", "A notebook in memory."))
         .resource(note)
         .prompt(Prompt::new("summarize", "Sums up a note", summarize).complete("name", names))
-        // A person may have to answer before the limit, which is 30 s by default.
+        // The time limit of a call, 30 s by default, includes the time in which a person answers. So set a longer
+        // limit.
         .tool(Tool::new("write", "Writes a note", write).timeout(Duration::from_mins(10)))
         .logging();
     let resources = server.resources();

@@ -55,8 +55,8 @@ impl Server {
     }
 
     /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers can share. Must
-    /// be called before resources and prompts are added, or their page size is set; if there already is a resource or a
-    /// prompt, [`Server::into_stack`] fails.
+    /// be called before resources or prompts are added, and before their page size is set: if there is a resource or a
+    /// prompt already, [`Server::into_stack`] fails.
     ///
     /// `subscriber` handles the subscriptions of callers to resources.
     pub fn change_notifier(
@@ -176,7 +176,7 @@ impl Server {
     }
 
     /// Makes the server check the arguments of each call against the schema of the tool, including all constraints,
-    /// before the tool runs. The server refuses arguments that do not fit with code 4000 (invalid arguments).
+    /// before the tool runs. If they do not fit, the server refuses the call with code 4000 (invalid arguments).
     #[cfg(feature = "schemas")]
     pub fn check_arguments(self) -> Self {
         self.own_tools().check_arguments();

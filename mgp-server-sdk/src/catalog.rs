@@ -135,10 +135,15 @@ impl<E: Entry> Catalog<E> {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<E>>) -> T) -> T {
-        let mut current = self.0.snapshot.lock();
-        let mut order = current.order.clone();
-        let result = change(&mut order);
-        *current = Arc::new(Snapshot::new(order, current.page_size, current.final_cursor.clone()));
+        let (result, old) = {
+            let mut current = self.0.snapshot.lock();
+            let mut order = current.order.clone();
+            let result = change(&mut order);
+            let new = Snapshot::new(order, current.page_size, current.final_cursor.clone());
+            (result, std::mem::replace(&mut *current, Arc::new(new)))
+        };
+        // Dropping an entry can run code of the author, which may use this catalog. So it happens without the lock.
+        drop(old);
         result
     }
 }
@@ -203,4 +208,53 @@ pub(crate) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not one of this list, or the list has changed; start again without it",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// An entry that removes another entry when it is dropped.
+    #[derive(Debug)]
+    struct Companion(&'static str, Option<(Catalog<Self>, &'static str)>);
+
+    impl Entry for Companion {
+        const LIST: ListKind = ListKind::Prompts;
+
+        fn key(&self) -> &str {
+            self.0
+        }
+
+        fn encode(_entries: &[Arc<Self>], _fields: PageFields) -> Result<Payload, RpcError> {
+            Ok(Payload::empty_object())
+        }
+    }
+
+    impl Drop for Companion {
+        fn drop(&mut self) {
+            if let Some((catalog, other)) = self.1.take() {
+                assert!(catalog.remove(other));
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_may_change_the_catalog_when_it_is_dropped() {
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let catalog = Catalog::new(Subscribers::default());
+            for key in ["a", "b", "c"] {
+                catalog.add(Companion(key, None));
+            }
+            catalog.add(Companion("removed", Some((catalog.clone(), "a"))));
+            catalog.add(Companion("replaced", Some((catalog.clone(), "b"))));
+            assert!(catalog.remove("removed"));
+            assert!(catalog.add(Companion("replaced", None)));
+            done.send(catalog.len()).unwrap();
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(2));
+    }
 }

@@ -40,7 +40,7 @@ pub enum ServeError {
         what: &'static str,
         /// The entry as the author gave it.
         wrong: String,
-        /// The expected spelling of the entry.
+        /// The form that the entry should have.
         right: &'static str,
     },
     /// The HTTP endpoint that the author gave is not a path.

@@ -24,7 +24,7 @@ pub(crate) fn complete(
     drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
-    // Keep the counter that the author set: the counter of a gateway counts the tools of the servers behind it.
+    // Keep a counter that the author set: e.g. the counter of a gateway counts the tools of the servers behind it.
     let health = if health.counts_tools() {
         health
     } else {

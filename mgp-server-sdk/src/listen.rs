@@ -78,7 +78,8 @@ async fn listen(
     if uris.len() > MAX_WATCHED {
         return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
     }
-    // Changes that happen while the stream waits for its subscriptions are sent after the acknowledgement.
+    // Add the stream to the table now: changes that happen while it waits for its subscriptions are recorded, and sent
+    // after the acknowledgement.
     let listening = subscribers.listen(&cx, meta.clone(), lists)?;
     let watched = match resources {
         Some(resources) => subscribe(resources, &cx, uris, &listening).await,
@@ -111,9 +112,9 @@ async fn listen(
     Ok(ended)
 }
 
-/// Subscribes a stream to resources, all at the same time. Returns the URIs of the accepted ones in the order of the
-/// request, and leaves out those that fail or take too long, so that a resource that is stored elsewhere does not delay
-/// the stream.
+/// Subscribes a stream to resources, all at the same time. Returns the URIs of the successful subscriptions in the
+/// order of the request. Subscriptions that fail or take too long are left out, so that a resource that is stored
+/// elsewhere does not delay the stream.
 async fn subscribe(
     resources: &ResourceWatcher,
     cx: &Context,

@@ -141,7 +141,7 @@ impl OuterLayers {
             // reply.
             .layer(self.rounds)
             // Outside of every layer that waits. A cancellation immediately after a call then finds the call, and an
-            // answer to a callback does not queue behind the call that waits for it.
+            // answer to a callback need not wait until the call ends that needs the answer.
             .layer(self.cancel)
             // Outside of the limits and the drain, so that health is reported under any load, and also
             // while the server drains.

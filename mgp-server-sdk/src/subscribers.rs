@@ -52,8 +52,8 @@ pub(crate) struct Subscribers(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// The lists for which the handshake announced change notifications. Clients are not notified of changes of other
-    /// lists.
+    /// The lists for which the handshake announced change notifications. Changes of all other lists are not reported to
+    /// clients.
     announced: AtomicU8,
     listeners: Mutex<HashMap<ListenerKey, Arc<Listener>>>,
 }
@@ -86,7 +86,7 @@ struct Listener {
 #[derive(Default)]
 struct ListenerState {
     /// The subscriptions to resources, by the server's name for the resource and the client's URI. One resource can
-    /// have several entries, because a client may write its URI in several spellings.
+    /// have several entries, because a client may write its URI with different escapes.
     watched: Watched,
     changes: Changes,
     /// `true` if changes can be sent now. `false` for a stream before its acknowledgement, which must be its first
@@ -113,7 +113,7 @@ pub(crate) struct WatchedResource {
 
 impl WatchedResource {
     /// Creates a subscription to a resource of this server. Returns the name of the resource, which does not depend on
-    /// the spelling of its URI, and the subscription.
+    /// the escapes in its URI, and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
         (canonical(&uri), Self { uri, has_changed: None, _guard: None })
     }
@@ -220,7 +220,7 @@ impl Subscribers {
         }
     }
 
-    /// Notifies the subscribers of a resource that it changed, in whichever spelling they wrote its URI.
+    /// Notifies the subscribers of a resource that it changed, whichever escapes their URIs have.
     pub(crate) fn updated(&self, uri: &str) {
         let name = canonical(uri);
         self.updated_for(&name, |_| true);

@@ -1,5 +1,5 @@
-//! The sink behind the outlet of an inbound call. It converts partial results to notifications to the caller (MGP
-//! §12.4, §12.6; MCP progress, logging).
+//! The sink of an inbound call: it receives the partial results that the call sends through its outlet, and converts
+//! them to notifications to the caller (MGP §12.4, §12.6; MCP progress, logging).
 //!
 //! Items of a kind that the caller did not negotiate or request are not created; see [`Outlet::wants`].
 //!

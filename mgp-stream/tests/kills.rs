@@ -74,7 +74,7 @@ fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
             "acknowledged" => printed.acknowledged.push((run, number)),
             _ => {}
         }
-        // After the kill, go on reading the lines that the child printed before the kill took effect.
+        // After the kill, the loop goes on to read the lines that the child printed before the kill took effect.
         if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
             child.child.kill().unwrap();
         }

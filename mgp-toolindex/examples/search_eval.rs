@@ -101,11 +101,12 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which count as
-/// called after the query. The caller is the `subject` of the line, or the local user if the line has no subject.
+/// Records calls from which the index learns. Each line of the file has a query and its relevant tools, and is treated
+/// as if the caller had called these tools after the query. The caller is the `subject` of the line, or the local user
+/// if the line has no subject.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // Within a runtime, the index learns in the background, as in a server. Without one, each recorded call would wait
-    // until the index has learned from it.
+    // Enter a runtime, in which the index learns in the background, as in a server. Otherwise each recorded call would
+    // wait until the index has learned from it.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
@@ -160,7 +161,7 @@ impl Costs {
             }
             let found = index.search(&asked, &AllTools)?;
             answers.push(serde_json::to_string(&render_results(&found, &budget))?);
-            // The model calls the first result.
+            // Simulate that the model calls the first result.
             if let Some(hit) = found.hits.first() {
                 sessions.record_use(&session, &hit.tool);
             }

@@ -74,7 +74,7 @@ pub enum SessionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// A member of the request is too long or has too many elements.
+    /// A member of the request is too long, or a list in it has too many elements.
     #[error("`{member}` has {count} {what}; at most {most} are allowed")]
     TooMuch {
         /// The name of the member.

@@ -1,7 +1,7 @@
-//! A test in which many threads count tokens at the same time: one builds the tables, and no thread waits forever (MGP
-//! §16.8).
+//! A test in which many threads count tokens at the same time. One thread must build the tables, and no thread may wait
+//! forever (MGP §16.8).
 //!
-//! The test has its own process, because all counts of a process share the tables.
+//! The test needs its own process, because all counts of a process share the tables.
 #![cfg(feature = "tokens")]
 
 use std::sync::Barrier;

@@ -1,6 +1,6 @@
 //! A test with libraries that cannot run the sentence encoder, followed by a library that can (MGP §16.4).
 //!
-//! A process can load only one library, so this is a single test in its own process. `MGP_MODEL` names the model's
+//! A process can load the library only once, so this is a single test in its own process. `MGP_MODEL` names the model's
 //! folder; docs/sentence-encoder.md describes how to create the folder.
 #![expect(clippy::print_stderr, reason = "a skipped test reports it")]
 
@@ -37,7 +37,7 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     refused("text.so", Some(b"this is not a library"), "");
     refused("cut.so", Some(&library[..100_000]), "truncated");
     refused("nearly.so", Some(&library[..library.len() - library.len() / 10]), "truncated");
-    // A program cannot be loaded as a library.
+    // A program is not a library, so loading it must be refused.
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     refused("program.so", Some(&program), "");
     // Change the version number in the library to an older version, which is not supported.

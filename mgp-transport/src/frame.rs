@@ -82,7 +82,8 @@ impl LineBuffer {
     /// Makes room for a read and returns the buffer to read into.
     pub(crate) fn reading(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
-            // Only the incomplete last line is left in the buffer.
+            // All complete lines were taken, so only the incomplete last line is left in the buffer: move it to the
+            // beginning.
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;

@@ -1,4 +1,4 @@
-//! Connections to children that die (MGP §11).
+//! Tests of connections to children that die: every call must fail, and nothing of the child must be left (MGP §11).
 //!
 //! The tests look in `/proc` for processes that are still alive, so they run on Linux only.
 
@@ -59,7 +59,7 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
                     Command::new("kill").args(["-9", &child.pid().to_string()]).status().unwrap();
                 assert!(kill.success());
             }
-            // Dropping the child kills it too, and its pipes are still read to their end.
+            // In the third case, the child is dropped below, which kills it too. Its pipes are still read to their end.
             _ => {}
         }
         let child = (round % 3 < 2).then_some(child);

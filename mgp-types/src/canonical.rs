@@ -2,9 +2,9 @@
 //! compare these hashes (MGP §4, §6).
 //!
 //! Members are sorted by their UTF-16 code units, whitespace is removed, and strings have minimal escapes (RFC 8785).
-//! Numbers keep their spelling: `1` and `1.0` differ.
-//! RFC 8785 reads numbers as doubles, so two large integers that differ only in the last digit would become equal.
-//! A confirmation of exact arguments must not treat them as equal.
+//! Numbers stay as they are written: `1` and `1.0` differ. RFC 8785 reads numbers as doubles, so two large integers
+//! that differ only in the last digit would become equal. A confirmation of exact arguments must not treat them as
+//! equal.
 
 use std::borrow::Cow;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -72,7 +72,7 @@ fn scan(bytes: &[u8]) -> Option<()> {
                 if let (true, Level::Object(before)) = (in_name, levels[depth]) {
                     let name = &bytes[at..end];
                     // The names in an object must increase strictly. The first name is compared with the empty text, so
-                    // an object that contains an empty name is not accepted either.
+                    // `false` is also returned for an object that contains an empty name.
                     if before >= name {
                         return None;
                     }
@@ -106,7 +106,7 @@ fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
         match (bytes[at], is_name) {
             (b'"', false) => return Some(at),
             // RFC 8785 orders names by their UTF-16 code units. For ASCII names, this is also the order of their bytes;
-            // for other names, the two orders may differ.
+            // for other names, the two orders may differ, so `None` is returned.
             (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
             (_, true) => return None,
             (_, false) => match bytes.get(at + 1)? {
@@ -262,7 +262,8 @@ impl<'a> Writer<'a> {
 
     fn scalar(&mut self, place: Place) -> Result<(), RpcError> {
         let text = &self.json[place.at..self.behind(place).at];
-        // Numbers, literals, and strings without escapes are already canonical.
+        // Numbers, literals, and strings without escapes are already canonical. Only strings with escapes are decoded
+        // and written in canonical form.
         if text.starts_with('"') && text.contains('\\') {
             let plain: String = serde_json::from_str(text).map_err(RpcError::parse)?;
             return self.string(&plain);

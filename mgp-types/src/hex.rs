@@ -45,8 +45,8 @@ pub fn to_hex(bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Decodes the output of [`to_hex`]; returns `None` for other text. Upper-case digits are refused, so that each
-/// value has only one spelling.
+/// Decodes the output of [`to_hex`]; returns `None` for other text. Upper-case digits are refused, so that each value
+/// can be written in only one way.
 ///
 /// ```
 /// assert_eq!(mgp_types::from_hex("6d6770").as_deref(), Some(&b"mgp"[..]));

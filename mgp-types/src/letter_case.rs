@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 /// Returns whether a name differs from a known name only in the case of its letters.
 ///
-/// Many peers in Go and C# ignore the case of names, so they would use such a member in place of the known member.
-/// Other peers between the sender and that peer have checked only the member with the known name.
+/// Many peers in Go and C# ignore the case of names. Such a peer would use the value of this member in place of the
+/// known member's value, although peers that the message passed before have checked only the known member.
 ///
 /// ```
 /// use mgp_types::differs_only_in_case;
@@ -17,8 +17,8 @@ use std::cmp::Ordering;
 #[inline]
 pub fn differs_only_in_case(name: &str, known: &str) -> bool {
     debug_assert!(known.is_ascii(), "the names of the protocols are ASCII");
-    // Each member of each call is compared with several names, so the comparison of lengths must decide most
-    // comparisons. A shorter name cannot match: no letter folds to more ASCII letters than it has bytes.
+    // Each member of each call is compared with several names, so a cheap comparison of lengths comes first. A shorter
+    // name cannot match, because no letter folds to more ASCII letters than it has bytes.
     let is_folded = || !name.is_ascii() && folded(name).eq(folded(known));
     let is_same = match name.len().cmp(&known.len()) {
         Ordering::Less => false,

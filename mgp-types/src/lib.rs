@@ -60,7 +60,9 @@ pub use hidden::{escape_hidden, is_hidden};
 pub use letter_case::differs_only_in_case;
 pub use percent::percent_decode;
 #[cfg(feature = "private-file")]
-pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
+pub use private_file::{
+    FileLock, PrivateFile, PrivateFileError, backup_paths, is_other_file, is_same_file,
+};
 #[cfg(feature = "service")]
 pub use record::Members;
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};

@@ -215,8 +215,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // A temporary file exists only if a process died while it wrote that file: this process holds the lock, so
-            // no other process is writing the file now.
+            // The temporary file existed only if a process died while it wrote that file: this process holds the lock,
+            // so no other process is writing the file now. Therefore the file could be removed.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -364,6 +364,32 @@ fn identity(metadata: &Metadata) -> impl Hash {
 #[cfg(not(unix))]
 fn identity(metadata: &Metadata) -> impl Hash {
     metadata.created().ok()
+}
+
+/// Returns whether a path no longer names this file, because the file was removed or replaced. A process must keep the
+/// file open, because the system can reuse the number of a removed file.
+#[must_use]
+pub fn is_other_file(own: &Metadata, path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => !is_same_file(own, &found),
+        // Ignore any other error, because it may be temporary, e.g. an error of a network drive.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Returns whether both metadata are of the same file.
+#[cfg(unix)]
+#[must_use]
+pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Returns `true`, because on systems other than Unix the standard library cannot compare the identity of two files.
+#[cfg(not(unix))]
+#[must_use]
+pub fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
+    true
 }
 
 /// Returns the path for the next back-up of a file, and the paths of the older back-ups that the caller must then

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// A JSON value in which no object has a member twice; decoding refuses any other value. If a member occurs twice,
 /// parsers differ in which of the two values they use. So a check of one value proves nothing about a program that uses
-/// the other.
+/// the other value.
 ///
 /// ```
 /// use mgp_types::UniqueJson;

@@ -42,7 +42,7 @@ const BESIDE: &str = "features";
 /// The name of a step, its outcome, and the time that it took.
 type Row = (&'static str, Outcome, Duration);
 
-/// Runs every step, even after one failed, and prints a table of the results; `--only` selects one step.
+/// Runs every step, even after a step failed, and prints a table of the results; `--only` selects one step.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let start = now();
@@ -122,9 +122,9 @@ fn doctest() -> Outcome {
 
 /// The feature sets with which each package must build.
 ///
-/// Sets that other steps build are not listed here: the tests enable all features, and the step `package` builds those
-/// of `mgp`, e.g. `auth`, `tls` and `javascript`. A feature of `mgp-types` that the sets of another package enable,
-/// e.g. `sqlite`, needs no set of its own.
+/// Sets that other steps build are not listed here: the tests enable all features, and the step `package` builds the
+/// features of `mgp`, e.g. `auth`, `tls` and `javascript`. A feature of `mgp-types` that the sets of another package
+/// enable, e.g. `sqlite`, needs no set of its own.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service,schema"]),
     ("mgp-transport", &["", "http"]),
@@ -138,8 +138,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 
 /// Checks that packages build with each of their feature sets.
 fn features() -> Outcome {
-    // Use another folder than the usual one: Cargo locks its build folder, and other steps use the usual folder at the
-    // same time.
+    // Do not use the usual build folder: Cargo locks it, and other steps use it at the same time.
     let folder = target()?.join("features");
     for (package, sets) in FEATURES {
         for set in *sets {

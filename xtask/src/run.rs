@@ -190,8 +190,8 @@ pub(crate) fn target() -> Outcome<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
-/// Builds `mgp` and examples, and returns the folder of `mgp`. The features are those of the workspace's tests, so that
-/// code which the tests have compiled is not compiled again.
+/// Builds `mgp` and examples, and returns the folder of `mgp`. Uses the features of the workspace's tests, so that code
+/// which the tests have compiled is not compiled again.
 pub(crate) fn debug_programs(examples: &[&str]) -> Outcome<PathBuf> {
     let build = Program::cargo(&["build", "--quiet", "--workspace", "--bin", "mgp"]);
     let examples: Vec<_> = examples.iter().flat_map(|name| ["--example", name]).collect();

@@ -97,9 +97,7 @@ impl Backend {
                 // Wait while a kernel that starts or stops, or another short command, holds the lock.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
                 LockAttempt::Held(_) => {
-                    return Err(Failure::state_in_use(
-                        "another process uses the state folder and does not answer; stop it, or wait until it has ended",
-                    ));
+                    return Err(Failure::state_in_use(lock::unserved_text(&folder)));
                 }
             }
         }
@@ -191,8 +189,8 @@ impl Backend {
         matches!(self, Self::Kernel(_))
     }
 
-    /// Approves a pending request for approval, and returns the outcome. Fails if the kernel cannot start the server
-    /// that the request was about.
+    /// Approves a pending request for approval, and returns the outcome. If the request is for the registration of a
+    /// server, fails if the kernel cannot start this server.
     pub(crate) async fn approve(
         &self,
         params: &KernelApprovalDecisionParams,
@@ -304,17 +302,21 @@ fn not_opened(error: FolderError) -> Failure {
     }
 }
 
-/// Applies what the configuration decides about access, as the kernel does: the `default_policy` of servers, and the
-/// groups of agents.
+/// Applies what the configuration decides about access, as the kernel does: the `default_policy` and the `tenants` of
+/// servers, and the groups of agents.
 async fn apply_config(governance: &Governance) {
     let trust = Trust::new(Arc::clone(governance.store()));
-    // An invalid configuration decides nothing about access, but the stored access entries can still be shown.
+    // Continue without the configuration if it is invalid: the command can still show the stored access entries.
     let Ok(loaded) = Sources::from_env().load(&trust).await else { return };
     for server in &loaded.config.servers {
+        let mut policy = ServerPolicy::default();
         if let Some(mgp) = &server.mgp {
-            let policy = ServerPolicy::default().default_policy(mgp.default_policy);
-            governance.policies().set(server.id.clone(), policy);
+            policy = policy.default_policy(mgp.default_policy);
         }
+        if let Some(tenants) = &server.tenants {
+            policy = policy.tenants(tenants);
+        }
+        governance.policies().set(server.id.clone(), policy);
     }
     let (operator, access) = (operator(), governance.access());
     for (name, agent) in &loaded.config.agents {

@@ -6,8 +6,8 @@ use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
     guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, operator,
-    permissions, report, secrets, servers, service, setup, tools, transactions, trust, validate,
-    why,
+    permissions, report, secrets, servers, service, setup, tenants, tools, transactions, trust,
+    validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -103,6 +103,9 @@ pub(crate) enum Command {
     /// Manage API keys for agents that connect over HTTP
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),
+    /// Manage tenants, i.e. organisations whose agents connect over HTTP: list, remove
+    #[command(subcommand, alias = "tenant")]
+    Tenants(tenants::Tenants),
     /// Store values for `${keyring:NAME}` in the configuration
     #[command(subcommand)]
     Secrets(secrets::Secrets),

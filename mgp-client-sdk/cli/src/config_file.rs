@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::{Config, Sources, keep_line_ends, limits, nearest};
-use mgp_types::{PrivateFile, backup_paths};
+use mgp_types::PrivateFile;
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, Value, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::pipe;
-use crate::replace_file::{create_private, replace_file};
 use crate::state_option::shell_path_or;
 pub(crate) use risks::ToolRisks;
 use unwritable::unwritable;
@@ -33,7 +32,7 @@ pub(crate) struct ConfigFile {
 impl ConfigFile {
     /// Reads a configuration file; the file need not exist yet.
     pub(crate) fn open(file: PathBuf) -> CliResult<Self> {
-        // A symbolic link is resolved, so that the edit replaces its target and not the link.
+        // Resolve a symbolic link, so that the edit replaces its target and not the link.
         let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = match pipe::read_to_string(&file) {
             Ok(text) => Some(text),
@@ -102,9 +101,9 @@ impl ConfigFile {
                 .entry("pinned")
                 .or_insert_with(|| value(toml_edit::Array::new()));
             let array = list.as_array_mut()?;
-            match pinned {
-                Pinned::Yes => array.push(tool),
-                Pinned::No => array.retain(|name| name.as_str() != Some(tool)),
+            array.retain(|name| name.as_str() != Some(tool));
+            if pinned == Pinned::Yes {
+                array.push(tool);
             }
             Some(())
         })?;
@@ -255,8 +254,33 @@ impl ConfigFile {
         })
     }
 
-    /// Applies an edit and writes the file, unless the result would not be a valid configuration.
+    /// Applies an edit and writes the file, unless the result would not be a valid configuration. Edits the current
+    /// text of the file, because another command may have changed the file since it was opened.
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> CliResult {
+        self.document()?;
+        if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
+        }
+        let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
+        let lock = target.lock(LOCK_TIMEOUT).map_err(unwritable)?;
+        let now = Self::open(self.file.clone())?;
+        if now.before.is_none() && self.before.is_some() {
+            let file = self.file.display();
+            return Err(Failure::failed(format!(
+                "`{file}` was removed by another program; try again"
+            )));
+        }
+        let edited = now.edited(change, now.before != self.before)?;
+        target.replace_keeping_mode(&lock, edited.as_bytes()).map_err(unwritable)
+    }
+
+    /// Returns the text of the file with an edit, unless it would not be a valid configuration. `was_changed` is `true`
+    /// if another program changed the file after this command had checked it.
+    fn edited(
+        &self,
+        change: impl FnOnce(&mut DocumentMut) -> Option<()>,
+        was_changed: bool,
+    ) -> CliResult<String> {
         let mut document = self.document()?;
         // Add the new text below the comments of a file that has nothing else; `toml_edit` would add it above.
         let comments = if document.is_empty() {
@@ -266,7 +290,11 @@ impl ConfigFile {
         };
         change(&mut document).ok_or_else(|| {
             let file = self.file.display();
-            Failure::failed(format!("`{file}` cannot be edited automatically; edit it by hand"))
+            Failure::failed(if was_changed {
+                format!("`{file}` was changed meanwhile, e.g. the server was removed; try again")
+            } else {
+                format!("`{file}` cannot be edited automatically; edit it by hand")
+            })
         })?;
         let after = if comments.is_empty() {
             document.to_string()
@@ -276,19 +304,7 @@ impl ConfigFile {
         };
         let after = keep_line_ends(self.before.as_deref().unwrap_or_default(), after);
         Config::parse(&self.file, &after)?;
-        if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
-        }
-        let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
-        let lock = target.lock(LOCK_TIMEOUT).map_err(unwritable)?;
-        let now = fs::read_to_string(&self.file).ok();
-        if now != self.before {
-            let file = self.file.display();
-            return Err(Failure::failed(format!(
-                "`{file}` was changed by another program; try again"
-            )));
-        }
-        target.replace_keeping_mode(&lock, after.as_bytes()).map_err(unwritable)
+        Ok(after)
     }
 }
 
@@ -345,7 +361,7 @@ fn each_table(table: &mut Table, call: &mut dyn FnMut(isize, &mut Decor)) {
     }
 }
 
-/// Sets a key of a table; a comment behind the key's earlier value stays.
+/// Sets a key of a table; a comment after the key's earlier value stays.
 fn set_value(table: &mut dyn TableLike, key: &str, new: impl Into<Value>) {
     if let Some(old) = table.get_mut(key).and_then(Item::as_value_mut) {
         replace_value(old, new);
@@ -457,54 +473,11 @@ fn check_name(name: &str, kind: &str) -> CliResult {
     Err(Failure::usage(format!("`{name}` is not a valid {kind}; {ID_RULE}")))
 }
 
-/// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
-///
-/// Keeps the ten newest back-ups of the file, and removes older ones.
-pub(crate) fn replace_with_backup(
-    file: &Path,
-    before: Option<&str>,
-    after: &str,
-) -> io::Result<Option<PathBuf>> {
-    let backup = before.map(|before| write_backup(file, before)).transpose()?;
-    replace_file(file, after).map(|()| backup)
-}
-
-/// Returns the line that a command prints about the back-up that it has made.
-pub(crate) fn backup_line(backup: &Path) -> String {
-    format!("the previous file is in {}; the newest ten are kept", backup.display())
-}
-
-/// Writes a text to a new back-up file beside a file, and returns the back-up's path.
-pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
-    let (path, old) = backup_paths(file)?;
-    // Creating a new file fails on a symbolic link, which another program may have planted at this path.
-    create_private(&path)?.write_all(text.as_bytes())?;
-    // Ignore an error: an old back-up that stays does no harm.
-    for old in old {
-        let _ = fs::remove_file(old);
-    }
-    Ok(path)
-}
-
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-
-    #[test]
-    fn a_backup_follows_no_link_that_was_planted() {
-        let folder = mgp_testkit::temp_dir();
-        let (file, elsewhere) = (folder.path().join("mcp.json"), folder.path().join("elsewhere"));
-        fs::write(&file, "old").unwrap();
-        symlink(&elsewhere, folder.path().join("mcp.json.bak1")).unwrap();
-        let backup = replace_with_backup(&file, Some("old"), "new").unwrap().unwrap();
-        assert!(!elsewhere.exists(), "the link was followed");
-        assert_eq!(backup, folder.path().join("mcp.json.bak2"));
-        assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
-        let text = |path: &Path| fs::read_to_string(path).unwrap();
-        assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
-    }
 
     #[test]
     fn an_edit_keeps_the_mode_of_the_file() {
@@ -515,6 +488,17 @@ mod tests {
         ConfigFile::open(path.clone()).unwrap().set_enabled("a", false).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("enabled = false"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn an_edit_of_a_server_that_was_removed_meanwhile_names_that_reason() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        fs::write(&path, "[[servers]]\nid = \"a\"\ncommand = \"true\"\n").unwrap();
+        let file = ConfigFile::open(path.clone()).unwrap();
+        ConfigFile::open(path).unwrap().remove_server("a").unwrap();
+        let refused = file.set_enabled("a", false).unwrap_err().to_string();
+        assert!(refused.contains("the server was removed; try again"), "{refused}");
     }
 
     #[test]
@@ -548,20 +532,6 @@ mod tests {
             .replace("enabled = true", "enabled = false")
             .replace("interactive = true", "interactive = false");
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
-    }
-
-    #[test]
-    fn old_backups_do_not_keep_secrets_for_ever() {
-        let folder = mgp_testkit::temp_dir();
-        let file = folder.path().join("mcp.json");
-        for round in 0..25 {
-            replace_with_backup(&file, Some(&format!("secret {round}")), "new").unwrap();
-        }
-        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-        let mut left: Vec<String> = left.map(|path| fs::read_to_string(path).unwrap()).collect();
-        left.sort();
-        assert_eq!(left.len(), 11, "the file and ten back-ups: {left:?}");
-        assert!(left.contains(&"secret 24".to_owned()) && !left.contains(&"secret 14".to_owned()));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::print_note;
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, Intent, MAX_REPLY_BYTES};
-use crate::{operator, prompt, socket, state};
+use crate::{lock, operator, prompt, socket, state};
 
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
@@ -208,6 +208,9 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
 }
 
 fn no_kernel(folder: &Path) -> Failure {
+    if lock::is_held(folder) {
+        return Failure::no_kernel(lock::unserved_text(folder));
+    }
     Failure::no_kernel(format!(
         "no kernel is running for `{}`; a connected host starts one when it needs it, and `mgp serve --http 127.0.0.1:8900` serves callers over HTTP",
         folder.display()

@@ -59,7 +59,7 @@ impl Failure {
         Self { cause: Cause::NoAnswer, ..Self::failed(message) }
     }
 
-    /// Creates the failure to read a host's file that has no member with servers.
+    /// Creates the failure of a command that read the file of a host and found no member with servers in it.
     pub(crate) fn no_servers(message: impl fmt::Display) -> Self {
         Self { cause: Cause::NoServers, ..Self::failed(message) }
     }
@@ -128,8 +128,8 @@ impl<E: std::error::Error> From<E> for Failure {
 /// The error of a command line without a command.
 const NO_COMMAND: &str = "no command was given; see --help";
 
-/// Prints help, the version or an error of the command line, with `--json` an error also as JSON; returns the exit
-/// code.
+/// Prints help, the version or an error of the command line; returns the exit code. With `--json`, an error is also
+/// printed as JSON.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     let mut options = std::env::args_os().take_while(|argument| argument != "--");
     if error.use_stderr() && options.any(|argument| argument == "--json") {
@@ -151,7 +151,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
         print_stderr(&format!("error: {NO_COMMAND}"));
         return ExitCode::from(2);
     }
-    // Printing fails only if the reader of the output no longer reads.
+    // Ignore an error: printing fails only if the reader of the output no longer reads.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

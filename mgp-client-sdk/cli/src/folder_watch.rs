@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_kernel::Kernel;
+use mgp_types::is_other_file;
 use tokio::time::sleep;
 
-use crate::lock::{Lock, is_other_file};
+use crate::lock::Lock;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -21,7 +22,7 @@ pub(crate) async fn folder_lost(kernel: &Kernel, lock: &Lock, folder: &Path) {
     while !lock.is_replaced(folder) {
         let is_lost = match &own {
             Ok(own) => is_other_file(own, &database),
-            // The file may have been removed before this watch began.
+            // Check whether the file exists, because it may have been removed before this watch began.
             Err(_) => matches!(database.try_exists(), Ok(false)),
         };
         if is_lost != is_noted {

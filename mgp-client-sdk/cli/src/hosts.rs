@@ -210,7 +210,7 @@ impl KnownHost {
         let rest = lines.next()?.strip_prefix("mcpServers:")?;
         let rest = rest.split('#').next().unwrap_or_default().trim();
         let has_servers = if rest.is_empty() {
-            // The servers are in the lines below, before the next key at the top level.
+            // The value is empty, so the servers are in the lines below, before the next key at the top level.
             let is_text = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
             lines.find(is_text).is_some_and(|line| line.starts_with([' ', '\t', '-']))
         } else {
@@ -240,8 +240,8 @@ impl KnownHost {
         Self::from_file(file).or_else(vscode)
     }
 
-    /// Returns the host that a configuration file belongs to, recognised by the last parts of its path, or by the
-    /// variable that names its folder.
+    /// Returns the host to which a configuration file belongs. Recognizes the host by the last parts of the file's
+    /// path, or by the variable that names the file's folder.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let json = file.ends_with("opencode.jsonc").then(|| file.with_extension("json"));
         let file = json.as_deref().unwrap_or(file);

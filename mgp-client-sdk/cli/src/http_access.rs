@@ -13,18 +13,21 @@ use mgp_security::auth::{
 };
 use mgp_server_sdk::BoundServer;
 use mgp_transport::http::{ConnectionLimits, GuardedFetch, Proxy, ServerTls};
-use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, Principal, SharedFetch};
+use mgp_types::service::{
+    Fetch, FetchError, FetchRequest, FetchResponse, Principal, SharedFetch, is_loopback_host,
+    shown_url,
+};
 
 use crate::exit::{CliResult, Failure};
 
-/// This process's limit of open files never lowers the limit of connections below this value.
+/// The minimum to which this process's limit of open files can lower the limit of connections.
 const MIN_CONNECTIONS: usize = 64;
 
 /// Fails unless a text is an address of the option `--http`. Does not look up the host.
 pub(crate) fn check_address(address: &str) -> CliResult {
     let is_host = |host: &str| {
         let is_special = |c: char| c.is_whitespace() || ":/@[]".contains(c);
-        // A link-local address names its interface: `fe80::1%eth0`.
+        // Leave out the interface in a link-local address, e.g. `%eth0` in `fe80::1%eth0`.
         let ip = host.split_once('%').map_or(host, |(ip, _)| ip);
         !host.is_empty() && !host.contains(is_special) || ip.parse::<Ipv6Addr>().is_ok()
     };
@@ -98,7 +101,8 @@ pub(crate) fn limit_connections(config: &HttpAccessConfig, limits: &mut Connecti
     }
 }
 
-/// Sets the limits of connections for a process that may open this many files; `None` for any number.
+/// Sets the limits of connections as configured, and lowers them so that connections use at most half of the `files`
+/// that this process may open. With `None`, the number of files is not limited.
 fn limit_to_files(config: &HttpAccessConfig, files: Option<u64>, limits: &mut ConnectionLimits) {
     if let Some(files) = files {
         let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(MIN_CONNECTIONS);
@@ -171,6 +175,8 @@ fn resource_server(
     for audience in &config.audience {
         server = server.audience(audience);
     }
+    // Name the scopes in the metadata too, because some clients do not read the scopes in a challenge.
+    server = server.scopes_supported(&config.scopes);
     for scope in &config.scopes {
         server = server.require_scope(scope);
     }
@@ -203,6 +209,12 @@ fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
     // Require a scheme, because a single word would otherwise count as a host.
     let host = uri.host().filter(|_| uri.scheme().is_some());
     let host = host.ok_or_else(|| format!("`{url}` is not an absolute URL"))?;
+    if uri.scheme_str() == Some("http") && !is_loopback_host(host) {
+        tracing::warn!(
+            url = shown_url(url),
+            "the keys of access tokens cross the network unencrypted, so that others could replace them; use `https`"
+        );
+    }
     let fetch = GuardedFetch::new()
         .and_then(|fetch| fetch.proxy(proxy.clone()))
         .and_then(|fetch| fetch.allow_host(host));
@@ -234,6 +246,20 @@ mod tests {
             [("login", false), ("login.example/x", false), ("https://login.example", true)]
         {
             assert_eq!(fetcher(url, &Proxy::none()).is_ok(), is_usable, "{url}");
+        }
+    }
+
+    #[test]
+    fn keys_that_cross_the_network_unencrypted_cause_a_warning() {
+        for (url, is_warned) in [
+            ("http://login.example", true),
+            ("https://login.example", false),
+            ("http://127.0.0.1:1", false),
+        ] {
+            let log = mgp_testkit::RecordedLog::of(tracing::Level::WARN);
+            let made = || fetcher(url, &Proxy::none()).is_ok();
+            assert!(tracing::subscriber::with_default(log.clone(), made), "{url}");
+            assert_eq!(log.lines().join("\n").contains("unencrypted"), is_warned, "{url}");
         }
     }
 

@@ -1,9 +1,10 @@
 //! File locks on a state folder: one for the kernel that uses the folder, one for the process that starts a kernel.
 
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use mgp_types::is_other_file;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{CliResult, Failure};
@@ -32,29 +33,6 @@ impl Lock {
     pub(crate) fn is_replaced(&self, folder: &Path) -> bool {
         self.0.metadata().is_ok_and(|own| is_other_file(&own, &kernel_file(folder)))
     }
-}
-
-/// Returns whether a path no longer names this file, because the file was removed or replaced.
-pub(crate) fn is_other_file(own: &Metadata, path: &Path) -> bool {
-    match fs::metadata(path) {
-        Ok(found) => !is_same_file(own, &found),
-        // Ignore any other error, because it may be temporary, e.g. an error of a network drive.
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    }
-}
-
-/// Returns whether two metadata are of the same file. A process must keep the file open, because the system can reuse
-/// the number of a removed file.
-#[cfg(unix)]
-pub(crate) fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Returns `true`, because on other systems the standard library cannot compare the identity of two files.
-#[cfg(not(unix))]
-pub(crate) fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
-    true
 }
 
 fn kernel_file(folder: &Path) -> PathBuf {
@@ -87,6 +65,24 @@ pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
     // Refuse a pipe, because opening it would wait for another process.
     refuse_special(&file).ok()?;
     fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Returns whether a process holds the lock of a kernel. Changes no file.
+pub(crate) fn is_held(folder: &Path) -> bool {
+    let is_held = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    kernel_process(folder).is_some() && File::open(kernel_file(folder)).is_ok_and(is_held)
+}
+
+/// Returns the text about a process that holds the lock of a kernel and does not serve; after its last semicolon comes
+/// the remedy.
+pub(crate) fn unserved_text(folder: &Path) -> String {
+    let process = kernel_process(folder);
+    let process =
+        process.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+    let folder = folder.display();
+    format!(
+        "{process} uses the state folder `{folder}` and does not answer; wait until it has ended, or check and end it"
+    )
 }
 
 /// The record of a kernel's configuration files.

@@ -28,7 +28,7 @@ pub(crate) fn init_stderr(level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter(level))
         .with_writer(StderrLog)
-        // The `ansi` feature of `tracing-subscriber` is off; enabling colours would panic.
+        // Do not enable colours: without the feature `ansi` of `tracing-subscriber`, this would panic.
         .with_ansi(false)
         .log_internal_errors(false)
         .init();

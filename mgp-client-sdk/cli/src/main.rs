@@ -122,10 +122,11 @@ fn start(global: &Global, command: Command) -> CliResult {
         }
         Command::TryHost(host) => run_async(commands::setup::try_host::run(&host)),
         command => {
-            // The demo causes refusals and crashes on purpose, and the log would contain warnings about them.
+            // Log only errors of the demo, which causes refusals and crashes on purpose: the log would contain warnings
+            // about them.
             let is_demo = matches!(command, Command::Demo) && global.verbose == 0;
             log::init_stderr(if is_demo { "error" } else { log::level(global.verbose) });
-            // The program that `mgp validate` judges may be a kernel, and a kernel does not start below a keeper.
+            // Use no keeper for `mgp validate`: it may judge a kernel, and a kernel does not start below a keeper.
             let has_keeper = !matches!(command, Command::Validate(_));
             let work = dispatch(global, command);
             if has_keeper { block_on(work) } else { run_async(work) }
@@ -137,7 +138,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
         events, guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi,
-        permissions, report, secrets, servers, service, setup, tools, transactions, trust,
+        permissions, report, secrets, servers, service, setup, tenants, tools, transactions, trust,
         validate, webhooks, why,
     };
     match command {
@@ -164,6 +165,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Access(access) => access::run(global, &access).await,
         Command::Permissions(permissions) => permissions::run(global, &permissions).await,
         Command::Keys(keys) => keys::run(global, &keys).await,
+        Command::Tenants(tenants) => tenants::run(global, &tenants).await,
         Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
         Command::Console(arguments) => console::run(global, &arguments).await,

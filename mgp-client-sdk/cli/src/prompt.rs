@@ -34,7 +34,7 @@ pub(crate) fn refuse_passphrases() {
 
 /// Asks a yes-or-no question whose default is no; returns `None` without a terminal.
 ///
-/// Also returns `None` with `--json`, because a JSON run does not show what the question is about.
+/// Also returns `None` with `--json`, because a JSON run does not show the text to which the question refers.
 pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
@@ -42,7 +42,8 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     write!(io::stderr(), "{} [y/N] ", escape_hidden(question))?;
     let mut answer = String::new();
     if io::stdin().lock().read_line(&mut answer)? == 0 {
-        // The end of the input, e.g. Ctrl-D, is not an answer, and the terminal shows no line break for it.
+        // Begin a new line at the end of the input, e.g. Ctrl-D, because the terminal does not. The end of the input is
+        // not an answer.
         writeln!(io::stderr())?;
         return Err(Failure::failed("nothing was changed: the input ended before an answer"));
     }
@@ -78,7 +79,7 @@ pub(crate) fn is_interactive(global: &Global) -> bool {
 pub(crate) fn discard_typed() {
     use rustix::termios::{QueueSelector, tcflush};
 
-    // This fails only without a terminal, where no person types.
+    // Ignore an error: this fails only without a terminal, where no person types.
     let _ = tcflush(io::stdin(), QueueSelector::IFlush);
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn passphrase(question: &str) -> CliResult<String> {
             "the text is too long for a terminal; pipe a secret to `mgp secrets set NAME`",
         ));
     }
-    // Ctrl-Z and Ctrl-\ have no effect here, and are not a part of the secret.
+    // Remove Ctrl-Z and Ctrl-\, which have no effect here and are not a part of the secret.
     answer.retain(|c| !['\u{1a}', '\u{1c}'].contains(&c));
     if answer.is_empty() {
         return Err(Failure::failed("nothing was typed"));

@@ -55,6 +55,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("servers-ls", of::<servers::list::ServerList>()),
         ("sessions", of::<kernel::SessionList>()),
         ("status", of::<kernel::Status>()),
+        ("tenants-ls", of::<tenants::TenantList>()),
         ("reload", of::<kernel::Reloaded>()),
         ("tools-call", of::<tools::CallOutput>()),
         ("tools-ls", of::<tools::ToolList>()),

@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Answers the host's first request with the reason why the kernel does not start.
 pub(crate) fn answer(failure: &Failure) {
-    // A person at a terminal sends no request, and reads the reason on standard error.
+    // Do nothing at a terminal: a person sends no request, and reads the reason on standard error.
     if io::stdin().is_terminal() {
         return;
     }

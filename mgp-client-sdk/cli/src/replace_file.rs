@@ -1,8 +1,10 @@
-//! Replaces a file atomically, so that readers never see a partly written file.
+//! Replaces files atomically, so that readers never see a partly written file, and keeps back-ups.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use mgp_types::backup_paths;
 
 /// Replaces a file and keeps its mode, or creates the file for its owner only.
 pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
@@ -21,6 +23,38 @@ pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&fresh);
     }
     written
+}
+
+/// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
+///
+/// Keeps the ten newest back-ups of the file, and removes older ones.
+pub(crate) fn replace_with_backup(
+    file: &Path,
+    before: Option<&str>,
+    after: &str,
+) -> io::Result<Option<PathBuf>> {
+    let backup = before.map(|before| write_backup(file, before)).transpose()?;
+    replace_file(file, after).map(|()| backup)
+}
+
+/// Returns the line that a command prints about the back-up that it has made.
+pub(crate) fn backup_line(backup: &Path) -> String {
+    format!("the previous file is in {}; the newest ten are kept", backup.display())
+}
+
+/// Writes a text to a new back-up file beside a file, and returns the back-up's path.
+pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
+    let (path, old) = backup_paths(file)?;
+    // Create a new file, which fails if another program has planted a symbolic link at this path.
+    create_private(&path)?.write_all(text.as_bytes()).inspect_err(|_| {
+        // Remove an incomplete back-up, which would otherwise count as one of the newest ten.
+        let _ = fs::remove_file(&path);
+    })?;
+    // Ignore an error: an old back-up that stays does no harm.
+    for old in old {
+        let _ = fs::remove_file(old);
+    }
+    Ok(path)
 }
 
 /// Returns the path with a suffix appended to its file name.
@@ -58,5 +92,33 @@ mod tests {
         replace_file(&path, "new text").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_to_string(&path).unwrap(), "new text");
+    }
+
+    #[test]
+    fn a_backup_follows_no_link_that_was_planted() {
+        let folder = mgp_testkit::temp_dir();
+        let (file, elsewhere) = (folder.path().join("mcp.json"), folder.path().join("elsewhere"));
+        fs::write(&file, "old").unwrap();
+        symlink(&elsewhere, folder.path().join("mcp.json.bak1")).unwrap();
+        let backup = replace_with_backup(&file, Some("old"), "new").unwrap().unwrap();
+        assert!(!elsewhere.exists(), "the link was followed");
+        assert_eq!(backup, folder.path().join("mcp.json.bak2"));
+        assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
+    }
+
+    #[test]
+    fn old_backups_do_not_keep_secrets_for_ever() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        for round in 0..25 {
+            replace_with_backup(&file, Some(&format!("secret {round}")), "new").unwrap();
+        }
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut left: Vec<String> = left.map(|path| fs::read_to_string(path).unwrap()).collect();
+        left.sort();
+        assert_eq!(left.len(), 11, "the file and ten back-ups: {left:?}");
+        assert!(left.contains(&"secret 24".to_owned()) && !left.contains(&"secret 14".to_owned()));
     }
 }

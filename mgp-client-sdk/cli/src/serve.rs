@@ -43,8 +43,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time a shared kernel waits for a first client, normally the shim that started it.
 const FIRST_HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time a shared kernel waits for the lock of the state folder while the previous kernel stops.
-const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(9);
+/// The time a shared kernel waits for the lock of the state folder while the previous kernel stops. Much less than
+/// `launch::START_TIMEOUT`, in which the kernel must also report, on a busy machine too, that it did not get the lock.
+const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time any other kernel waits for a command that holds the lock of the state folder.
 const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -200,7 +201,8 @@ async fn serve(options: Options) -> CliResult {
     };
     let started = async {
         let lock = lock_folder(&options.folder, is_shared).await?;
-        // With the lock, no other kernel of this folder has a ready file.
+        // Remove an old ready file only now: while this process has the lock, no other kernel of this folder has a
+        // ready file.
         if let Some(file) = &options.ready_file {
             ReadyFile::remove_old(file);
         }
@@ -269,7 +271,7 @@ async fn start(options: Options) -> CliResult<Running> {
     // Record the files first: from them, commands can learn which files this kernel uses even if it does not answer.
     lock::record_files(&options.folder, options.sources.files());
     let socket = LocalSocket::open(&options.folder)?;
-    // The kernel will reload the configuration files of `sources` by itself when they change.
+    // Pass the sources and not their contents, so that the kernel reloads the files when they change.
     let keys = options.folder.join("keys.json");
     let mut builder = Kernel::builder()
         .sources(options.sources.clone())
@@ -341,7 +343,7 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
     })
 }
 
-/// The transports of a kernel besides its local socket, and the time that it keeps running without a client.
+/// The transports of a kernel in addition to its local socket, and the time that it keeps running without a client.
 struct Carriers {
     stack: mgp_types::service::Stack,
     http: Option<BoundServer>,

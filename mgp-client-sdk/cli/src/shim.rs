@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use mgp_discovery::Sources;
 use mgp_types::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::args::{Global, Serve};
 use crate::exit::{CliResult, Failure};
@@ -32,6 +33,9 @@ use crate::{refused_host, state, version};
 
 /// The maximum time to wait for the next kernel, which can start only after the previous one has stopped its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The minimum time to wait for a kernel that is stopping: its calls get 30 s to end, then its servers some seconds.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The time after the end of a kernel during which the shim starts no kernel in the state folder of a service, so that
 /// the service can start one; systemd restarts a failed service after 5 s.
@@ -124,12 +128,15 @@ impl Connector<'_> {
     }
 
     /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`; in the folder of a
-    /// service, `limit` begins [`SERVICE_GRACE`] after the previous kernel has ended.
+    /// service, `limit` begins [`SERVICE_GRACE`] after the previous kernel has ended. While another process uses the
+    /// folder, `limit` is at least [`DRAIN_TIMEOUT`].
     fn connect_or_start(&self, limit: Duration) -> CliResult<(Stream, HelloReply)> {
         let Self { folder, socket, config, linger, hello } = self;
-        // A person may have removed or renamed the folder after the host started.
+        // Create the folder again if a person has removed or renamed it since the host started.
         state::create(folder)?;
         let mut waited = Duration::ZERO;
+        // The time for which started processes have waited for another process to leave the folder.
+        let mut in_use = Duration::ZERO;
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
         // kernel, and a host with an older program starts none while the previous kernel ends.
         let mut start = None;
@@ -140,11 +147,10 @@ impl Connector<'_> {
             if let Some(connection) = try_connect(socket, hello)? {
                 return Ok(connection);
             }
-            if waited >= may_start.map_or(STOP_TIMEOUT, |begin| begin + limit) {
-                return Err(Failure::failed(format!(
-                    "the kernel of `{}` neither serves nor exits; stop it with `mgp stop`, or end its process",
-                    folder.display()
-                )));
+            if waited >= may_start.map_or(STOP_TIMEOUT, |begin| begin + limit)
+                || in_use >= limit.max(DRAIN_TIMEOUT)
+            {
+                return Err(Failure::failed(lock::unserved_text(folder)));
             }
             if may_start.is_none() && matches!(lock::try_kernel(folder)?, LockAttempt::Acquired(_))
             {
@@ -160,6 +166,7 @@ impl Connector<'_> {
                 if let Some(connection) = try_connect(socket, hello)? {
                     return Ok(connection);
                 }
+                let began = Instant::now();
                 match launch::start_detached(folder, *config, *linger)? {
                     LaunchOutcome::Serving => {
                         // Count a quarter of the limit as waited, which limits the number of attempts if each kernel
@@ -167,7 +174,7 @@ impl Connector<'_> {
                         waited += limit / 4;
                         continue;
                     }
-                    LaunchOutcome::StateInUse => {}
+                    LaunchOutcome::StateInUse => in_use += began.elapsed(),
                 }
             }
             thread::sleep(POLL_INTERVAL);
@@ -199,7 +206,7 @@ fn try_connect(path: &Path, hello: &[u8]) -> CliResult<Option<(Stream, HelloRepl
     Ok(Some((stream, HelloReply::read(&line, path)?)))
 }
 
-/// Warns if the running kernel was started with other configuration files than this host asks for.
+/// Warns if the running kernel was started with other configuration files than this host requests.
 fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     let real = |path: &Path| dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let sources = config.map_or_else(Sources::from_env, Sources::single);
@@ -212,7 +219,8 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
             files.join(" and ")
         }
     };
-    // The kernel also follows the user's own file if that file is created after the kernel started.
+    // Do not warn about the user's own file, which the kernel also follows if the file is created after the kernel
+    // started.
     let is_own = |file: &PathBuf| config.is_none() && wanted.last() == Some(file);
     let existing: Vec<&PathBuf> = wanted.iter().filter(|file| file.exists()).collect();
     if used.iter().all(|file| wanted.contains(file))

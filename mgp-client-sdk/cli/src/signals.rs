@@ -1,4 +1,5 @@
 //! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process immediately.
+//! Also handles SIGXFSZ: a write beyond the limit of file sizes fails, but does not end the process.
 
 use std::io;
 
@@ -20,6 +21,9 @@ impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
+        // Without this handler, a write beyond the limit of file sizes (`ulimit -f`) would end the process. The handler
+        // stays until the process ends.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_transport::http::AcceptFailures;
+use mgp_types::is_same_file;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -31,7 +32,6 @@ use self::transport::{Listener, UserCheck};
 #[cfg(unix)]
 use self::unix as transport;
 use crate::exit::{CliResult, Failure};
-use crate::lock::is_same_file;
 use crate::operator::Admission;
 use crate::peer::Peer;
 use crate::served_kernel::{ServedClient, ServedKernel};
@@ -124,11 +124,12 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // If the state folder was removed, another kernel may have started there; its file stays.
+        // Remove only this kernel's own socket file. If the state folder was removed, another kernel may have started
+        // there, and its file must stay.
         let is_own = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| self.file.as_ref().is_none_or(|own| is_same_file(own, &found)));
         if is_own {
-            // If the file cannot be removed now, the next kernel replaces it.
+            // Ignore an error: if the file cannot be removed now, the next kernel replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -251,7 +251,7 @@ impl HelloReply {
         Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
     }
 
-    /// Creates the reply that the kernel does not use the file that the client wants to change.
+    /// Creates the reply of a kernel that does not use the file that the client wants to change.
     pub(crate) fn unrelated() -> Self {
         Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
     }

@@ -84,7 +84,8 @@ pub(crate) fn create(folder: &Path) -> CliResult {
 pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
     let metadata = match fs::metadata(folder) {
         Ok(metadata) => metadata,
-        // E.g. the disk of a moved folder is not mounted; the state there must not count as empty.
+        // Fail if the folder is a link to a folder that does not exist, e.g. on a disk that is not mounted. Otherwise
+        // the state there would count as missing.
         Err(error) if error.kind() == ErrorKind::NotFound && folder.is_symlink() => {
             let path = folder.display();
             return Err(Failure::failed(format!(

@@ -11,22 +11,22 @@ const COMMAND: &str = "`mgp ";
 /// The option `--state` with the folder, quoted for a shell; not set if this process was started without the option.
 static OPTION: OnceLock<String> = OnceLock::new();
 
-/// Records the state folder, if the command line of this process names it and a command without the option would use a
-/// different folder. The variable `MGP_STATE` needs no record, because the next command of the same shell also has it.
-/// `usual` is the folder that is used without the option and the variable.
+/// Records the state folder, if the command line of this process names it, and a command without the option would use
+/// another folder. The variable `MGP_STATE` needs no record, because the next command of the same shell also has it.
+/// `usual` is the folder that a command without the option and the variable uses.
 pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     let is_option =
         |word: OsString| word == "--state" || word.as_encoded_bytes().starts_with(b"--state=");
     let Some(folder) = folder.filter(|_| words.any(is_option)) else { return };
     let Ok(folder) = path::absolute(folder) else { return };
-    // A host starts the kernel with the option even if the folder is the usual one; commands do not need the option for
-    // that folder.
+    // Record nothing for the usual folder: a host starts the kernel with the option even for this folder, but commands
+    // do not need it there.
     if usual == Some(&*folder) && std::env::var_os("MGP_STATE").is_none() {
         return;
     }
     if let Some(word) = folder.to_str().and_then(shell_word) {
-        // This fails only if a folder was recorded before, but `main` records just one.
+        // Ignore an error: this fails only if a folder was recorded before, but `main` records just one.
         let _ = OPTION.set(format!("--state {word}"));
     }
 }

@@ -1,4 +1,5 @@
-//! Takes over the state folder from a kernel that hosts started, for one that a person or a service manager starts.
+//! Takes over the state folder from a kernel that hosts started, so that a person or a service manager can start
+//! another kernel.
 //!
 //! Hosts start the next kernel as soon as they send something. So a person could not win the folder from busy hosts
 //! with `mgp stop`, and a service that had crashed would be refused again and again.
@@ -97,7 +98,7 @@ async fn check(folder: &Path, sources: &Sources, http: Option<(&str, bool)>) -> 
     let config = sources.load(&no_projects).await?.config.kernel;
     let Some((address, is_anonymous)) = http else { return Ok(()) };
     http_access::tls(&config.http, folder)?;
-    // The new kernel binds the address again, after it has the folder.
+    // Try to bind the address now. The new kernel binds it again when it has the folder.
     let local = TcpListener::bind(address)?.local_addr()?;
     if is_anonymous && !local.ip().is_loopback() {
         return Err(bind_failure(ServeError::Exposed(local)));

@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use mgp_discovery::import::Entry;
 
-/// Returns the path for starting this program: the path that it was called with, even if that is a link, because the
-/// link still exists after an upgrade; else the path of the executable file.
+/// Returns the path for starting this program. This is the path with which it was called, even if that is a link,
+/// because the link still exists after an upgrade. If that path is not known, returns the path of the executable file.
 pub(crate) fn path() -> io::Result<PathBuf> {
     let file = std::env::current_exe()?;
     let called = std::env::args_os().next().and_then(|name| called_path(&name));

@@ -1,4 +1,5 @@
-//! Files beside a host's configuration file that mgp does not read although the host starts servers from them.
+//! Finds files from which a host starts servers in addition to those in its configuration file. mgp does not read these
+//! files.
 
 use std::io;
 use std::io::ErrorKind::{NotADirectory, NotFound};
@@ -14,8 +15,8 @@ use crate::this_program::is_mgp;
 const MAX_BYTES: u64 = 1 << 20;
 
 impl KnownHost {
-    /// Returns warnings if the host starts further servers from files beside its configuration file, which mgp does
-    /// not read: those of Continue, and of the profiles of VS Code.
+    /// Returns warnings if the host starts further servers from other files, which mgp does not read: files of
+    /// Continue, and files of the profiles of VS Code.
     pub(crate) fn unread_servers(self, home: &Path) -> Vec<String> {
         match self.format() {
             Host::Continue => self.unread_in_folder(home),

@@ -1,4 +1,4 @@
-//! Authorization with the credentials of the scenario; without any, the client registers and logs in.
+//! Authorizes the client with the credentials of the scenario; without credentials, the client registers and logs in.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ fn client() -> ClientBuilder {
     let all = Extension::ALL.iter().fold(ExtensionSet::EMPTY, |set, one| set.with(*one));
     Client::builder("conformance-client", env!("CARGO_PKG_VERSION"))
         .mgp(all)
-        // Submits the defaults of the form.
+        // Answer each form with its default values.
         .on_elicitation(|question| async move { Ok(question.accept()) })
         .on_sampling(|_| async {
             Ok(CreateMessageResult::text("This is a test response from the client", "test-model"))

@@ -29,7 +29,7 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
             every_resource_and_prompt(client).await
         }
         "json-schema-2020-12-preservation" => echo_schema(client).await,
-        // Only lists: files of a skill are read when the skill is used.
+        // List the skills only, because the files of a skill must not be read before it is used.
         "sep-2640-client-no-prefetch" => client.list_skills().await.map(drop),
         name if name.starts_with("sep-2640-client-verify") => every_skill(client).await,
         // Do not call the tool: the scenario checks that the client does not fetch the references in its schema.

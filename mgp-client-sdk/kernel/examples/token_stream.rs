@@ -1,4 +1,5 @@
-//! A tool that streams its answer word by word, and a client that prints it as it comes; directly or through kernels.
+//! An example with a tool that streams its answer word by word, and a client that prints each word when it arrives. The
+//! client calls the tool directly or through kernels.
 //!
 //! ```text
 //! token_stream                      # prints an answer word by word
@@ -58,7 +59,7 @@ async fn connect(stack: Stack) -> Result<Client, Failure> {
     Ok(Client::builder("reader", "1.0").connect(here.reader, here.writer).await?)
 }
 
-/// Returns a server whose calls pass through this many kernels, each of which checks the call.
+/// Returns a server for the tool. Its calls pass through `kernels` kernels, each of which checks the call.
 fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
     Box::pin(async move {
         if kernels == 0 {
@@ -73,7 +74,7 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
         let kernel = if kernels == 1 {
             builder.local_with("model", open, server).build().await?
         } else {
-            // A kernel is a server for the kernel above it.
+            // Build the next kernel of the chain first, because it is the server of this kernel.
             let below = behind(kernels - 1).await?;
             let below = std::sync::Mutex::new(Some(below));
             let take = move || below.lock().ok().and_then(|mut below| below.take());
@@ -84,7 +85,7 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let served = kernel.server();
-        // The kernel runs to the end of the process.
+        // Leak the kernel, because it runs to the end of the process.
         Box::leak(Box::new(kernel));
         Ok(served)
     })
@@ -120,7 +121,7 @@ async fn read(
 fn show(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    // Output to a reader that has disconnected can be dropped.
+    // Ignore an error: the reader of the output has disconnected.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -131,8 +132,8 @@ fn memory(name: &str) -> usize {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// Makes calls with answers of 1 MiB, eight at a time, pausing after each piece that it reads, and prints by how much
-/// the memory of this process has grown.
+/// Makes calls with answers of 1 MiB, eight at a time, and pauses after each piece that it reads. Then prints by how
+/// much the memory of this process has grown.
 async fn bulk(client: &Client, calls: usize) -> Result<(), Failure> {
     let one = || read(client, [64, 16 << 10, 0], Some(Duration::from_micros(100)));
     let all = |calls: usize| async move {

@@ -1,4 +1,4 @@
-//! The active configuration, and the files that it was read from.
+//! The active configuration, and the files from which the kernel read it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -17,16 +17,16 @@ pub(super) struct ActiveConfig {
     pub(super) shared: SharedConfig,
     pub(super) interactive: InteractiveAgents,
     pub(super) origin: Option<ConfigOrigin>,
-    /// The finding from the last reading of the lock file (`mgp.lock`).
+    /// The findings about the configuration files, from the last time when they were read or applied.
     findings: RwLock<Vec<KernelFinding>>,
-    /// The finding from the last reading of the lock file.
+    /// The finding about the lock file (`mgp.lock`), from the last time when it was read.
     lock_finding: RwLock<Option<KernelFinding>>,
     /// A problem that occurred when the kernel was started. It is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
     started: Arc<Config>,
     /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
-    /// A sender whose drop, together with the kernel, ends the task that watches the configuration files.
+    /// A sender that is dropped together with the kernel. Its drop ends the task that watches the configuration files.
     lifetime: watch::Sender<()>,
     /// A lock that a task holds while it applies a configuration, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
@@ -200,7 +200,7 @@ pub(super) fn context_plan(config: &Config) -> ContextPlan {
     budgets.fold(ContextPlan::new(budget, pins), |plan, (name, max)| plan.agent(name.as_str(), max))
 }
 
-/// Returns the configured settings for what the audit log records of calls, e.g. of their arguments.
+/// Returns the configured settings that decide what the audit log records of a call, e.g. of its arguments.
 pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig {
     use mgp_discovery::RecordedArguments as Recorded;
     AuditConfig::new().intent(audit.intent).arguments(match audit.arguments {

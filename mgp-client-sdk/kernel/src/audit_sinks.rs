@@ -31,7 +31,7 @@ use super::url_sink::UrlSink;
 /// The time within which a receiver must accept one event.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for all sinks to take the last events when the kernel stops.
+/// The maximum time that the stop of the kernel waits until the sinks have written their last events.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum size of a datagram; a longer event is sent without its details.
@@ -118,7 +118,8 @@ impl AuditSinks {
         Ok(Self(running))
     }
 
-    /// Stops the sinks after their positions are saved, so that the next kernel sends no event again.
+    /// Stops the sinks. First saves the position of each sink in the audit log, so that the next kernel sends no event
+    /// again.
     pub(super) async fn stop(&self) {
         let stopping = self.0.iter().map(|sink| sink.forwarding.stop());
         if timeout(STOP_TIMEOUT, join_all(stopping)).await.is_err() {
@@ -173,7 +174,7 @@ fn target(
     }
 }
 
-/// Removes the event from a call, and writes it to the target.
+/// Writes the audit event that a call contains to the target.
 async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
     let mut event = Vec::new();
     call.params().write(&mut event, call.hop());

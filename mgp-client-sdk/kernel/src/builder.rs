@@ -152,9 +152,9 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the file that contains the [lock file](Self::locked). The running kernel reads the file again when it
-    /// changes, and restarts the servers whose entries changed. If the configuration requires operators to prove their
-    /// presence, it does so only at [`Kernel::reload`].
+    /// Sets the path of the [lock file](Self::locked). The running kernel reads the file again when it changes, and
+    /// restarts the servers whose entries changed. If the configuration requires operators to prove their presence, the
+    /// kernel reads the file again only at [`Kernel::reload`].
     pub fn lock_path(mut self, file: impl Into<PathBuf>) -> Self {
         self.lock_path = Some(file.into());
         self
@@ -240,7 +240,8 @@ impl KernelBuilder {
     pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
         kernel_hops::check_depth()?;
         if let Some(sources) = &self.sources {
-            // Only the user's own file configures the log; a project's file does not, not even after its approval.
+            // Only the user's own file configures the log. So read the files here as if no project's file were
+            // approved.
             let no_projects = Trust::new(Arc::new(MemoryStore::new()));
             self.config.kernel = sources.load(&no_projects).await?.config.kernel;
         }
@@ -407,7 +408,7 @@ fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSin
     sink.map(Some).map_err(KernelError::Telemetry)
 }
 
-/// If there is a lock file, makes the kernel refuse tools whose definitions differ from it, and returns it.
+/// If there is a lock file, makes the kernel refuse tools whose definitions differ from it, and returns the lock file.
 fn restrict_definitions(
     governance: &Governance,
     lock: Option<LockFile>,

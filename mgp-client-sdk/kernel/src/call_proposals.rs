@@ -13,7 +13,7 @@ use mgp_types::RpcError;
 use mgp_types::method::ToolsCall;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::CallMembers;
-use mgp_types::service::{AskCheck, BoxFuture, Call, Reply, ServerId, Stack};
+use mgp_types::service::{AskCheck, BoxFuture, Call, Reply, ServerId, Stack, TenantId};
 use mgp_types::store::{Store, StoreError};
 use tower_layer::{Layer as _, layer_fn};
 use tower_service::Service;
@@ -59,6 +59,12 @@ impl CallProposals {
             opened.ask_check = Some(Arc::new(ask_check(keys, opened.transactions.clone())));
         }
         Ok(opened)
+    }
+
+    /// Removes the idempotency keys of a tenant, with the results of their calls.
+    pub(crate) async fn forget_tenant(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        let Some(keys) = &self.keys else { return Ok(()) };
+        keys.remove_tenant(tenant).await
     }
 
     /// If the caller of a tool call negotiated an extension, adds the check of idempotency keys and transactions to the

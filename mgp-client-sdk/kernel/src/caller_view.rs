@@ -7,8 +7,8 @@ use mgp_types::mcp::UiToolMeta;
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// The decision about which tools a caller sees: those that the caller has access to, except tools whose definition an
-/// operator must still approve.
+/// Decides which tools a caller sees: those to which the caller has access, except tools whose definition an operator
+/// must still approve.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
     governance: Governance,

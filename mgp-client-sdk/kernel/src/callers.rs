@@ -87,9 +87,9 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
-        // Keep the caller's credentials, because they limit what the caller sees. Ignore the expiry of the token that
-        // opened an HTTP session: the client renews the token, and the server checks the current one for each stream of
-        // the session.
+        // Keep the caller's credentials, because they limit what the caller sees. Ignore the time when the token that
+        // opened an HTTP session expires: the client renews the token, and the server checks the current token for each
+        // stream of the session.
         if let Some(grant) = cx.extensions.get::<CredentialGrant>() {
             let is_renewed = cx.scope.kind() == ScopeKind::Session && grant.key().is_none();
             own.extensions.insert(if is_renewed {

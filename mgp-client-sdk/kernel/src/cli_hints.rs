@@ -2,7 +2,7 @@
 //!
 //! The layers that refuse calls do not know which program runs them. So this outer layer adds the command, but only for
 //! operators, the log and `mgp why`. A model does not receive the command, because an agent with a shell could run it
-//! in place of a person. The kernel passes refusals by its servers on unchanged.
+//! in place of a person. If a server behind the kernel refuses a call, the kernel passes its refusal on unchanged.
 //!
 //! Applies to: inbound.
 
@@ -123,7 +123,8 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
             error.message().replace(CHECK_STORE, "`mgp doctor` names the file and the reason");
         return error.with_message(message);
     }
-    // The commands and the console of the local operator decide nothing about the agents of other tenants.
+    // An operator of another tenant gets other advice, because the commands and the console of the local operator do
+    // not apply to agents of that tenant.
     let tenant = Some(by.tenant()).filter(|tenant| *tenant != Principal::local().tenant());
     with_command(error, by, |refusal, details, command| {
         if tenant.is_none() {
@@ -221,12 +222,16 @@ fn command_remedy(
     let fact = |name: &str| text(details, name).and_then(|text| shell_word(&text));
     let (server, tool) = (fact("server_id"), fact("tool"));
     match refusal {
+        Refusal::AccessDenied(denied) if denied.is_of_other_tenants() => Some(format!(
+            "the operator can add the tenant to `tenants` of server `{}` in the configuration",
+            server?
+        )),
         Refusal::AccessDenied(_) if remedy.contains(AccessGrant::METHOD) => {
             let agent = fact("agent")?;
             Some(format!("an operator can allow it with `mgp access grant {agent} {}`", server?))
         }
         Refusal::AccessDenied(_) => {
-            // The owner of the access entry can be a group or everyone, not only the caller.
+            // Read the owner of the access entry from the remedy, because the owner can also be a group or everyone.
             let entry = remedy.strip_suffix(&format!("` with `{}`", AccessRevoke::METHOD))?;
             let (kind, whose) = entry.split_once(" for `")?;
             let (whose, server) = (shell_word(whose)?, server?);
@@ -240,7 +245,7 @@ fn command_remedy(
             let names = names.collect::<Option<Vec<_>>>()?.join(" ");
             let server = server?;
             Some(format!(
-                "an operator can approve it with `mgp permissions approve {server} {names}`, or list it in the server's configuration"
+                "an operator can approve it with `mgp permissions approve {server} {names}`"
             ))
         }
         Refusal::Unconfirmed(refused) => unconfirmed_remedy(refused.why(), details, by),

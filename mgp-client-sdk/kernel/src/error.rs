@@ -18,7 +18,7 @@ pub enum KernelError {
     /// The tool index cannot be opened.
     #[error("the tool index cannot be opened: {0}")]
     Index(#[from] IndexError),
-    /// The server that cannot be set up.
+    /// A server of the kernel cannot be set up.
     #[error("the server `{server}` cannot be set up: {why}")]
     Server {
         /// The id of the server.

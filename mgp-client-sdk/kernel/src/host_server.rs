@@ -1,4 +1,4 @@
-//! The server that hosts and agents connect to: it makes the kernel one server that speaks MCP and MGP.
+//! The server to which hosts and agents connect. It makes the kernel one server that speaks MCP and MGP.
 //!
 //! Applies to: inbound.
 
@@ -223,10 +223,9 @@ fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
     cx.scope.state::<Coalesced<LogLevels>>().request(move || {
         let dispatcher = dispatcher.clone();
         async move {
-            let fleet = &dispatcher.parts().fleet;
-            let (all, context) = (fleet.all(), fleet.context());
+            let all = dispatcher.parts().fleet.all();
             // Send the requests at the same time, so that a server that does not answer does not delay the others.
-            join_all(all.values().map(|server| server.request_log_level(context))).await;
+            join_all(all.values().map(|server| server.request_log_level())).await;
         }
     });
 }

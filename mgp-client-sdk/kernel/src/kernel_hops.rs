@@ -29,7 +29,7 @@ pub(super) const KERNEL_NAME: &str = "mgp";
 #[derive(Clone, Copy, Debug)]
 struct Hops(u32);
 
-/// Returns the number of kernels before this one that started each other; 0 if the variable is not set.
+/// Returns the number of kernels that started each other before this kernel; 0 if the variable is not set.
 pub(super) fn depth() -> u32 {
     let depth = std::env::var(VARIABLE).ok().and_then(|depth| depth.parse().ok());
     depth.unwrap_or(0)
@@ -92,8 +92,8 @@ pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// If the server is itself a kernel, increments the number of kernels in front of each tool, and drops the tools behind
-/// too many kernels.
+/// If the server is itself a kernel, increments the number of kernels in each of its tools, and drops a tool if a call
+/// of it would pass too many kernels.
 ///
 /// Without this limit, the lists of two kernels that are servers of each other would grow without end.
 pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {

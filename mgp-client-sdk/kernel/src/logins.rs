@@ -87,7 +87,7 @@ impl Logins {
     /// only the server names it. The OAuth client does not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // The name differs from those of files with agents' tokens, which have a hash in place of `issuer`.
+        // This name differs from the names of files with agents' tokens, which have a hash in place of `issuer`.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 

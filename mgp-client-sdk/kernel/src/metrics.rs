@@ -12,9 +12,8 @@ use std::time::Duration;
 use mgp_security::EventSource as _;
 use mgp_types::RpcError;
 use mgp_types::mgp::ServerState;
-use mgp_types::service::{AgentId, Call, CallerChannel, Context, Reply, ServerId, TraceSpan};
+use mgp_types::service::{AgentId, Call, Context, ServerId, TraceSpan};
 use mgp_types::sync::Mutex;
-use tokio::time::Instant;
 
 use super::handle::Kernel;
 use super::refusal::is_refusal;
@@ -33,8 +32,11 @@ const MAX_OUTCOMES: usize = 64;
 /// The key of the count that all outcomes beyond [`MAX_OUTCOMES`] share.
 const OTHER: i32 = i32::MIN;
 
+/// The key of calls that were answered with a result.
+pub(crate) const ANSWERED: i32 = 0;
+
 /// The key of calls that their callers cancelled.
-const CANCELLED: i32 = i32::MIN + 1;
+pub(crate) const CANCELLED: i32 = i32::MIN + 1;
 
 /// The counts of calls for metrics. This handle is cheap to clone.
 #[derive(Clone, Default)]
@@ -51,7 +53,7 @@ struct MetricsState {
 /// The counts of the calls of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCalls {
-    /// The number of calls by their outcome: 0 for a result, an error code, [`CANCELLED`] or [`OTHER`].
+    /// The number of calls by their outcome: [`ANSWERED`], an error code, [`CANCELLED`] or [`OTHER`].
     pub(super) outcomes: BTreeMap<i32, u64>,
     /// The number of calls that a rule of this kernel denied, by their error code.
     denied: BTreeMap<i32, u64>,
@@ -60,25 +62,11 @@ pub(super) struct ServerCalls {
     pub(super) time: Duration,
 }
 
-/// The measurement of a running call. If it is dropped before the end of the call, because the caller cancelled the
-/// call or disconnected, the call counts as cancelled. If it is dropped because the call asks its caller a question,
-/// the call does not count yet: it continues when the caller repeats it with the answer.
-pub(crate) struct MeasuredCall<'a> {
-    metrics: &'a CallMetrics,
-    cx: &'a Context,
-    server: &'a ServerId,
-    tool: &'a str,
-    begun: Instant,
-    /// The duration of the earlier requests (rounds) of the call; zero if the caller has not repeated it with answers.
-    earlier: Duration,
-    is_ended: bool,
-}
-
 impl ServerCalls {
     /// Counts a call by its outcome. If [`MAX_OUTCOMES`] outcomes are in use, counts any further error code as
     /// [`OTHER`], except those of denials.
     fn count(&mut self, code: i32) {
-        let is_separate = matches!(code, 0 | CANCELLED)
+        let is_separate = matches!(code, ANSWERED | CANCELLED)
             || DENIALS.contains(&code)
             || self.outcomes.contains_key(&code)
             || self.outcomes.len() < MAX_OUTCOMES;
@@ -121,25 +109,35 @@ impl CallMetrics {
         }
     }
 
-    /// Begins to measure a call. `earlier` is the duration of its earlier requests (rounds), if its caller has repeated
-    /// it with answers. Returns `None` if calls are not counted.
-    pub(crate) fn begin<'a>(
-        &'a self,
-        cx: &'a Context,
-        server: &'a ServerId,
-        tool: &'a str,
-        earlier: Duration,
-    ) -> Option<MeasuredCall<'a>> {
-        let is_read = self.0.is_read.load(Ordering::Relaxed);
-        is_read.then(|| MeasuredCall {
-            metrics: self,
-            cx,
-            server,
-            tool,
-            begun: Instant::now(),
-            earlier,
-            is_ended: false,
-        })
+    /// Returns whether calls that begin now are counted.
+    pub(crate) fn counts_calls(&self) -> bool {
+        self.0.is_read.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call that has ended, and exports it if calls are exported. `time` is the duration of all requests
+    /// (rounds) of the call. `code` is [`ANSWERED`], [`CANCELLED`] or the code of an error.
+    pub(crate) fn count(
+        &self,
+        cx: &Context,
+        (server, tool): (&ServerId, &str),
+        time: Duration,
+        code: i32,
+        is_denied: bool,
+    ) {
+        if let Some(spans) = self.0.spans.get() {
+            spans.send(CallSpan::new(cx, (server, tool), time, code));
+        }
+        let mut by_server = self.0.by_server.lock();
+        let calls = by_server.entry(server.clone()).or_default();
+        calls.count(code);
+        if is_denied {
+            *calls.denied.entry(code).or_default() += 1;
+        }
+        calls.time += time;
+        let seconds = time.as_secs_f64();
+        if let Some(bucket) = BUCKETS.iter().position(|most| seconds <= *most) {
+            calls.buckets[bucket] += 1;
+        }
     }
 
     /// Sets the sender that exports the spans of calls, beginning with the next call.
@@ -159,72 +157,25 @@ impl CallMetrics {
     }
 }
 
-/// Logs a call that was denied, and counts a measured call that has ended.
-pub(crate) fn end(
-    cx: &Context,
-    server: &ServerId,
-    tool: &str,
-    measured: Option<MeasuredCall<'_>>,
-    answer: &Result<Reply, RpcError>,
-) {
-    let error = answer.as_ref().err();
-    let code = error.map_or(0, |error| error.code().0);
-    let is_denied = error.is_some_and(is_denial);
+/// Returns whether this kernel denied a call by a rule, and logs the call if so.
+pub(crate) fn log_denial(cx: &Context, server: &ServerId, tool: &str, error: &RpcError) -> bool {
+    let is_denied = is_denial(error);
     if is_denied {
         tracing::warn!(
             %server,
             tool,
             agent = cx.principal.as_agent().map(AgentId::as_str),
-            code,
+            code = error.code().0,
             trace = cx.trace.as_deref(),
             "denied tool call"
         );
     }
-    if let Some(mut measured) = measured {
-        measured.is_ended = true;
-        measured.count(code, is_denied);
-    }
-}
-
-impl MeasuredCall<'_> {
-    /// Ends the measurement without counting the call, because the call continues when its caller has answered a
-    /// question.
-    pub(crate) fn suspend(mut self) {
-        self.is_ended = true;
-    }
-
-    fn count(&self, code: i32, is_denied: bool) {
-        let time = self.earlier.saturating_add(self.begun.elapsed());
-        let state = &self.metrics.0;
-        if let Some(spans) = state.spans.get() {
-            spans.send(CallSpan::new(self.cx, (self.server, self.tool), time, code));
-        }
-        let mut by_server = state.by_server.lock();
-        let calls = by_server.entry(self.server.clone()).or_default();
-        calls.count(code);
-        if is_denied {
-            *calls.denied.entry(code).or_default() += 1;
-        }
-        calls.time += time;
-        let seconds = time.as_secs_f64();
-        if let Some(bucket) = BUCKETS.iter().position(|most| seconds <= *most) {
-            calls.buckets[bucket] += 1;
-        }
-    }
-}
-
-impl Drop for MeasuredCall<'_> {
-    fn drop(&mut self) {
-        let channel = self.cx.caller_access.channel();
-        if !self.is_ended && !channel.is_some_and(CallerChannel::has_suspended) {
-            self.count(CANCELLED, false);
-        }
-    }
+    is_denied
 }
 
 impl Kernel {
-    /// Returns whether the kernel can serve calls without delay, i.e. list requests do not wait for the first lists of
-    /// any server.
+    /// Returns whether the kernel can serve requests without delay, i.e. searches and requests for lists do not wait for
+    /// the first lists of any server.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.0.fleet.all().values().any(|server| server.delays_lists())
@@ -263,7 +214,7 @@ impl Kernel {
             table.iter().flat_map(move |(server, calls)| {
                 let counts = if denied { &calls.denied } else { &calls.outcomes };
                 counts.iter().map(move |(code, count)| {
-                    let code = if *code == 0 { "ok".to_owned() } else { error_text(*code) };
+                    let code = if *code == ANSWERED { "ok".to_owned() } else { error_text(*code) };
                     (format!("{},code=\"{code}\"", name(server.as_str())), number(*count))
                 })
             })

@@ -102,7 +102,7 @@ impl ServerQuestions {
         all
     }
 
-    /// Returns an open question, and the answer to it that an operator's response contains.
+    /// Reads an operator's response. Returns the open question and the operator's answer.
     pub(crate) fn read(
         &self,
         by: &Principal,

@@ -16,10 +16,13 @@ use mgp_security::{ConfirmFrom, ServerPolicy};
 /// settings of the kernel.
 pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
-    let defaults = ServerPolicy::default()
+    let mut defaults = ServerPolicy::default()
         .auto_approve_except(kernel.auto_approve_except.clone())
         .check_schemas(server.check_arguments)
         .default_validators(true);
+    if let Some(tenants) = &server.tenants {
+        defaults = defaults.tenants(tenants);
+    }
     let Some(mgp) = &server.mgp else {
         return defaults.permission_policy(general);
     };
@@ -99,8 +102,8 @@ pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
 /// tool may keep.
 const MAX_ROUND_STATE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Returns the limits of calls that callers repeat with answers to questions. A modern host has the same time to answer
-/// a form as the form waits.
+/// Returns the limits of calls that callers repeat with answers to questions. The state of such a call stays valid for
+/// at least a minute longer than the time that a person has to answer a form.
 pub(super) fn round_limits(form_timeout: Duration) -> RoundsConfig {
     let mut limits = RoundsConfig::default();
     limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));

@@ -42,8 +42,7 @@ pub enum PublishedPlace {
 }
 
 impl PublishedServers {
-    /// Opens a registry: the one that `named` names, as a URL or as the path of a file; without it, the configured
-    /// registry.
+    /// Opens a registry: the URL or the file in `named`, or else the configured registry.
     ///
     /// # Errors
     /// Returns the reason why this URL or path cannot be a registry.

@@ -45,8 +45,8 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant for all tools of the server `mgp`, i.e. of the kernel, does not allow registrations. Only a grant
-        // that names the registration tool does.
+        // Require a grant that names the registration tool. A grant for all tools of the server `mgp`, i.e. of the
+        // kernel, does not allow registrations.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
@@ -118,7 +118,7 @@ impl RegisteredServers {
         context.events.forget_channels(id);
         self.fleet.forget(id).await.map_err(failed)?;
         context.governance.remove_server(id).await?;
-        // Computing the view of each session also removes the tools of the removed server from the session.
+        // Compute the view of each session, which also removes the tools of the removed server from the session.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
             self.sessions.view(&cx.principal, session.as_ref(), &context.index, &AllTools);

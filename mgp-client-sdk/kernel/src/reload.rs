@@ -164,7 +164,7 @@ async fn apply(
     // first; otherwise it would run under the policy of the new server.
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id))).await;
-    apply_governance(kernel, &before, &config, by).await?;
+    apply_governance(kernel, &before, &limit_tenants(&before, &config, &change), by).await?;
     dispatch.sessions.set_plan(context_plan(&config));
     parts.config.interactive.set(&config.agents);
     dispatch.results.set(&config);
@@ -182,6 +182,9 @@ async fn apply(
     // Store the configuration now, so that the next configuration is compared with it even if servers fail below.
     activate(parts, config, idle);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
+    // Admit the added tenants of the replaced servers, too.
+    let after = parts.config.config();
+    outcome = outcome.and(apply_governance(kernel, &after, &after, by).await);
     for id in &change.removed {
         events.forget_channels(id);
         if let Err(error) = kernel.governance().remove_policy(by, id, None).await {
@@ -275,6 +278,23 @@ async fn replace_servers(
     added.into_iter().chain(renamed).fold(Ok(()), Result::and)
 }
 
+/// Returns a configuration in which each server that will be replaced is only for tenants to which it belongs before
+/// and after the change. Otherwise callers of added tenants would see the lists and events of the previous program
+/// until it has ended.
+fn limit_tenants(before: &Config, after: &Config, change: &ConfigChange) -> Config {
+    let mut limited = after.clone();
+    for changed in change.changed.iter().filter(|one| one.effect == ChangeEffect::Restart) {
+        let id = &changed.server.id;
+        let old = before.server(id.as_str()).and_then(|old| old.tenants.as_ref());
+        let new = limited.servers.iter_mut().find(|server| server.id == *id);
+        if let (Some(old), Some(new)) = (old, new) {
+            let tenants = new.tenants.get_or_insert_with(|| old.clone());
+            tenants.retain(|tenant| old.contains(tenant));
+        }
+    }
+    limited
+}
+
 /// Sets policies and groups, and records the change in the audit log.
 async fn apply_governance(
     kernel: &Kernel,
@@ -329,7 +349,7 @@ async fn follow(
     loop {
         let reloaded = tokio::select! {
             reloaded = reload.next() => reloaded,
-            // Return promptly: a running `reload` keeps the state folder in use, and another kernel may need the
+            // Stop waiting for `reload`, which keeps the state folder in use, because another kernel may need the
             // folder.
             _ = lifetime.changed() => return,
         };
@@ -456,6 +476,31 @@ impl From<KernelError> for RpcError {
         match error {
             KernelError::Governed(error) => error,
             error => Self::new(ErrorCode::INVALID_PARAMS, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_only_for_the_tenants_of_both_entries_until_it_is_replaced() {
+        let config = |command: &str, tenants: &str| {
+            let text = format!("[[servers]]\nid = 'a'\ncommand = '{command}'\n{tenants}\n");
+            Config::parse("mgp.toml", &text).unwrap().config
+        };
+        let before = config("old", "tenants = ['acme', 'beta']");
+        for (command, tenants, expected) in [
+            ("new", "", Some("acme beta")),
+            ("new", "tenants = ['beta', 'local']", Some("beta")),
+            ("new", "tenants = ['local']", Some("")),
+            ("old", "", None),
+        ] {
+            let after = config(command, tenants);
+            let limited = limit_tenants(&before, &after, &ConfigChange::between(&before, &after));
+            let limited = limited.servers[0].tenants.as_ref().map(|names| names.join(" "));
+            assert_eq!(limited.as_deref(), expected, "{command} {tenants}");
         }
     }
 }

@@ -32,9 +32,9 @@ pub(crate) fn is_too_deep(json: &Payload) -> bool {
     json.is_deeper_than(MAX_DEPTH)
 }
 
-/// Refuses the result of a method that is not an object with a list. The names in `path` lead through objects to the
-/// list. If the list is `null`, replaces it by an empty list, because servers written in Go encode an empty list as
-/// `null`.
+/// Refuses a result that is not an object with a list, although the method requires one. The names in `path` lead
+/// through objects to the list. If the list is `null`, replaces it by an empty list, because servers written in Go
+/// encode an empty list as `null`.
 ///
 /// # Errors
 /// Returns 5000 (upstream error) if the server did not answer with the result of the method.

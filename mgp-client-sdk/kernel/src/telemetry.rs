@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::handle::{Kernel, KernelParts};
-use super::metrics::{BUCKETS, CallMetrics, error_text};
+use super::metrics::{ANSWERED, BUCKETS, CallMetrics, error_text};
 use super::url_sink::UrlSink;
 
 /// The maximum number of spans that wait for an export. Further spans are dropped and counted.
@@ -126,7 +126,7 @@ impl CallSpan {
         ];
         attributes.extend(self.agent.iter().map(|agent| text("mgp.agent", agent)));
         attributes.extend(self.foreign_trace.iter().map(|trace| text("mgp.trace_id", trace)));
-        let status = if self.code == 0 {
+        let status = if self.code == ANSWERED {
             json!({})
         } else {
             attributes.push(text("error.type", &error_text(self.code)));

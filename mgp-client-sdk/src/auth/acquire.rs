@@ -12,7 +12,7 @@ use super::authorize::Request;
 use super::browser::Browser;
 use super::challenge::Demand;
 use super::config::{ClientCredentials, Grant};
-use super::credentials::{CurrentCredentials, TokenWork, is_stale};
+use super::credentials::{CurrentCredentials, INSUFFICIENT_SCOPE, TokenWork, is_stale};
 use super::discovery::{Choice, Discovered, discover};
 use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
@@ -54,8 +54,8 @@ impl CurrentCredentials {
             Err(error) => return unless_valid(&tokens, error),
         };
         if found.server.issuer != entry.issuer {
-            // The server now uses another issuer, and credentials of one issuer are never sent to another. Drop the
-            // tokens: a login follows when the server next refuses a request.
+            // The server now uses another issuer, and credentials of one issuer are never sent to another issuer. So
+            // drop the tokens; a login follows when the server next refuses a request.
             entry.tokens = None;
             self.take(entry);
             return Ok(());
@@ -109,8 +109,8 @@ impl CurrentCredentials {
         // Without a browser no login can add scopes, but the refreshed token may be enough for other requests.
         let enough = matches!(self.config.grant, Grant::Person(None))
             || demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        // The last allowed attempt requests new tokens instead of refreshing these: the server might refuse refreshed
-        // tokens for the same reason.
+        // The last allowed attempt requests new tokens instead of refreshing these tokens, because the server might
+        // refuse refreshed tokens for the same reason.
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
@@ -122,23 +122,42 @@ impl CurrentCredentials {
 
     /// Requests tokens with more scopes than have been granted.
     async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
-        let wanted = demand.scope.clone().unwrap_or_default();
-        // Only a login grants more scopes, and this client has no browser for one.
+        let before = self.entry();
+        let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
+        let wanted = match &demand.scope {
+            Some(scopes) => scopes.clone(),
+            None => self.listed_scopes(server, hint.as_deref(), before.as_ref()).await?,
+        };
+        // Only a login grants more scopes, and this client has no browser for a login.
         if matches!(self.config.grant, Grant::Person(None)) {
             return Err(AuthError::MissingScopes { scopes: wanted });
         }
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
-        let before = self.entry();
         if kind(before.as_ref()) == Some(TokenKind::Dpop) {
             // The server accepted the bound token and refused only its scopes, so it supports bound tokens.
             forget_bearers(&mut demand);
         }
-        let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
         let found = self.discover(server, hint.as_deref(), before.as_ref()).await?;
         let entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let scopes = self.scopes(&found, Some(&wanted), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
+    }
+
+    /// Returns the scopes that the metadata of the server lists; fails if none of them is new, because another login
+    /// would then have the same result.
+    async fn listed_scopes(
+        &self,
+        server: &Url,
+        metadata: Option<&str>,
+        before: Option<&TokenEntry>,
+    ) -> Result<Scopes, AuthError> {
+        let listed = self.discover(server, metadata, before).await?.scopes.unwrap_or_default();
+        let tokens = before.and_then(|entry| entry.tokens.as_ref());
+        if tokens.map_or(listed.is_empty(), |tokens| tokens.scopes.contains_all(&listed)) {
+            return Err(AuthError::Forbidden { error: INSUFFICIENT_SCOPE.to_owned() });
+        }
+        Ok(listed)
     }
 
     // === Discovery ===
@@ -150,7 +169,8 @@ impl CurrentCredentials {
         before: Option<&TokenEntry>,
     ) -> Result<Discovered, AuthError> {
         let preferred = before.map(|entry| entry.issuer.as_str());
-        // Credentials that the user configured belong to the issuer at which they were first used.
+        // Credentials that the user configured belong to the issuer at which they were first used, so only this issuer
+        // may be chosen.
         let bound = before.filter(|entry| {
             self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
         });
@@ -170,7 +190,7 @@ impl CurrentCredentials {
 
     // === Tokens ===
 
-    /// Replaces the tokens of `entry` by those that another process has stored, or else by using the refresh token.
+    /// Replaces the tokens of `entry` by tokens that another process has stored, or else by using the refresh token.
     /// Returns `false` if neither is possible, so that new tokens must be requested.
     async fn refresh(
         &self,
@@ -183,7 +203,7 @@ impl CurrentCredentials {
             && in_use.is_none_or(|access| access != tokens.access)
             && !is_stale(tokens)
         {
-            // Another process has obtained the stored tokens in the meantime.
+            // Another process has stored newer tokens, so use them.
             self.take(entry.clone());
             return Ok(true);
         }
@@ -194,7 +214,8 @@ impl CurrentCredentials {
             return Ok(false);
         };
         let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
-            // The next token must not be bound, but a refresh would only give another bound token.
+            // The next token must not be bound to a key, but a refresh would return another bound token. So request new
+            // tokens instead.
             (Binding::None, TokenKind::Dpop) => return Ok(false),
             // A token that is bound to a key stays bound, so its refresh request needs proofs.
             (_, TokenKind::Dpop) => Binding::Must,
@@ -210,7 +231,7 @@ impl CurrentCredentials {
         let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
         match asked.await {
             Ok(mut renewed) => {
-                // If the response contains no new refresh token, the old one stays valid.
+                // If the response contains no new refresh token, the old refresh token stays valid.
                 renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
                 entry.tokens = Some(renewed);
                 self.save(entry.clone()).await;
@@ -350,7 +371,7 @@ impl CurrentCredentials {
             let redirect_uri = asking.await.map_err(late)??;
             let device = found.server.device_authorization_endpoint.as_deref();
             let device = device.filter(|_| browser.is_elsewhere());
-            // A login by redirect requires PKCE; `Request::new` checks that, so it is called before anything is sent.
+            // `Request::new` checks what a login by redirect requires, so it is called before anything is sent.
             let request = Request::new(&found.server, redirect_uri.clone());
             let request = match (request, device) {
                 (Err(error), None) => return Err(error),

@@ -8,7 +8,7 @@ use super::error::AuthError;
 
 const MAX_URL_BYTES: usize = 2048;
 
-/// Parses an address that receives credentials, codes or metadata requests; refuses one that is not secure.
+/// Parses an address that receives credentials, codes or metadata requests; refuses an address that is not secure.
 pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     let refuse = |why: &'static str| AuthError::Address { what, url: display_url(text), why };
     // Refuse these characters, because other URL parsers drop them or interpret them differently. A request through
@@ -46,8 +46,8 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     Ok(url)
 }
 
-/// Returns whether `listed`, from the metadata of a server, is the issuer that the user trusts. A slash after the host
-/// makes no difference: many servers list, with a slash, an issuer that names itself without one.
+/// Returns whether `listed`, from the metadata of a server, is the issuer that the user trusts. Ignores a slash after
+/// the host, because many servers list an issuer with this slash although its own metadata has none.
 pub(super) fn is_trusted_issuer(listed: &str, trusted: &str) -> bool {
     let is_host = || Url::parse(trusted).is_ok_and(|url| origin(&url) == trusted);
     listed == trusted || (listed.strip_suffix('/') == Some(trusted) && is_host())

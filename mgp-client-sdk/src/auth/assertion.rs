@@ -41,8 +41,8 @@ impl AssertionSource for Secret {
     }
 }
 
-/// A source that exchanges a person's ID token for an assertion, at the identity provider of the enterprise. The client
-/// presents the assertion to the authorization server.
+/// A source of assertions that sends a person's ID token to the identity provider of an enterprise, which returns an
+/// assertion. The client presents the assertion to the authorization server.
 ///
 /// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ use super::metadata::{AuthServer, IssSupport};
 use super::pkce::{self, Pkce};
 use super::scope::Scopes;
 use super::secret::Secret;
+use super::token::token_endpoint;
 
 /// The authorization request of one login. It keeps the values for checking the response.
 #[derive(Debug)]
@@ -21,11 +22,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Creates the request for a login; fails if the authorization server does not support PKCE.
+    /// Creates the request for a login; fails if the authorization server does not support PKCE, or has no token endpoint
+    /// to which the code may be sent.
     pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
         }
+        token_endpoint(server)?;
         let state = mgp_types::random_name()?.into();
         let (issuer, iss) = (server.issuer.clone(), server.iss());
         Ok(Self { redirect_uri, pkce: Pkce::new()?, state, issuer, iss })
@@ -178,7 +181,7 @@ mod tests {
         check(may, "code=c&code=d&state=right", Err("twice"));
         check(may, "state=right", Err("no code"));
         check(may, "error=access_denied&error_description=no%0Away&state=right", Err("no way"));
-        // The error description is not shown if the response fails the checks.
+        // The message must not contain the error description if the response fails the checks.
         check(must, "error=access_denied&error_description=x&state=right", Err("does not name"));
         check(may, "error=access_denied&state=wrong", Err("another state"));
         let elsewhere = request(may).code("http://127.0.0.1:8/callback?code=c&state=right");

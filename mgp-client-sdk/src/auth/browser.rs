@@ -115,8 +115,8 @@ impl LoopbackBrowser {
         self.listener.lock().take()
     }
 
-    /// Returns the listener that is already open, or opens one: on the configured port, or if none is configured, on
-    /// the registered port if that is free, else on any free port.
+    /// Returns the listener that is already open, or opens one on the configured port. If no port is configured, uses
+    /// the registered port if it is free, or else any free port.
     async fn bind(&self, registered: Option<&str>) -> io::Result<TcpListener> {
         if let Some(listener) = self.take() {
             return Ok(listener);

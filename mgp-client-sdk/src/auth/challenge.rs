@@ -92,7 +92,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn challenges(mut self, found: &mut Vec<Challenge>) {
-        // `true` once this header contained a challenge; parameters are then added to the last challenge in `found`.
+        // `true` once this header contained a challenge. Further parameters then belong to the last challenge in
+        // `found`.
         let mut open = false;
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));

@@ -46,7 +46,8 @@ pub(super) struct Preregistered {
 /// acts.
 #[derive(Clone)]
 pub(super) enum Grant {
-    /// Tokens are requested on behalf of a person who logs in with this browser; without one, no login is possible.
+    /// Tokens are requested on behalf of a person who logs in with this browser. Without a browser, no login is
+    /// possible.
     Person(Option<Arc<dyn Browser>>),
     /// Tokens are requested on behalf of the client itself.
     Client(ClientCredentials),

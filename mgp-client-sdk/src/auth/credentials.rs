@@ -18,12 +18,14 @@ use super::now;
 use super::secret::Secret;
 use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// A token is renewed this many seconds before it expires. A token with a short lifetime is renewed when a quarter of
-/// its lifetime is left.
+/// The number of seconds before its expiry at which a token is renewed. A token with a short lifetime is renewed when a
+/// quarter of its lifetime is left.
 const RENEWAL_MARGIN_SECS: u64 = 30;
 
 /// The maximum number of times that a request is repeated because the server requires a new nonce.
 const MAX_NONCE_RETRIES: u32 = 4;
+/// The error code of a refusal for lack of scopes (RFC 6750 §3.1).
+pub(super) const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 /// The name of the protected server's nonce in [`Nonces`].
 const PROTECTED_SERVER: &str = "server";
 
@@ -71,8 +73,8 @@ enum Role {
     Started,
     /// The caller joined work that was already running; if that fails, so does the caller.
     Joined,
-    /// The caller waits for a step-up that only another request needs; if that fails, the caller starts its own work,
-    /// unless that work would ask a person too.
+    /// The caller waits for a step-up that only another request needs. If the step-up fails, the caller starts its own
+    /// work, unless that work would ask a person too.
     Waiting,
 }
 
@@ -150,12 +152,14 @@ impl CurrentCredentials {
         {
             return handle_refused_proof(error, &refusal).map_err(Arc::new);
         }
-        let is_scope = |error: &String| error == "insufficient_scope";
+        // Some servers do not name the scopes that a request needs; then request the scopes in their metadata.
+        let lacks_scopes = match &demand.error {
+            Some(error) => error == INSUFFICIENT_SCOPE,
+            None => demand.scope.is_some(),
+        };
         let work = match refusal.status {
             401 => TokenWork::Renew(demand),
-            403 if demand.scope.is_some() && demand.error.as_ref().is_none_or(is_scope) => {
-                TokenWork::StepUp(demand)
-            }
+            403 if lacks_scopes => TokenWork::StepUp(demand),
             status => {
                 let error = demand.error.unwrap_or_else(|| format!("status {status}"));
                 let error = super::address::clip_text(&error);
@@ -173,16 +177,16 @@ impl CurrentCredentials {
         self.replace_credentials(None, TokenWork::Renew(Demand::default())).await
     }
 
-    /// Replaces refused credentials. If other work is already running, waits for it, and then starts `work` only if the
-    /// credentials are still the refused ones.
+    /// Replaces refused credentials. If other work is already running, waits for it. Then starts `work` only if the
+    /// refused credentials are still in use.
     async fn replace_credentials(
         self: &Arc<Self>,
         header_value: Option<&str>,
         work: TokenWork,
     ) -> Result<(), Arc<AuthError>> {
         loop {
-            // The credentials differ from the refused ones: the work for another refused request has already replaced
-            // them.
+            // The credentials differ from the refused credentials, because the work for another refused request has
+            // already replaced them.
             if self.header_value().is_some_and(|now| Some(now.as_str()) != header_value) {
                 return Ok(());
             }
@@ -269,7 +273,7 @@ impl CurrentCredentials {
         self.state.lock().entry.clone()
     }
 
-    /// Makes an entry the current one, which later requests use.
+    /// Makes an entry the current entry, whose tokens later requests use.
     pub(super) fn take(&self, entry: TokenEntry) {
         self.state.lock().entry = Some(entry);
     }

@@ -97,9 +97,9 @@ async fn resource(
 /// Returns whether a metadata document found at `place` may name `resource` as the protected resource of the
 /// server.
 ///
-/// RFC 9728 §3.3 requires the server's own URL. Many hosts publish one document for all servers below a URL.
-/// Such a document is accepted only at the locations that the host's operator controls (RFC 9728 §3.1), so that
-/// one tenant cannot obtain tokens for the others.
+/// RFC 9728 §3.3 requires the server's own URL. Many hosts publish one document for all servers below a URL. Such a
+/// document is accepted only at the locations that the host's operator controls (RFC 9728 §3.1). Otherwise one tenant
+/// could obtain tokens for the servers of other tenants.
 fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     match address::resource_match(&resource, server) {
@@ -177,7 +177,7 @@ pub(super) fn check_not_local(
     if address::is_loopback(server) || address::is_loopback(&address::issuer(issuer)?) {
         return Ok(());
     }
-    // An invalid address is refused where it is used.
+    // Accept an invalid address here; the code that uses the address refuses it.
     if Url::parse(url).is_ok_and(|url| address::is_loopback(&url)) {
         let why = "it is on this machine, and neither the server nor the issuer is";
         return Err(AuthError::Address { what, url: address::display_url(url), why });
@@ -207,7 +207,7 @@ async fn without_metadata(
     let found: Option<(AuthServer, _)> =
         first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
     let found = found.map_or_else(|| AuthServer::without_metadata(&origin), |(found, _)| found);
-    // The expected issuer was not read from a document but is the server's origin, so a trailing slash may differ.
+    // The expected issuer is the server's origin and not read from a document, so ignore a slash at the end.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
         return Err(AuthError::IssuerMismatch { asked: origin, found: clip_text(&found.issuer) });
     }
@@ -284,7 +284,7 @@ fn document<T: DeserializeOwned>(
     let refuse = |why| AuthError::Document { what, url: address::display_url(url), why };
     match answer.status {
         200 => {}
-        // Redirects within the origin have been followed already, so this one leads to another origin.
+        // Redirects within the origin have been followed already, so this redirect leads to another origin.
         status @ (301..=303 | 307 | 308) => {
             let why = "it is redirected to another origin, which is not trusted";
             return Err(refuse(format!("{why} (status {status})")));

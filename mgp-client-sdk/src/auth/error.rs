@@ -46,7 +46,7 @@ pub enum AuthError {
         /// The URL of the server that the client uses.
         server: String,
     },
-    /// The metadata of an authorization server names another issuer than the requested one.
+    /// The metadata of an authorization server does not name the issuer whose metadata was requested.
     #[error("the metadata of `{asked}` names the issuer `{found}`; both must be identical")]
     IssuerMismatch {
         /// The issuer whose metadata was requested.
@@ -112,7 +112,7 @@ pub enum AuthError {
         /// The issuers that the server names.
         found: String,
     },
-    /// The client has no client id and cannot get one.
+    /// The client has no client id and cannot obtain a client id.
     #[error(
         "`{issuer}` does not accept registrations: give the client a metadata document (`cimd`) or credentials (`preregistered`)"
     )]
@@ -212,6 +212,11 @@ pub enum AuthError {
         /// The maximum number of new tokens that the server may refuse in a row.
         limit: u32,
     },
+    /// The authorization server repeatedly issued tokens that expire at once, so they were not sent to the server.
+    #[error(
+        "the authorization server issues tokens that expire at once (`expires_in` is 0); ask its operator for a longer lifetime"
+    )]
+    NeverValid,
     /// A signing key is invalid.
     #[error("the signing key cannot be used: {0}")]
     Key(#[source] jsonwebtoken::errors::Error),
@@ -244,7 +249,7 @@ impl AuthError {
             }
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
             Self::Token { .. } if self.is_temporary() => ErrorCode::UPSTREAM_UNAVAILABLE,
-            // These are problems of the local machine.
+            // These errors are problems of the local machine, not of the caller or the server.
             Self::Store(_) | Self::Key(_) | Self::Randomness(_) => ErrorCode::INTERNAL_ERROR,
             _ => ErrorCode::AUTH_REQUIRED,
         }

@@ -20,7 +20,7 @@ pub(super) struct Limits {
     limit: u32,
     step_ups: HashMap<String, (u32, u64)>,
     refused: u32,
-    /// The token that was counted last. It is not counted again if it is refused again.
+    /// The token that was counted last. Further refusals of the same token are not counted.
     last: Option<Secret>,
 }
 
@@ -43,7 +43,8 @@ impl Limits {
     }
 
     /// Counts a token that the server refused. Returns the number of consecutive tokens that the server refused right
-    /// after they were issued, and fails if that number exceeds the limit.
+    /// after they were issued, and fails if that number exceeds the limit. The limit for tokens that were issued as
+    /// expired is one.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);
@@ -54,9 +55,16 @@ impl Limits {
         } else {
             0
         };
-        if self.refused > self.limit {
+        // Such a token is never sent, so the server refuses each request whatever tokens it accepts.
+        let never_valid = tokens.expires_at.is_some_and(|at| at <= tokens.issued_at);
+        let limit = if never_valid { self.limit.min(1) } else { self.limit };
+        if self.refused > limit {
             self.refused = 0;
-            return Err(AuthError::TooManyRefusals { limit: self.limit });
+            return Err(if never_valid {
+                AuthError::NeverValid
+            } else {
+                AuthError::TooManyRefusals { limit }
+            });
         }
         Ok(self.refused)
     }
@@ -105,5 +113,9 @@ mod tests {
         assert_eq!(limits.refused(&token("d", 200), 201).unwrap(), 2);
         let error = limits.refused(&token("e", 200), 201).unwrap_err();
         assert!(matches!(error, AuthError::TooManyRefusals { limit: 2 }));
+        let expired = |access: &str| Tokens { expires_at: Some(300), ..token(access, 300) };
+        assert_eq!(limits.refused(&expired("f"), 300).unwrap(), 1);
+        let error = limits.refused(&expired("g"), 300).unwrap_err();
+        assert!(matches!(error, AuthError::NeverValid), "{error}");
     }
 }

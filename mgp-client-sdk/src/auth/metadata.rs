@@ -37,6 +37,8 @@ pub(super) struct AuthServer {
     #[serde(default)]
     code_challenge_methods_supported: Option<Vec<String>>,
     #[serde(default)]
+    grant_types_supported: Option<Vec<String>>,
+    #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
     #[serde(default)]
     authorization_response_iss_parameter_supported: Option<bool>,
@@ -69,6 +71,7 @@ impl AuthServer {
             scopes_supported: None,
             // This server supports PKCE, because revision 2025-03-26 requires it of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),
+            grant_types_supported: None,
             token_endpoint_auth_methods_supported: None,
             authorization_response_iss_parameter_supported: None,
             client_id_metadata_document_supported: None,
@@ -82,6 +85,12 @@ impl AuthServer {
 
     pub(super) fn has_pkce(&self) -> bool {
         lists(self.code_challenge_methods_supported.as_ref(), super::pkce::METHOD)
+    }
+
+    /// Returns whether clients may use a grant type. A server that lists no grant types may offer any.
+    pub(super) fn offers_grant(&self, grant: &str) -> bool {
+        let grants = self.grant_types_supported.as_ref();
+        grants.is_none() || lists(grants, grant)
     }
 
     /// Returns whether clients may authenticate with a method, or `None` if the metadata does not declare methods.

@@ -9,9 +9,9 @@
 //! - [`ClientCredentials`] and [`AssertionSource`] are for clients that act without a person.
 //!
 //! The client refuses addresses that are neither `https` nor on this machine, metadata of another server, an issuer
-//! that is not exactly equal to the expected one, authorization servers without PKCE S256, bearer tokens if the server
-//! requires bound ones, and responses with another state or issuer. It never uses one issuer's credentials at another
-//! issuer.
+//! that is not exactly equal to the expected issuer, authorization servers without PKCE S256, bearer tokens if the
+//! server requires bound tokens, and responses with another state or issuer. It never uses one issuer's credentials at
+//! another issuer.
 
 mod acquire;
 mod address;

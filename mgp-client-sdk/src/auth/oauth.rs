@@ -30,7 +30,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 /// The client obtains tokens only when the server has refused a request for lack of credentials, because the refusal
 /// names the server's metadata and the needed scopes; [`log_in`](Self::log_in) obtains them earlier. All requests go
 /// through the [`SharedFetch`], which decides which addresses may be reached. Clones share their state. At most one
-/// login or renewal runs at a time. Calls that need its result wait for it; it continues even if those calls are
+/// login or renewal runs at a time. Calls that need its result wait for it, and it continues even if these calls are
 /// cancelled.
 ///
 /// ```no_run
@@ -123,7 +123,7 @@ impl OAuth {
         self.edit(|config| config.issuer = Some(issuer.into()))
     }
 
-    /// Sets scopes to request in addition to those that the server names, separated by spaces.
+    /// Sets scopes to request in addition to the scopes that the server names, separated by spaces.
     pub fn scopes(self, scopes: &str) -> Self {
         self.edit(|config| config.scopes = Scopes::parse(scopes))
     }
@@ -160,7 +160,7 @@ impl OAuth {
         self.edit(|config| config.login_timeout = login_timeout)
     }
 
-    /// Obtains tokens now, if there are no valid ones. Without this call, the client obtains tokens when the server
+    /// Obtains tokens now, unless valid tokens exist. Without this call, the client obtains tokens when the server
     /// first refuses a request.
     ///
     /// A login may take longer than a handshake: with a [`browser`](Self::browser) call this before connecting, or

@@ -14,6 +14,9 @@ use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
 use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof, Refusal, Seconds};
 
+/// The grant type of logins by redirect.
+const CODE_GRANT: &str = "authorization_code";
+
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "OpenID Connect names the member")]
 struct Application<'a> {
@@ -47,9 +50,9 @@ pub(super) enum RegistrationOrigin {
     New,
 }
 
-/// Returns the client's registration and its origin. The registration is the configured credentials, else the client's
-/// metadata document if supported, else the known dynamic registration if it is still usable, else a new one (MCP
-/// client registration).
+/// Returns the client's registration and its origin (MCP client registration). Uses the configured credentials, else
+/// the client's metadata document if it is supported, else the known dynamic registration if it is still usable, else a
+/// new registration.
 pub(super) async fn registration(
     fetcher: &SharedFetch,
     config: &OAuthConfig,
@@ -77,7 +80,7 @@ pub(super) async fn registration(
     };
     address::parse_secure("the registration endpoint", endpoint)?;
     let device = server.device_authorization_endpoint.as_ref().map(|_| DEVICE_GRANT);
-    let grant_types = ["authorization_code", "refresh_token"].into_iter().chain(device).collect();
+    let grant_types = [CODE_GRANT, "refresh_token"].into_iter().chain(device).collect();
     let application = Application {
         client_name: &config.name,
         redirect_uris: [redirect_uri],
@@ -90,7 +93,7 @@ pub(super) async fn registration(
         },
         scope: (!scopes.is_empty()).then(|| scopes.to_string()),
     };
-    Ok((register(fetcher, server, endpoint, &application).await?, RegistrationOrigin::New))
+    Ok((register_leniently(fetcher, server, endpoint, application).await?, RegistrationOrigin::New))
 }
 
 /// Returns the identity of a registered client for the token endpoint.
@@ -117,12 +120,30 @@ pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static s
     }
 }
 
-/// Returns the authentication method to register. A method without a secret is preferred, because a program on
-/// a person's machine cannot protect a secret.
+/// Returns the authentication method to register. A method without a secret is preferred, because a program on a
+/// person's machine cannot protect a secret. A secret in the body is preferred to a secret in the header: some servers
+/// do not decode the header, and servers of the Python SDK accept the header only if the body has the client id.
 fn wanted(server: &AuthServer) -> &'static str {
-    let methods = [NONE, BASIC, POST];
+    let methods = [NONE, POST, BASIC];
     let listed = methods.into_iter().find(|method| server.has_method(method) == Some(true));
     listed.unwrap_or(NONE)
+}
+
+/// Registers the client. If the authorization server refuses the metadata of the client, registers again with less
+/// metadata: some servers refuse scopes that only the protected server knows, or grant types that they do not offer.
+async fn register_leniently(
+    fetcher: &SharedFetch,
+    server: &AuthServer,
+    endpoint: &str,
+    mut application: Application<'_>,
+) -> Result<Registration, AuthError> {
+    match register(fetcher, server, endpoint, &application).await {
+        Err(AuthError::Registration { error, .. }) if error == "invalid_client_metadata" => {}
+        done => return done,
+    }
+    application.scope = None;
+    application.grant_types.retain(|grant| *grant == CODE_GRANT || server.offers_grant(grant));
+    register(fetcher, server, endpoint, &application).await
 }
 
 async fn register(

@@ -31,8 +31,8 @@ impl CurrentCredentials {
         timeout(REVOCATION_TIMEOUT, self.revoke_tokens(entry)).await.map_err(late)?
     }
 
-    /// Revokes the refresh token, and then the access token, although many issuers revoke both together. If the issuer
-    /// refuses to revoke one of them, tries the other too, and returns the first refusal.
+    /// Revokes the refresh token, and then the access token, because not all issuers revoke both together. If the
+    /// issuer refuses to revoke one token, tries the other token too, and returns the first refusal.
     async fn revoke_tokens(&self, entry: &TokenEntry) -> Result<(), AuthError> {
         let Some(tokens) = &entry.tokens else { return Ok(()) };
         let server = self.config.server()?;
@@ -60,8 +60,8 @@ impl CurrentCredentials {
         outcome
     }
 
-    /// Returns the identity of the client that owns the tokens of an entry. A configured secret is not sent to another
-    /// issuer than the configured one.
+    /// Returns the identity of the client that owns the tokens of an entry. A configured secret is sent only to the
+    /// configured issuer.
     fn identity_of(&self, entry: &TokenEntry, found: &AuthServer) -> Identity {
         let is_configured = self.is_from_our_credentials(entry)
             && self.config.issuer.as_ref().is_none_or(|issuer| *issuer == entry.issuer);

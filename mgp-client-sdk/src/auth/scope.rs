@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of scopes in a set; further ones are dropped.
+/// The maximum number of scopes in a set; further scopes are dropped.
 const MAX_SCOPES: usize = 64;
 const MAX_SCOPE_BYTES: usize = 256;
 
@@ -16,7 +16,7 @@ const OFFLINE_ACCESS: &str = "offline_access";
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// Parses scopes separated by spaces; invalid ones are dropped.
+    /// Parses scopes separated by spaces; invalid scopes are dropped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         text.split(' ').collect()

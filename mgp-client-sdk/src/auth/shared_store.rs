@@ -32,8 +32,8 @@ impl CurrentCredentials {
         }
     }
 
-    /// Returns the entry of an issuer: the entry in memory, a newer one that another process has stored, or else an
-    /// empty one.
+    /// Returns the entry of an issuer: the entry in memory, a newer entry that another process has stored, or else an
+    /// empty entry.
     pub(super) async fn load_entry(
         &self,
         server: &Url,
@@ -59,7 +59,7 @@ impl CurrentCredentials {
         Ok(entry)
     }
 
-    /// Replaces invalid tokens by those that another process has stored. Returns `false` if the store contains no
+    /// Replaces invalid tokens by tokens that another process has stored. Returns `false` if the store contains no
     /// other tokens that can be used.
     pub(super) async fn adopt_stored(&self, dead: &Tokens, entry: &TokenEntry) -> bool {
         let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
@@ -73,7 +73,7 @@ impl CurrentCredentials {
         true
     }
 
-    /// Makes an entry the current one, and stores it. If storing fails, the tokens can still be used in this process.
+    /// Makes an entry the current entry, and stores it. If storing fails, the tokens can still be used in this process.
     pub(super) async fn save(&self, entry: TokenEntry) {
         self.take(entry.clone());
         match self.config.store.save(entry.clone()).await {

@@ -23,6 +23,9 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// The grant type of logins by a device code (RFC 8628).
 pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
+/// The error code for a client that is unknown or failed to authenticate itself (RFC 6749 §5.2).
+const INVALID_CLIENT: &str = "invalid_client";
+
 /// Authentication methods of clients (RFC 7591).
 pub(super) const NONE: &str = "none";
 pub(super) const BASIC: &str = "client_secret_basic";
@@ -33,6 +36,16 @@ pub(super) const POST: &str = "client_secret_post";
 pub(super) struct Identity {
     pub(super) id: String,
     pub(super) proof: Proof,
+}
+
+impl Identity {
+    /// Returns this identity with its secret in the body of requests instead of the header. Returns `None` if there is
+    /// no secret in the header, or if the server does not list the body as a place for it.
+    fn with_secret_in_body(&self, server: &AuthServer) -> Option<Self> {
+        let Proof::Basic(secret) = &self.proof else { return None };
+        let proof = Proof::Post(secret.clone());
+        (server.has_method(POST) == Some(true)).then(|| Self { id: self.id.clone(), proof })
+    }
 }
 
 /// The way a client authenticates itself.
@@ -105,12 +118,28 @@ pub(super) async fn request(
     scopes: &Scopes,
     (binding, prover): (Binding, Option<Prover<'_>>),
 ) -> Result<Tokens, AuthError> {
+    let endpoint = token_endpoint(server)?;
+    let asked = ask(fetcher, endpoint, &server.issuer, identity, form.clone(), prover).await;
+    let answer = match (asked, identity.with_secret_in_body(server)) {
+        // Try again with the secret in the body: some servers expect the secret only where the client was registered to
+        // send it, or do not decode the header.
+        (Err(AuthError::Token { error, .. }), Some(identity)) if error == INVALID_CLIENT => {
+            ask(fetcher, endpoint, &server.issuer, &identity, form, prover).await?
+        }
+        (asked, _) => asked?,
+    };
+    answer.tokens(endpoint, scopes, binding)
+}
+
+/// Returns the token endpoint of an authorization server; fails if the server has none to which credentials may be
+/// sent.
+pub(super) fn token_endpoint(server: &AuthServer) -> Result<&str, AuthError> {
     let endpoint = server.token_endpoint.as_deref().ok_or_else(|| AuthError::MissingEndpoint {
         issuer: server.issuer.clone(),
         what: "token endpoint",
     })?;
-    let answer = ask(fetcher, endpoint, &server.issuer, identity, form, prover).await?;
-    answer.tokens(endpoint, scopes, binding)
+    address::parse_secure("the token endpoint", endpoint)?;
+    Ok(endpoint)
 }
 
 /// Sends a request to a token endpoint and reads the response. Repeats the request if the endpoint requires a
@@ -197,8 +226,8 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     }))
 }
 
-/// Returns the error in an answer that has the status of a success but refuses the request. Some endpoints send such
-/// answers, e.g. those of GitHub.
+/// Returns the error in an answer that refuses the request but has the status of a success. Some endpoints send such
+/// answers, e.g. GitHub's.
 pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Option<AuthError> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
     Some(token_error(endpoint, Some(refusal), answer.status))
@@ -207,7 +236,7 @@ pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Op
 /// Returns the error for an endpoint's response that refuses a request.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
-    // With 408 and 429 the endpoint does not judge the request, whatever error code it sends with them.
+    // A response with 408 or 429 is not a judgement about the request, whatever error code it contains.
     let is_judged = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
     token_error(endpoint, refusal.filter(|_| is_judged), answer.status)
 }
@@ -297,7 +326,7 @@ pub(super) fn is_final(error: &AuthError) -> bool {
         "bad_refresh_token",
         "consent_required",
         "interaction_required",
-        "invalid_client",
+        INVALID_CLIENT,
         "invalid_grant",
         "invalid_request",
         "invalid_scope",
@@ -306,8 +335,8 @@ pub(super) fn is_final(error: &AuthError) -> bool {
         "login_required",
         "unauthorized_client",
         "unsupported_grant_type",
-        // Some authorization servers refuse a refresh token without an error code. Proxies and firewalls also send
-        // 403, so this is not final.
+        // Some authorization servers refuse a refresh token with one of these statuses and without an error code.
+        // Proxies and firewalls also send 403, so 403 is not in the list.
         "status 400",
         "status 401",
     ];
@@ -325,7 +354,7 @@ pub(super) fn is_grant_refused(error: &AuthError) -> bool {
 
 /// Returns whether the error means that the authorization server does not know the client.
 pub(super) fn is_unknown_client(error: &AuthError) -> bool {
-    matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
+    matches!(error, AuthError::Token { error, .. } if error == INVALID_CLIENT || error == "unauthorized_client")
 }
 
 /// Returns whether the error means that the authorization server refused the requested scopes, either in its response

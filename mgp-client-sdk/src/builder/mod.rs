@@ -114,7 +114,8 @@ impl ClientBuilder {
         extension.install(self)
     }
 
-    /// Offers these extensions in addition to those that are offered already; a client without MGP offers no extension.
+    /// Offers these extensions in addition to the extensions that are offered already; a client without MGP offers no
+    /// extension.
     pub fn offer_also(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set | extensions);
         self
@@ -144,8 +145,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Restricts the client to one era of MCP. Default: the modern one (2026-07-28) if the server supports it, else the
-    /// legacy one (2025-11-25 and before).
+    /// Restricts the client to one era of MCP. Default: the modern era (2026-07-28) if the server supports it, else the
+    /// legacy era (2025-11-25 and before).
     pub fn era(mut self, era: EraChoice) -> Self {
         self.config.connect.era = era;
         self
@@ -257,11 +258,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the id of the server. It identifies the server in all records and decisions, whatever name the server
-    /// reports.
+    /// Sets the id of the server. This id, and not the name that the server reports, identifies the server in all
+    /// records and decisions.
     ///
-    /// Each call contains the id as [`Context::server`](mgp_types::service::Context::server), unless the call already
-    /// contains one.
+    /// Each call contains the id as [`Context::server`](mgp_types::service::Context::server), unless its context
+    /// already names a server.
     pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
         self.config.server_id = Some(id.into());
         self

@@ -66,8 +66,8 @@ pub struct ToolCall {
     outlet: Outlet,
     progress: Option<StepHook>,
     task: TaskMode,
-    /// The key of the call. It is chosen before the call is sent, so that a [`ToolStream`] can find the call among
-    /// those in flight.
+    /// The key of the call. It is chosen before the call is sent, so that a [`ToolStream`] can find the call among all
+    /// calls in flight.
     key: CallKey,
 }
 
@@ -76,8 +76,8 @@ type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 /// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMode {
-    /// The call may become a task if the server requires it. Otherwise it may only if the caller wants no progress and
-    /// no partial results, which most tasks do not report.
+    /// The call may become a task if the server requires it. Otherwise it may become a task only if the caller wants no
+    /// progress and no partial results, because most tasks do not report them.
     IfUnobserved,
     /// The call may always become a task. The client asks a legacy server to create the task.
     Wanted,
@@ -121,7 +121,8 @@ impl ToolCall {
     /// ```
     pub fn args(mut self, arguments: impl Serialize) -> Self {
         self.arguments = Payload::of(&arguments).map(|arguments| {
-            // `()` and `None` serialize to `null`, which servers do not accept as arguments.
+            // Replace `null` by an empty object: `()` and `None` serialize to `null`, which servers do not accept as
+            // arguments.
             Arguments::Whole(if arguments.is_null() { Payload::empty_object() } else { arguments })
         });
         self
@@ -180,7 +181,7 @@ impl ToolCall {
     /// Sets the time-out of this call. Each progress notification restarts it. Default: the client's time-out.
     ///
     /// Before its first call, the client reads the list of tools of a server of 2026-07-28 at a URL, because headers
-    /// depend on it; the call waits for the list at most as long.
+    /// depend on it. This time-out also limits how long the call waits for the list.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -204,7 +205,7 @@ impl ToolCall {
         self
     }
 
-    /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
+    /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create a task.
     ///
     /// With a server of 2026-07-28, this setting is not needed for a call without a hook for progress and without an
     /// outlet, nor for a tool that runs only as a task. With a server of 2025-11-25, it is required for tools that run
@@ -230,7 +231,8 @@ impl ToolCall {
         let wanted = self.task == TaskMode::Wanted;
         let call = self.into_call()?;
         let cx = call.cx().clone();
-        // A legacy server can ask a question of its task as soon as it has answered the call.
+        // A legacy server can ask a question of the task as soon as it has answered the call, so store the caller
+        // before the call is sent.
         let may_ask = wanted && client.server().era == Era::Legacy;
         let _caller = may_ask.then(|| client.scope().state::<TaskCallers>().add(&cx));
         let reply = client.request_in_rounds(call).await?;

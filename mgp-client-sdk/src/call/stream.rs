@@ -77,7 +77,7 @@ impl ToolStream {
         self.client.mgp().stream_cancel(&CancelParams::new(running)).await
     }
 
-    /// Asks the server to send at most this many chunks per second; 0 pauses the stream (MGP §12.8).
+    /// Limits the number of chunks that the server sends per second; 0 pauses the stream (MGP §12.8).
     ///
     /// Does nothing if the call is not running, or if the server did not negotiate streaming. Chunks that the server
     /// has already sent still arrive.
@@ -112,7 +112,7 @@ impl ToolStream {
         loop {
             match ready!(self.items.poll_recv(task)) {
                 Some(OutletItem::Chunk(chunk)) => match decode(&chunk.content) {
-                    // The empty chunk that ends a stream is not part of the result.
+                    // Skip the empty chunk that ends a stream, because it is not part of the result.
                     Ok(block) if chunk.done && block.as_text() == Some("") => {}
                     Ok(block) if let Some(checkpoint) = Checkpoint::of_chunk(&block) => {
                         return Poll::Ready(Some(Ok(StreamItem::Checkpoint(checkpoint))));

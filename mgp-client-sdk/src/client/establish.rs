@@ -41,16 +41,15 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
 /// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time to wait until a server behind pipes answers the request that detects its era (the probe). If it does not
-/// answer in this time, the client sends `initialize` too.
+/// The time to wait until a server that is connected by pipes answers the request that detects its era (the probe). If
+/// it does not answer in this time, the client sends `initialize` too.
 ///
 /// It is short, because servers of the Python SDK 1.6 and older do not answer the probe and end at the next message,
 /// and a host waits a few seconds for its tools. A modern server that starts slowly reads the probe first.
 const PIPE_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Starts a child and connects to it. A child that ends before it is connected is started once more, without the
-/// request that detects its era (the probe), because many legacy servers end if their first message is not
-/// `initialize`.
+/// Starts a child and connects to it. If the child ends before it is connected, starts it once more without the request
+/// that detects its era (the probe), because many legacy servers end if their first message is not `initialize`.
 pub(crate) async fn spawn(
     command: &ChildCommand,
     mut config: ClientConfig,
@@ -226,7 +225,7 @@ impl Transport {
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
         let mut cx = self.cx.clone();
-        // A request of the handshake gets the time limit of the handshake, not that of a call.
+        // Give a request of the handshake the time limit of the handshake instead of the limit of a call.
         let limit = config.connect.handshake_timeout.saturating_add(GRACE_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
         match handshake(stack, &cx, config, &self.known_era).await {
@@ -440,8 +439,8 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     })
 }
 
-/// Ends a child whose handshake failed. Kills a child that did not answer; asks any other child to exit, and kills it
-/// only if it does not.
+/// Ends a child whose handshake failed. Kills a child that did not answer. Asks any other child to exit, and kills it
+/// only if it does not exit.
 async fn end_child(child: &Child, error: &ConnectError) {
     if matches!(error, ConnectError::TimedOut(_)) {
         child.kill();

@@ -84,7 +84,7 @@ impl Client {
 
     /// Subscribes to a resource; changes are reported to [`on_change`](crate::ClientBuilder::on_change).
     ///
-    /// With a server of 2026-07-28, the client replaces its stream of changes by one that includes the resource.
+    /// With a server of 2026-07-28, the client replaces its stream of changes by a stream that includes the resource.
     ///
     /// # Errors
     /// See [`Client::request`]; with a server of 2026-07-28 −32601 if it does not offer subscriptions, −32602 if it

@@ -63,7 +63,8 @@ use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimit
 pub struct Client(Arc<ClientState>);
 
 struct ClientState {
-    /// The stream of changes; `None` in the legacy era.
+    /// The stream of changes; `None` if the server speaks MCP 2025-11-25 or earlier (the legacy era), which has no such
+    /// stream.
     change_stream: Option<ChangeStream>,
     stack: Stack,
     gateway_stacks: GatewayStacks,
@@ -327,7 +328,7 @@ impl Client {
     }
 
     /// Returns the stack for calls that a gateway forwards. This stack opens no trace span, because the gateway's own
-    /// stack has opened one.
+    /// stack has already opened a span.
     pub(crate) fn forwarding(&self) -> &Stack {
         &self.0.gateway_stacks.forwarding
     }

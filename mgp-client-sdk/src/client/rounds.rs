@@ -89,7 +89,7 @@ impl Client {
             return answer;
         }
         if method == PermissionRequest::METHOD {
-            // Answer questions about permissions by the client's own permission authority; they are never passed on to
+            // Let the client's own permission authority answer questions about permissions; they are never passed on to
             // the caller.
             return self.answer_for(&cx.principal, ask).await;
         }

@@ -28,7 +28,7 @@ use crate::wire::{TaskCallers, TimeLimits};
 
 /// The poll interval if the server suggests none. The servers of this workspace suggest the same value.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest interval between polls of a task, whatever the server suggests.
+/// The shortest interval between polls of a task. A shorter interval that the server suggests is not used.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest interval between polls of a task.
 const MAX_INTERVAL: Duration = Duration::from_mins(1);
@@ -114,9 +114,9 @@ impl Client {
         let guard = CancelOnDrop::new(self, created.get::<TaskParams>()?.task_id);
         let created: CreateTaskResult = created.get()?;
         let interval = interval(created.poll_interval_ms, DEFAULT_INTERVAL);
-        recommend(cx, created.poll_interval_ms);
+        pass_on(cx, created.poll_interval_ms, created.status_message.as_deref());
         match self.poll_until_ended(cx, guard.params(), interval).await {
-            // Dropping the guard cancels the task.
+            // The guard is dropped here, which cancels the task.
             Err(TaskFailure::GivenUp(error)) => Err(error),
             Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
             Ok(task) => guard.ended(outcome(task)),
@@ -147,7 +147,7 @@ impl Client {
             let task: Task = task.map_err(TaskFailure::Unknown)?;
             time_left = time_left.saturating_sub(began.elapsed());
             interval = self::interval(task.poll_interval_ms, interval);
-            recommend(cx, task.poll_interval_ms);
+            pass_on(cx, task.poll_interval_ms, task.status_message.as_deref());
             if is_over(&task.status) {
                 return Ok(task);
             }
@@ -176,7 +176,7 @@ impl Client {
             }
         }
         if new_questions.is_empty() {
-            // All questions have been answered; the server has not processed the answers yet.
+            // All questions have been answered, and the server has not processed the answers yet, so send nothing.
             return Ok(());
         }
         let bound = (self.0.max_rounds as usize).saturating_mul(MAX_QUESTIONS_PER_ROUND);
@@ -213,7 +213,7 @@ impl Client {
         let _caller = self.scope().state::<TaskCallers>().add_task(cx, &task.id);
         let guard = CancelOnDrop::new(self, task.id);
         let interval = interval(task.poll_interval, DEFAULT_INTERVAL);
-        recommend(cx, task.poll_interval);
+        pass_on(cx, task.poll_interval, None);
         let max = self.max_duration(cx);
         let params = guard.params();
         let outcome = self.legacy_outcome(cx, &params, interval, max);
@@ -272,23 +272,29 @@ impl Client {
         cx: &Context,
         params: &TaskParams,
         call: Call,
-        interval: Duration,
+        mut interval: Duration,
     ) -> Option<Result<Reply, RpcError>> {
         let mut sending = pin!(self.0.stack.send(call));
-        if let Ok(outcome) = timeout(interval, &mut sending).await {
-            return Some(outcome);
-        }
-        let has_ended = tokio::select! {
-            biased;
-            outcome = &mut sending => return Some(outcome),
-            task = self.task_request::<TasksGet>(cx, params) => {
-                task.is_ok_and(|task| is_over(&task.status))
+        loop {
+            if let Ok(outcome) = timeout(interval, &mut sending).await {
+                return Some(outcome);
             }
-        };
-        if has_ended {
-            timeout(interval.max(DEFAULT_INTERVAL), sending).await.ok()
-        } else {
-            Some(sending.await)
+            let task = tokio::select! {
+                biased;
+                outcome = &mut sending => return Some(outcome),
+                task = self.task_request::<TasksGet>(cx, params) => task,
+            };
+            match task {
+                Ok(task) if is_over(&task.status) => {
+                    return timeout(interval.max(DEFAULT_INTERVAL), sending).await.ok();
+                }
+                // The call is itself a task of this process, so pass the state of the server's task on to its caller.
+                Ok(task) if TaskTicket::of(cx).is_some() => {
+                    interval = self::interval(task.poll_interval, interval);
+                    pass_on(cx, task.poll_interval, task.status_message.as_deref());
+                }
+                _ => return Some(sending.await),
+            }
         }
     }
 
@@ -330,12 +336,12 @@ impl Client {
             }
             messages.forward(&task).await;
             interval = self::interval(task.poll_interval, interval);
-            recommend(cx, task.poll_interval);
+            pass_on(cx, task.poll_interval, task.status_message.as_deref());
             sleep(interval).await;
         }
     }
 
-    /// Returns the maximum duration of a call with a task: its own, if it has one, or else that of the client.
+    /// Returns the maximum duration of a call with a task: the call's own maximum, or else the maximum of the client.
     fn max_duration(&self, cx: &Context) -> Duration {
         cx.extensions.get::<TimeLimits>().copied().unwrap_or_else(|| self.time_limits()).max
     }
@@ -364,7 +370,8 @@ impl Client {
         }
     }
 
-    /// Counts a failed attempt; returns the delay before the next one, or `None` if no further attempt should be made.
+    /// Counts a failed attempt; returns the delay before the next attempt, or `None` if no further attempt should be
+    /// made.
     fn retry_delay(
         &self,
         error: &RpcError,
@@ -405,7 +412,7 @@ impl<'a> StatusMessages<'a> {
         Self { outlet, last: None, count: 0.0 }
     }
 
-    /// Forwards the status message of a running task, if it is a new one.
+    /// Forwards the status message of a running task, if the message is new.
     async fn forward(&mut self, task: &Task) {
         let Some(outlet) = self.outlet else { return };
         let is_new = task.status_message.is_some() && task.status_message != self.last;
@@ -476,7 +483,7 @@ async fn within<T>(
     max: Duration,
     work: impl Future<Output = T>,
 ) -> Result<T, RpcError> {
-    // An instant that cannot be represented means no limit.
+    // If the deadline is too late to be represented, wait without a limit.
     let Some(deadline) = Instant::now().checked_add(time_left) else { return Ok(work.await) };
     timeout_at(deadline, work).await.map_err(|_| LifecycleError::TotalTimedOut(max).into())
 }
@@ -494,10 +501,15 @@ fn interval(hint: Option<u64>, default: Duration) -> Duration {
     hint.map_or(default, |ms| Duration::from_millis(ms).clamp(MIN_INTERVAL, MAX_INTERVAL))
 }
 
-/// Recommends the poll interval of the server to the caller, if the call is a task of this process as well.
-fn recommend(cx: &Context, hint: Option<u64>) {
-    if let (Some(ms), Some(ticket)) = (hint, TaskTicket::of(cx)) {
+/// Passes the poll interval and the status message of the server's task on to the caller, if the call is a task of this
+/// process as well.
+fn pass_on(cx: &Context, poll_interval: Option<u64>, status_message: Option<&str>) {
+    let Some(ticket) = TaskTicket::of(cx) else { return };
+    if let Some(ms) = poll_interval {
         ticket.recommend_interval(Duration::from_millis(ms));
+    }
+    if let Some(message) = status_message {
+        ticket.set_status_message(message);
     }
 }
 

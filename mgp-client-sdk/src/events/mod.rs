@@ -113,7 +113,7 @@ impl ClientEvents<'_> {
     }
 }
 
-/// A subscription that is not requested yet; await it to request it.
+/// A subscription that is not requested yet; await the value to request the subscription.
 #[derive(Clone, Debug)]
 #[must_use = "a subscription does nothing until it is awaited"]
 pub struct SubscribeEvents {

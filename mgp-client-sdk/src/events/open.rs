@@ -141,8 +141,8 @@ fn session_replay(
     })
 }
 
-/// Returns the params that request a lost subscription again under its id. Logs a warning, because the events in
-/// between are lost.
+/// Returns the params that request a lost subscription again under its id. Logs a warning, because events after the
+/// loss are missing.
 fn continued(
     params: &SubscribeEventsParams,
     id: &Id,

@@ -29,10 +29,10 @@ pub struct ServerEvent {
     pub data: Payload,
     /// The sequence number of the event in its subscription, if the server numbers events.
     pub seq: Option<u64>,
-    /// The number of events that the server dropped just before this one.
+    /// The number of events that the server dropped directly before this event.
     pub dropped: u64,
-    /// The length of the chain of events that led to this one. An event that is published in reaction to this one has a
-    /// depth that is greater by one.
+    /// The length of the chain of events that led to this event. An event that is published in reaction to this event
+    /// has a depth that is greater by one.
     pub depth: u32,
     /// The server that published the event, if a kernel forwarded it.
     pub server_id: Option<String>,
@@ -59,7 +59,8 @@ struct Routes {
     requested: usize,
 }
 
-/// A guard of a request to subscribe that is not answered yet; while one exists, events that arrive early are kept.
+/// A guard of a request to subscribe that is not answered yet. While such a guard exists, events that arrive early are
+/// kept.
 pub(super) struct Requested(Arc<EventRoutes>);
 
 impl EventRoutes {
@@ -90,7 +91,8 @@ impl EventRoutes {
             None => table.unnamed.as_ref(),
         };
         match (sink, id) {
-            // Call the sink while the table is locked, so that a later event cannot overtake an early one.
+            // Call the sink while the table is locked, so that a later event cannot overtake an event that arrived
+            // early.
             (Some(sink), _) => sink(event),
             (None, Some(id)) if table.requested > 0 => {
                 if table.early.len() < MAX_EARLY {
@@ -107,7 +109,8 @@ impl EventRoutes {
 }
 
 impl Requested {
-    /// Makes `sink` receive the events of a subscription, beginning with those that arrived before the server's answer.
+    /// Makes `sink` receive the events of a subscription, beginning with the events that arrived before the server's
+    /// answer.
     pub(super) fn answered(self, id: Id, sink: EventSink) {
         let mut table = self.0.table.lock();
         let early = std::mem::take(&mut table.early);
@@ -165,7 +168,7 @@ pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), 
         severity: of_data.map(|data| data.severity).or(wire.severity).unwrap_or(Severity::Info),
         timestamp: wire.timestamp,
         data,
-        // No event can follow the greatest number, so it is not a valid one.
+        // Ignore the greatest number as invalid, because no event could follow it.
         seq: mgp.seq.filter(|seq| *seq < u64::MAX),
         dropped: mgp.dropped.unwrap_or(0),
         depth: mgp.depth.unwrap_or(0),

@@ -122,8 +122,8 @@ impl EventStream {
                 Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
-                        // Missing events are requested below, so count only the dropped events that this request cannot
-                        // return.
+                        // The events between the last one and this one are requested below. So count only the dropped
+                        // events that are not among them.
                         let missing = seq - self.last - 1;
                         if is_new {
                             self.count_dropped(event.dropped.saturating_sub(missing));
@@ -153,8 +153,8 @@ impl EventStream {
         if let Some(event) = self.early.take() {
             return Some(Taken::Early(event));
         }
-        // Load the highest received sequence number before reading the buffer: an event is buffered before it counts as
-        // received. So an event that counts here, but is not found in the buffer, was not buffered.
+        // Load the highest received sequence number before reading the buffer, because an event is put into the buffer
+        // before it counts as received. So a received event that is not found in the buffer was not put into it.
         let received = self.subscription.received.load(Ordering::Acquire);
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
@@ -170,9 +170,9 @@ impl EventStream {
         }
     }
 
-    /// Requests the events that are missing between the last one and the one with the sequence number `until`. Returns
-    /// `None` if the connection has ended; no event is lost then, because the cursor is still before the missing
-    /// events.
+    /// Requests the events that are missing between the last returned event and the event with the sequence number
+    /// `until`. Returns `None` if the connection has ended; no event is lost then, because the cursor is still before
+    /// the missing events.
     async fn missing(&mut self, until: u64) -> Option<VecDeque<ServerEvent>> {
         let mut params = EventsReplayParams::new(self.subscription.id.to_string());
         params.after_seq = Some(self.last);
@@ -269,7 +269,7 @@ mod tests {
             for seq in 1..=EVENTS {
                 while seq > seen.load(Ordering::Relaxed) + 512 {
                     if Arc::strong_count(&seen) == 1 {
-                        // The receiving half of the test has panicked.
+                        // The receiving half of the test has panicked, so end this half too.
                         return;
                     }
                     std::thread::yield_now();

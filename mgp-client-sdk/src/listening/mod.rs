@@ -111,8 +111,8 @@ impl ChangeStream {
         }
         let _turn = self.changing.lock().await;
         let added = self.change(|subscriptions| subscriptions.add(uri));
-        // If the resource was already added, wait for the server's answer to the current subscriptions: when the stream
-        // was opened again, the server may have refused this resource.
+        // If the resource was already added, wait for the server's answer to the current subscriptions: the server may
+        // have refused this resource when the stream was last opened.
         let generation = added.unwrap_or_else(|| self.subscriptions.borrow().generation);
         self.start();
         let refusal = match self.agreement(generation).await {

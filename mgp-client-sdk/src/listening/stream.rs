@@ -85,7 +85,8 @@ impl Listener {
                 Err(error) => {
                     let is_new = self.publish(subscriptions.generation, Err(error.clone()));
                     if self.stream.is_some() {
-                        // The old stream still works. Only the caller that requested the change receives the error.
+                        // Keep the old stream, which still works. Only the caller that requested the change receives
+                        // the error.
                         None
                     } else if self.is_final(&error) {
                         tracing::debug!(%error, "server does not report changes");
@@ -141,7 +142,8 @@ impl Listener {
                     if self.is_final(&error) {
                         self.refusal = Some((wanted, error.clone()));
                     } else {
-                        // The lists may have been read already, and no stream reports their changes.
+                        // The caller may have read the lists already, and no stream reports their changes. So report
+                        // them as changed once a stream is open.
                         self.may_have_missed = true;
                     }
                 }
@@ -150,7 +152,7 @@ impl Listener {
         }
     }
 
-    /// Opens a stream and waits until the server accepts it. The old stream is read in the meantime.
+    /// Opens a stream and waits until the server accepts it. Meanwhile, the old stream is still read.
     async fn open(
         &mut self,
         wanted: &SubscriptionFilter,
@@ -224,11 +226,12 @@ impl Listener {
     fn is_final(&self, error: &RpcError) -> bool {
         let failure = HttpFailure::from_error(error);
         if failure.is_some_and(|failure| !matches!(failure, HttpFailure::StatusWithError(_))) {
-            // This is not the server's answer: a proxy sends it while the server restarts.
+            // The answer did not come from the server, e.g. a proxy sent it while the server restarts. So it is not
+            // permanent.
             return false;
         }
-        // The error comes from this process, e.g. from a failed login: another attempt would ask a person to log in,
-        // again and again.
+        // An error of this process, e.g. a failed login, counts as permanent: further attempts would ask a person to
+        // log in again and again.
         let is_own = failure.is_none() && std::error::Error::source(error).is_some();
         let is_refusal = matches!(
             error.code(),

@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 /// The reason that a server announced for its stop, if any.
 ///
-/// A gateway also announces the states of the servers behind it, with their ids. Such an announcement does not mean
+/// A gateway also announces the states of the servers that it calls, with their ids. Such an announcement does not mean
 /// that the gateway itself stops.
 pub(super) struct AnnouncedStop {
     reason: Mutex<Option<ShutdownReason>>,
@@ -27,7 +27,7 @@ impl AnnouncedStop {
         let _ = self.claimed_id.set(id);
     }
 
-    /// Records the reason of an announced stop, unless another server stops.
+    /// Records the reason of an announced stop, unless the announcement is about another server.
     pub(super) fn note(&self, change: &LifecycleParams) {
         let is_own = change.server_id.as_deref().is_none_or(|id| self.is_own(id));
         if is_own && change.new_state == ServerState::Draining {

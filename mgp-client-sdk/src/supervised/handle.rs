@@ -118,7 +118,7 @@ impl ClientBuilder {
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
         let url = url.into();
-        // Check the URL here, so that an invalid one does not fail only at the first start.
+        // Check the URL here, so that an invalid URL is refused now and not at the first start.
         mgp_transport::http::Endpoint::parse(&url)?;
         let headers = http::HeaderMap::new();
         SupervisedClient::new(
@@ -351,7 +351,7 @@ impl fmt::Debug for SupervisedClient {
 
 /// Applies the supervisor's limit for a start to the handshake, and adds the time for decisions about permissions to
 /// the limit. These decisions follow the handshake, and may wait for a person. The handshake gets the time of the
-/// longest start, because the supervisor ends a shorter one.
+/// longest start, because the supervisor itself ends a start with a shorter limit.
 fn limit_start(connect: &mut ConnectConfig, config: &mut SuperviseConfig) {
     let deciders =
         u32::from(connect.permission_gate.is_some()) + u32::from(connect.grantor.is_some());

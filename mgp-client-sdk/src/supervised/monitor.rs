@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::health::Prober;
 use crate::wire::{Liveness, TaskGuard};
 
-/// The interval between checks for an answer of a server without running calls.
+/// The interval of the checks for an answer of a server that has missed its pings and has no running calls any more.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// The current run of a server, which changes with each start and end.
@@ -81,8 +81,8 @@ async fn is_busy(
             if let Either::Right(_) = select(pin!(connection.idle()), ended.as_mut()).await {
                 return;
             }
-            // Ping the server: it may still execute a call whose caller has given up. The late answer to that call does
-            // not count as a sign of life, but the answer to this ping does.
+            // Ping the server, which may still execute a call whose caller has given up. A late answer to that call
+            // does not count as a sign of life, but the answer to this ping does.
             let _asking = TaskGuard::spawn(async move {
                 let _ = prober.ask(1).await;
             });

@@ -81,7 +81,7 @@ impl ActiveConnection {
         self.running.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether the server may be executing a call, even one that its caller has given up.
+    /// Returns whether the server may be executing a call. This includes a call whose caller has given up.
     pub(super) fn may_be_busy(&self) -> bool {
         self.is_in_use() || self.has_given_up.load(Ordering::Acquire)
     }
@@ -94,8 +94,8 @@ impl ActiveConnection {
         let is_request = call.kind() == Kind::Request;
         let cx = call.cx_mut();
         cx.peer = self.peer.clone();
-        // The gates ran with the properties of the connection that was current at that time; from here on, use the
-        // properties of the connection that sends the call.
+        // The gates ran with the properties of the connection that was current at that time. From here on, the
+        // properties of the connection that sends the call apply.
         cx.callee = self.session.facts();
         if is_request && cx.callee.supports_mgp() {
             // Create the trace here, so that all attempts of a call, and the questions on its behalf, share it.
@@ -204,7 +204,7 @@ pub(crate) struct CurrentConnection {
 }
 
 impl CurrentConnection {
-    /// Makes a connection the current one, which receives calls.
+    /// Makes a connection the current connection, which receives calls.
     pub(crate) fn set(&self, connection: &Arc<ActiveConnection>) {
         *self.facts.lock() = Some(connection.session.facts());
         *self.connection.lock() = Some(Arc::clone(connection));
@@ -267,8 +267,8 @@ impl PersistentStack {
         let wait = (!max_wait.is_zero()).then(|| {
             let current = Arc::clone(&current);
             let waits = ready.clone().wait(max_wait).pass_on_timeout();
-            // A call can notice the loss of the connection before the supervisor does. If such a call is retried, it
-            // waits for the new connection.
+            // A call can notice the loss of the connection before the supervisor does. Check for this, so that a retry
+            // of the call waits for the new connection.
             waits.lost_if(move || current.is_lost())
         });
         let gated = gates(ungated.clone());
@@ -303,7 +303,7 @@ impl PersistentStack {
     }
 
     /// Creates the state of a new connection, and a stack that always sends to it. Calls of the supervised client are
-    /// sent to the new connection only once it is the current one.
+    /// sent to the new connection only once it is the current connection.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),
@@ -360,8 +360,8 @@ impl Drop for PersistentScope {
     }
 }
 
-/// A service that moves tool calls from the scope of a connection to the persistent scope: in the connection's scope,
-/// retries would stop when the connection ends.
+/// A service that moves tool calls from the scope of a connection to the persistent scope. Retries stop when the scope
+/// of their call ends, and must not stop when only a connection ends.
 #[derive(Clone)]
 struct ClientScope {
     own: ScopeId,
@@ -383,8 +383,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// A service that adds to a call the server's id and properties, which the gates need. If the call was made on another
-/// connection than the current one, it adds that connection too.
+/// A service that adds the server's id and properties to a call, because the gates need them. If the call was made on a
+/// connection that is not the current connection, it adds that connection too.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,
@@ -411,7 +411,8 @@ impl Service<Call> for AddressCall {
         if let Some(facts) = facts {
             cx.callee = facts;
         }
-        // A handshake must be sent on its own connection, which is not the current one yet.
+        // A handshake is sent before its connection is the current connection, so it must be sent on its own
+        // connection.
         if let Some(connection) = own.filter(|connection| !current.is(connection)) {
             cx.extensions.insert_shared(Arc::clone(connection));
         }

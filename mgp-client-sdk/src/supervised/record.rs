@@ -29,7 +29,7 @@ impl Recorder {
     }
 
     fn record(&self, event: Event) {
-        // Do not wait until the record is written: the sink writes it anyway, and no call depends on it.
+        // Do not wait until the record is written: the sink writes it without this wait, and no call depends on it.
         drop(self.sink.record(event.build()));
     }
 
@@ -137,7 +137,8 @@ mod tests {
         attempt().succeeded();
         attempt().failed("connection refused");
         records(5);
-        // A program is started only a limited number of times, so each failed attempt is recorded.
+        // Each failed attempt to start a program is recorded, because a program is started only a limited number of
+        // times.
         StartAttempt::new(Some(&recorder)).failed("connection refused");
         records(6);
     }

@@ -60,14 +60,14 @@ pub enum ServerTarget {
     Url {
         /// The URL of the server's endpoint.
         url: String,
-        /// Headers that are sent with every request, in addition to those of the client's configuration.
+        /// Headers that are sent with every request, in addition to the headers of the client's configuration.
         headers: http::HeaderMap,
         /// The transport: Streamable HTTP, which falls back to the older HTTP+SSE if the server accepts only that, or
         /// HTTP+SSE from the start.
         transport: HttpTransport,
-        /// The proxy, which replaces that of the client's configuration.
+        /// The proxy, which replaces the proxy of the client's configuration.
         proxy: Option<mgp_transport::http::Proxy>,
-        /// Credentials that replace those of the client's configuration.
+        /// Credentials that replace the credentials of the client's configuration.
         credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
     /// A server in this process, over an in-memory connection.
@@ -86,7 +86,7 @@ pub enum HttpTransport {
 }
 
 impl ServerTarget {
-    /// Creates the target of a server in this process, from a function that connects to a new instance of it.
+    /// Creates the target of a server in this process; `connect` connects to a new instance of the server.
     pub fn in_memory(connect: impl Fn() -> DuplexEnd + Send + Sync + 'static) -> Self {
         Self::InMemory(Arc::new(connect))
     }
@@ -351,21 +351,21 @@ impl ServerRun {
         failure.ok()?.clone()
     }
 
-    /// Takes out the attempt, which records the outcome of this start; `None` if the outcome has been recorded already.
+    /// Removes and returns the attempt, which records the outcome of this start; `None` if it is already recorded.
     fn attempt(&self) -> Option<StartAttempt> {
         self.attempt.lock().take()
     }
 
     fn failed(&self, cause: &str) {
         match self.attempt() {
-            // Another start follows immediately, and records its outcome.
+            // Record nothing here: another start follows immediately, and records its own outcome.
             Some(attempt) if self.continues_start() => attempt.discard(),
             Some(attempt) => attempt.failed(cause),
             None => {}
         }
     }
 
-    /// Returns whether another start follows this failed one: a start in the legacy era if this start sent the probe,
+    /// Returns whether another start follows this failed start: a start in the legacy era if this start sent the probe,
     /// or a start with the probe if this start relied on the result of others.
     fn continues_start(&self) -> bool {
         let skips_next = !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire);
@@ -471,7 +471,7 @@ impl ServerRun {
     /// Reports all lists as changed, because a different version of the server may run now.
     fn notify_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            // A new run starts with new counts in the circuit breaker of the retry layer.
+            // Reset the counts in the circuit breaker of the retry layer for the new run.
             retry.restarted(None);
         }
         let hooks = &self.plan.config.hooks;
@@ -505,8 +505,8 @@ impl ServerRun {
             Some(child) => {
                 let exited = match select(pin!(child.wait()), pin!(self.connection_lost())).await {
                     Either::Left((report, _)) => Some(report),
-                    // The connection can be lost because the process is exiting: its output ends a moment before the
-                    // process itself.
+                    // Wait a moment for the exit of the process: its output ends slightly before the process, so the
+                    // lost connection may be a part of its exit.
                     Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{ChildError, ExitReport};
 use mgp_types::service::{Exit, HttpFailure, is_connection_lost};
-use mgp_types::{ErrorCode, clip, escape_hidden};
+use mgp_types::{ErrorCode, RpcError, clip, escape_hidden};
 
 use super::authorization::AuthorizationFailed;
 use crate::error::{Error, cause_of};
@@ -39,6 +39,10 @@ pub(super) fn failure_cause(error: &Error) -> String {
     if let Some(failed) = AuthorizationFailed::from_error(refusal) {
         return failed.to_string();
     }
+    #[cfg(feature = "auth")]
+    if let Some(cause) = credentials_failure(refusal) {
+        return cause;
+    }
     let code = refusal.code();
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
@@ -52,12 +56,27 @@ pub(super) fn failure_cause(error: &Error) -> String {
             format!("the handshake was refused with HTTP {status} and code {code}")
         }
         None | Some(HttpFailure::NoAnswer) => format!("the handshake was refused with {code}"),
-        // This message is also written by this workspace, except for the server's challenge and text at its end.
+        // This workspace also wrote this message, except for the challenge and the text of the server at its end, so
+        // cut these off.
         Some(_) => {
             let ours = refusal.message().split(" (challenge: ").next().unwrap_or_default();
             ours.split(" (server: `").next().unwrap_or_default().to_owned()
         }
     }
+}
+
+/// Describes why no credentials for a handshake could be obtained; `None` for any other error.
+#[cfg(feature = "auth")]
+fn credentials_failure(refusal: &RpcError) -> Option<String> {
+    use crate::auth::AuthError;
+    let error = std::error::Error::source(refusal)?.downcast_ref::<std::sync::Arc<AuthError>>()?;
+    Some(match &**error {
+        // Use the text of the error, because it names the file of the login and the remedy.
+        AuthError::Store(error) => error.to_string(),
+        _ => {
+            format!("no credentials for it could be obtained ({}); see the log", refusal.code())
+        }
+    })
 }
 
 /// Returns the text of the server's refusal of the handshake, for the log; `None` if `cause` already contains the whole
@@ -109,5 +128,21 @@ mod tests {
         let error = RpcError::new(ErrorCode::AUTH_REQUIRED, "theirs");
         let cause = failure_cause(&Error::Call(error.because(HttpFailure::Status(401))));
         assert!(cause.contains("set or correct a header") && !cause.contains("theirs"), "{cause}");
+    }
+
+    #[cfg(feature = "auth")]
+    #[test]
+    fn a_lack_of_credentials_is_not_a_refusal_and_a_login_that_cannot_be_read_is_named() {
+        use crate::auth::{AuthError, TokenStoreError};
+        let cause = |error: AuthError| {
+            let refusal = RpcError::from(&error).because(std::sync::Arc::new(error));
+            failure_cause(&Error::Call(refusal))
+        };
+        let url = "https://theirs.example".to_owned();
+        let (what, why) = ("it", "theirs".to_owned());
+        let unfit = cause(AuthError::Document { what, url, why });
+        assert!(unfit.contains("no credentials for it") && !unfit.contains("theirs"), "{unfit}");
+        let unread = cause(TokenStoreError::Other("t.json is empty".to_owned()).into());
+        assert!(unread.contains("t.json is empty"), "{unread}");
     }
 }

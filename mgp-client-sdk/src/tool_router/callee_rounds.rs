@@ -35,12 +35,12 @@ pub(super) async fn request_in_rounds(
 ) -> Result<Reply, RpcError> {
     let peer = client.peer().clone();
     if let CallerAccess::Peer(_) = call.cx().caller_access {
-        // A legacy caller stores no answers between rounds, so the router stores them.
+        // A legacy caller sends no earlier answers again, so the router stores them for all rounds of the callee.
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy of the call, so that the original remains unchanged. Copies are cheaper without the
-    // members that apply to one connection only; each connection writes its own.
+    // Each round sends a copy of the call, so that the original remains unchanged. Remove the members that apply to one
+    // connection only: each connection writes its own, and copies are cheaper without them.
     call.params_mut().remove_hop_members();
     let cx = call.cx();
     let caller = RoundsCaller::of(cx, &parked_calls);
@@ -50,13 +50,13 @@ pub(super) async fn request_in_rounds(
     let mut round: Option<Round> = stored.and_then(|stored| stored.get().ok());
     loop {
         let mut next = call.clone();
-        // Layers that record how a call ends must wait for its task, and so must a stop of the server.
+        // Layers that record how a call ends must wait for its task. A stop of the server must wait for the task too.
         let hold = TaskWaiter::add_to(&mut next, &client);
         let mut next = next.forward(peer.clone());
         next.cx_mut().logical = Some(logical.clone());
         let number = round.as_ref().map_or(0, |round| round.number + 1);
-        // Add the answers only if the call is not parked. A parked call still runs since an earlier round, so it is not
-        // sent again.
+        // Add the answers only to a call that is sent again. A parked call still runs since an earlier round, so it is
+        // not sent again.
         if let (Some(round), None) = (&round, &parked) {
             let answers = Box::pin(round.answers(&server, &client, &parked_calls, cx)).await?;
             let hop = next.hop_mut();

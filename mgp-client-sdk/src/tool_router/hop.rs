@@ -77,9 +77,9 @@ impl Hop {
         self.parked_calls.len()
     }
 
-    /// Returns whether a request of a modern caller carries the answer to a question of a parked call, i.e. one that
-    /// still waits for this answer. Such a call continues without passing the gates again. Its gates only check their
-    /// decision again, for the original call, but with the credentials of this request.
+    /// Returns whether a request of a modern caller contains the answer to a question of a parked call, i.e. of a call
+    /// that continues to run while it waits for this answer. Such a call continues without passing the gates again. The
+    /// gates only check their earlier decision about the call again, with the credentials of this request.
     #[must_use]
     pub fn is_continued(cx: &Context) -> bool {
         cx.caller_access.channel().and_then(parked_name).is_some()

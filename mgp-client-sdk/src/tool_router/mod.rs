@@ -22,7 +22,8 @@ pub use task_waiter::{await_tasks, awaits_task};
 
 /// A service that sends each tool call to the server that has the tool.
 ///
-/// A gateway is a server with this service as its endpoint of tool calls, and a client for each server behind it:
+/// A gateway is a server with this service as its endpoint of tool calls, and a client for each server to which it
+/// forwards:
 ///
 /// ```
 /// use mgp_client_sdk::types::mcp::ListToolsResult;
@@ -76,7 +77,7 @@ impl Service<Call> for ToolRouter {
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Some(tool) = call.tool() else {
-            // A router without routes handles the message as one of an unknown method.
+            // Pass the message to a router without routes, which handles it as a message of an unknown method.
             return Router::new().call(call);
         };
         if let Some(hop) = self.tools.get(tool.name) {

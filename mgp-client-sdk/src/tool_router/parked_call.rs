@@ -21,7 +21,8 @@ use super::round_outlet::RoundOutlet;
 /// call.
 pub(super) const PROGRAM_TTL: Duration = Duration::from_mins(5);
 
-/// A call that may have open questions. Once it is parked, it runs in its own task.
+/// A call that may have open questions. Once it is parked, i.e. continues while it waits for its caller, it runs in its
+/// own task.
 pub(crate) struct ParkedCall {
     pub(super) principal: Principal,
     questions: Arc<Questions>,
@@ -32,7 +33,7 @@ pub(crate) struct ParkedCall {
     /// caller's request.
     pub(super) channel: Option<Arc<RoundChannel>>,
     running: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// The handle of the call's own task, if it has one.
+    /// The handle of the call's own task, if the call runs in a task.
     task: Option<AbortHandle>,
 }
 
@@ -127,8 +128,8 @@ impl Drop for ParkedCall {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // The futures that wait for answers own the channel to this call, so they cannot detect the end of the call by
-        // themselves.
+        // The futures that wait for answers own the channel to this call, so they cannot notice its end. Close the
+        // questions to end their wait.
         self.questions.close();
     }
 }
@@ -150,7 +151,7 @@ struct OpenQuestions {
 impl Questions {
     fn open(&self, waker: &Waker) -> Option<Vec<(String, CallerRequest)>> {
         let mut open = self.0.lock();
-        // A question that was cancelled needs no answer.
+        // Leave out questions that were cancelled, because they need no answer.
         open.asks.retain(|(_, _, answer)| !answer.is_closed());
         if open.asks.is_empty() {
             open.waker = Some(waker.clone());
@@ -163,7 +164,7 @@ impl Questions {
         let mut open = self.0.lock();
         if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
             let (.., sender) = open.asks.remove(index);
-            // The question may have been cancelled meanwhile.
+            // Ignore an error, because the question may have been cancelled meanwhile.
             let _ = sender.send(answer);
         }
     }
@@ -176,7 +177,7 @@ impl Questions {
         if is_short { PROGRAM_TTL } else { Duration::MAX }
     }
 
-    /// Fails the open questions and all further ones.
+    /// Fails the open questions and all further questions.
     fn close(&self) {
         let asks = {
             let mut open = self.0.lock();
@@ -215,7 +216,8 @@ impl CallerChannel for ParkedChannel {
 
     fn can_ask_now(&self) -> bool {
         let open = self.0.0.lock();
-        // A question stays in the list until the caller's next round removes it, even if the callee has withdrawn it.
+        // Even a question that the callee has withdrawn stays in the list until the caller's next round removes it, so
+        // a new question would have to wait until then.
         !open.is_closed && open.asks.is_empty()
     }
 }

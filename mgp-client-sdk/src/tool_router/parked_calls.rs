@@ -56,7 +56,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Drops expired parked calls; returns the time when the next one expires.
+    /// Drops expired parked calls; returns the time when the next parked call expires.
     fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.parked.retain(|_, entry| entry.until > now);
@@ -120,7 +120,7 @@ impl ParkedCalls {
         call.recheck.run(cx).map(|()| call)
     }
 
-    /// Cancels a parked call of a principal; returns whether there was one.
+    /// Cancels a parked call of a principal; returns whether the call was parked.
     pub(super) fn end(&self, name: &str, principal: &Principal) -> bool {
         self.take_entry(name, principal).is_some()
     }
@@ -154,7 +154,8 @@ impl ParkedCalls {
         }
     }
 
-    /// Records that a call to a modern callee waits for answers. If too many such calls wait, does not record this one.
+    /// Records that a call to a modern callee waits for answers. If too many such calls wait, does not record this
+    /// call.
     pub(crate) fn open_round(&self, logical: &str) {
         let mut table = self.0.lock();
         let now = Instant::now();
@@ -255,7 +256,8 @@ async fn drop_expired(table: Weak<Mutex<Table>>) {
             };
             next
         };
-        // A call that is parked meanwhile may expire earlier.
+        // Do not sleep longer than [`SWEEP_INTERVAL`], because a call that is parked meanwhile may expire before
+        // `next`.
         tokio::time::sleep_until(next.min(Instant::now() + SWEEP_INTERVAL)).await;
     }
 }

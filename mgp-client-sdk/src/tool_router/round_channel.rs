@@ -10,8 +10,8 @@ use mgp_types::{Payload, RpcError};
 /// afterwards.
 ///
 /// The layers of a parked call run in another task than its caller's request, so they must not use the channel of the
-/// request. A layer that ends a round could take the open questions that the request is about to return, and a question
-/// that is asked after the end of the request would never be answered.
+/// request. Otherwise a layer that ends a round could remove the open questions that the request is about to return.
+/// Also, a question that is asked after the end of the request would never be answered.
 pub(crate) struct RoundChannel {
     request: Arc<dyn CallerChannel>,
     parked: OnceLock<Arc<dyn CallerChannel>>,

@@ -1,5 +1,5 @@
-//! The partial results of a parked call, which lasts longer than a request of its caller, and the members of its
-//! result.
+//! The outlet of a parked call, i.e. of a call that continues while its caller sends further requests. It passes on the
+//! partial results of the call, and the members that layers add to its result.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-/// Passes the partial results of a parked call to the caller's current request. Drops those that arrive between two
-/// requests of the caller.
+/// Passes the partial results of a parked call to the caller's current request. Drops partial results that arrive
+/// between two requests of the caller.
 #[derive(Default)]
 pub(crate) struct RoundOutlet {
     outlet: Mutex<Outlet>,

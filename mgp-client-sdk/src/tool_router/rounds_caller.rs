@@ -63,8 +63,8 @@ impl<'a> RoundsCaller<'a> {
         self.asker.keep(PARKED_KEY, &Payload::from_trusted("null"));
     }
 
-    /// Sends a call, or continues the parked one, and waits for its task. The call is parked while the task asks, so
-    /// that the caller's next round continues this task instead of starting another.
+    /// Sends a call, or continues the parked call, and waits for its task. The call is parked while the task asks, so
+    /// that the caller's next round continues this task instead of starting another task.
     pub(super) async fn send(
         &self,
         client: &Client,
@@ -81,7 +81,8 @@ impl<'a> RoundsCaller<'a> {
             let recheck = Recheck::default();
             call.cx_mut().extensions.insert(recheck.clone());
             let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
-                // Layers that ask before the call becomes a task use the caller's own channel, which ends the round.
+                // The waiter for the task asks through the channel of the parked call. The layers that ask before the
+                // call becomes a task use the caller's own channel, which ends the round.
                 let mut cx = self.cx.clone();
                 (cx.caller_access, cx.outlet) = (CallerAccess::Channel(asker), Outlet::new(sink));
                 call.cx_mut().outlet = cx.outlet.clone();
@@ -103,8 +104,8 @@ impl<'a> RoundsCaller<'a> {
     }
 
     /// Waits for the end of a call, and parks the call while it waits for answers of the caller. With `server`, the
-    /// questions are those of this callee, and `upstream_key` makes their keys for the caller; otherwise the keys stay
-    /// unchanged.
+    /// questions come from this callee, and `upstream_key` makes the keys under which the caller is asked. Otherwise
+    /// the keys stay unchanged.
     async fn finish(
         &self,
         mut running: ParkedCall,
@@ -116,7 +117,7 @@ impl<'a> RoundsCaller<'a> {
             let asks = match running.next().await {
                 ParkedEvent::Done(outcome) => {
                     if name.is_some() {
-                        // A later round of the caller must not look for a call that has ended.
+                        // The call has ended, so a later round of the caller must not look for it.
                         self.forget_parked();
                         running.outlet().move_members(self.cx);
                     }
@@ -190,7 +191,7 @@ pub(super) async fn send_parked(
 async fn send_until_visited(client: Client, call: Call) -> Result<Reply, RpcError> {
     let mut round = 0;
     loop {
-        // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
+        // A parked call can outlast the trace span of its caller's request, so it has its own trace span.
         let refused = match send(&client, client.stack(), call.clone()).await {
             Err(error) => check_pages(error, call.cx().server.as_ref()),
             reply => return reply,

@@ -25,7 +25,7 @@ impl TaskWaiter {
     }
 
     /// Adds a waiter to a call to a modern callee if the call accepts a task, or if the callee may turn a tool call
-    /// into one. Until the returned value is dropped, the task counts as a running call of the connection.
+    /// into a task. Until the returned value is dropped, the task counts as a running call of the connection.
     pub(super) fn add_to(call: &mut Call, client: &Client) -> Option<TaskHold> {
         if call.cx().extensions.get::<AcceptsTask>().is_none() {
             if !call.is::<ToolsCall>() || !serves_tasks(client.server()) {
@@ -67,7 +67,7 @@ pub fn awaits_task(call: &Call) -> bool {
     call.cx().extensions.get::<TaskWaiter>().is_some()
 }
 
-/// Returns a stack that waits for the task if a call became one, and replies with the result of the task.
+/// Returns a stack that waits for the task if a call became a task, and replies with the result of the task.
 ///
 /// A [`Hop`](crate::Hop) waits for tasks anyway, but outside all layers. Put this stack inside a layer that needs the
 /// end of each call, e.g. one that stores results. The stack waits only for tasks that the hop would wait for. If a
@@ -94,7 +94,8 @@ pub fn await_tasks(inner: Stack) -> Stack {
     })
 }
 
-/// Adds `started` to the details of a task's error: the call was started, whatever the code means for other calls.
+/// Adds `started` to the details of a task's error. For this call, it is certain that it was started, even if the code
+/// means otherwise for other calls.
 fn mark_started(error: RpcError) -> RpcError {
     let mut hints = error.as_recovery().cloned().unwrap_or_default();
     hints.details.get_or_insert_with(Object::new).insert("started", Payload::from_trusted("true"));

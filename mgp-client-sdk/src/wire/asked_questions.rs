@@ -1,9 +1,9 @@
 //! The questions of a server that wait for the answers of callers, and their limit while other callers wait.
 //!
-//! While a question to one caller is open, a further question of the server could be for that caller as well, so the
-//! client refuses it for all other callers. A caller that never answers would block the others until the time limit of
-//! its question. Therefore the client gives up such a question as soon as the server has another question that could
-//! then be asked.
+//! While a question to one caller is open, a further question of the server could also be for that caller. So the
+//! client refuses the further question for all other callers. A caller that never answers would block the other callers
+//! until the time limit of its question. Therefore the client gives up such a question as soon as the server has
+//! another question that could then be asked.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,10 +31,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 /// The time that is added to the limit of a forwarded question, so that `pass_on` reaches its own limit first.
 const GRACE: Duration = Duration::from_millis(500);
-/// The maximum length in bytes of the id of a question, and of the id of its call; a question with a longer one is
+/// The maximum length in bytes of the id of a question, and of the id of its call. A question with a longer id is
 /// ignored.
 const MAX_ID_BYTES: usize = 256;
-/// The maximum length in bytes of a question with all its members; a longer one is dismissed.
+/// The maximum length in bytes of a question with all its members; a longer question is dismissed.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
 /// The interval between checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -224,7 +224,7 @@ async fn handle(
     // `pass_on` has the same time limit, and reports questions that were not answered in time, so it must end first.
     let answering = timeout(limit(&question) + GRACE, answering);
     if question.kind == CallbackType::Notification {
-        // A notification is shown even if its call has ended, and needs no answer.
+        // Show a notification even if its call has ended; no answer to it is sent.
         drop(answering.await);
         return;
     }

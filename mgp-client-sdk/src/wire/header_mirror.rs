@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::request_timeout::TimeLimits;
 
-/// The minimum time between a failed fetch of the tool list and the next one.
+/// The minimum time between a failed fetch of the tool list and the next fetch.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Layer that adds `Mcp-Param-*` headers to tool calls.
@@ -126,7 +126,7 @@ impl HeaderPlans {
         call: Call,
     ) -> Result<Reply, RpcError> {
         let limit = self.limit(&call);
-        // A call waits for the list only if the list is not known yet.
+        // Fetch the list first if it is not known yet; otherwise the call need not wait.
         if !self.plans.lock().is_settled(limit) {
             Box::pin(self.fetch(&mut inner, &call, limit)).await;
         }
@@ -135,12 +135,14 @@ impl HeaderPlans {
             Err(error) if is_refused(&error) => error,
             outcome => return outcome,
         };
-        // The server refused before the tool ran: the schema has changed since the tool was listed.
+        // The server refused the call before the tool ran, because the schema has changed since the tool was listed. So
+        // fetch the list again.
         tracing::debug!(%error, "headers of a tool call refused; fetching its definition again");
         self.plans.lock().is_complete = false;
         Box::pin(self.fetch(&mut inner, &call, limit)).await;
         if !self.plans.lock().is_complete {
-            // The list could not be fetched, so the headers would be the same, and the server would refuse them again.
+            // Return the error if the list could not be fetched: the headers would be the same, and the server would
+            // refuse them again.
             return Err(error);
         }
         let mut again = self.with_headers(&call)?;
@@ -158,7 +160,7 @@ impl HeaderPlans {
             call.tool().and_then(|tool| self.plans.lock().plans.get(tool.name).map(Arc::clone));
         let headers = match plan {
             Some(plan) => plan.headers(call.tool_arguments().as_str())?,
-            // Remove the headers that a forwarded call has for another server.
+            // The call needs no headers; remove headers that a forwarded call still has for another server.
             None => match call.cx().extensions.get::<HeaderParams>() {
                 Some(own) if !own.is_empty() => HeaderParams::new(),
                 _ => return Ok(call),
@@ -229,10 +231,10 @@ impl HeaderPlans {
         let mut plans = HashMap::new();
         let annotated = reply.as_body().is_some_and(|body| {
             let text = body.as_raw().as_str();
-            // Most lists contain no annotation, and a text search is cheaper than parsing.
+            // Search the text before parsing: most lists contain no annotation, and a search is cheaper.
             text.contains("x-mcp-header") || text.contains(r"\u")
         });
-        // If the list cannot be parsed, the code that reads it reports the error.
+        // Leave a list that cannot be parsed unchanged; the code that reads the list reports the error.
         if annotated
             && let Ok(mut list) = reply.get::<Object>()
             && let Some(Ok(mut tools)) = list.get("tools").map(Payload::get::<Vec<Payload>>)
@@ -262,7 +264,7 @@ impl HeaderPlans {
 
 /// Returns whether a server refused a call because of its headers, before the tool ran.
 ///
-/// Only status 400 shows this: with any other status the error may come from the tool itself.
+/// Only an error with status 400 shows this; an error with any other status may come from the tool itself.
 fn is_refused(error: &RpcError) -> bool {
     error.code() == ErrorCode::HEADER_MISMATCH
         && HttpFailure::from_error(error) == Some(HttpFailure::StatusWithError(400))
@@ -276,7 +278,8 @@ struct ListedTool {
     input_schema: RawObject,
 }
 
-/// Returns whether a tool can be called, which requires valid annotations; stores its header plan if it has one.
+/// Returns whether a tool can be called, which requires valid annotations; stores the tool's header plan, if it has
+/// annotations.
 fn is_callable(tool: &Payload, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> bool {
     // A tool that cannot be read stays in the list; the code that reads the tool reports the error.
     let Ok(tool) = tool.get::<ListedTool>() else { return true };
@@ -287,7 +290,7 @@ fn is_callable(tool: &Payload, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> 
             true
         }
         Err(why) => {
-            // MCP requires a warning about each tool that a client removes from the list.
+            // Log a warning, as MCP requires for each tool that a client removes from the list.
             tracing::warn!(tool = %tool.name, %why, "tool left out of the list: invalid header annotation");
             false
         }

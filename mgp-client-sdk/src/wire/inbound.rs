@@ -86,7 +86,7 @@ impl Service<Call> for Answers {
     fn call(&mut self, call: Call) -> Self::Future {
         let facts = call.cx().scope.state::<HandshakeState>().facts();
         if is_inactive(&call, &facts) {
-            // A router without routes handles the message as one of an unknown method.
+            // Pass the message to a router without routes, which handles it as a message of an unknown method.
             return Router::new().call(call);
         }
         if call.kind() == Kind::Notification {
@@ -185,8 +185,8 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
 /// names its legacy task is for the caller of that task. Any other request on stdio names no call. It is attributed
 /// only if all calls in flight, and all calls that wait for a legacy task, have the same principal and come from the
 /// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
-/// are not counted. Of several such calls, a call without an open question is chosen, because the caller of a call with
-/// an open question may never return with the answer. If all of them have open questions, and another call is in flight
+/// are not counted. Among several such calls, a call without an open question is chosen: if a question of a call is
+/// open, its caller may never return with the answer. If all of them have open questions, and another call is in flight
 /// whose caller answers no questions, the request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
@@ -202,7 +202,8 @@ pub(super) fn attribute(
     let mut callers = calls.iter();
     let askable: Vec<_> = callers.clone().filter(|call| is_askable(call)).collect();
     let (Some(first), Some(last)) = (askable.first(), askable.last()) else {
-        // The request may belong to a call in flight even if the caller of that call cannot be asked.
+        // Refuse the request if a call is in flight, because it may belong to that call even if its caller cannot be
+        // asked.
         if callers.next().is_some() {
             return Err(answers_none());
         }
@@ -422,8 +423,8 @@ mod tests {
         assert_eq!(asked(vec![left, silent]).unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
     }
 
-    /// Regression test: `FastMCP` refuses a request for the result of a task that runs, so no request is in flight
-    /// while the client waits before it polls the task again; the questions of the task were refused.
+    /// Regression test: the questions of a task were refused. `FastMCP` refuses a request for the result of a task that
+    /// runs, so no request is in flight while the client waits before it polls the task again.
     #[test]
     fn a_question_of_a_task_that_is_polled_belongs_to_its_caller() {
         let scope = Scope::new(ScopeKind::Connection);
@@ -472,7 +473,7 @@ mod tests {
         for unclear in ["3", "4"] {
             assert_eq!(asked(unclear), Err(ErrorCode::PERMISSION_DENIED));
         }
-        // An id that the server gave twice names neither caller.
+        // The server gave the id to two tasks, so the id identifies neither caller.
         let _other = wait("bob", channel(), "1");
         assert_eq!(asked("1"), Err(ErrorCode::PERMISSION_DENIED));
         drop(bob);
@@ -535,7 +536,7 @@ mod tests {
         server.0.lock().push(bob);
         assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
         tokio::time::advance(Duration::from_mins(2)).await;
-        // With a third caller, the end of the first call would not make the question clear.
+        // With a third caller, the question could still belong to two callers after the end of the first call.
         server.0.lock().push(in_flight("carl", CallerAccess::Channel(Arc::new(Prompt))));
         assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
         assert!(first.as_mut().now_or_never().is_none());

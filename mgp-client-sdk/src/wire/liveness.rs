@@ -26,7 +26,8 @@ use tower_service::Service;
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(250);
 /// The time that bytes from an exited child may still take to arrive.
 ///
-/// The output normally ends with the child, unless a process that left the child's group still has the pipe open.
+/// The child's exit normally also ends its output. The exception is a process that left the child's group and still has
+/// the pipe open.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of one connection: open, or ended with a reason.
@@ -55,14 +56,14 @@ impl Liveness {
 
     /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) {
-        // An error means that the driver was dropped.
+        // Ignore an error: it means that the driver was dropped, so the connection has ended too.
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
     /// Adds the reason of the connection's end to the error of a call that found the connection closed.
     async fn explain(self, error: RpcError) -> RpcError {
         match self.end_text().await {
-            // Keep the information whether the call may have run on the server.
+            // The new error must still show whether the call may have run on the server.
             Some(end_text) if is_connection_lost(&error) => connection_lost(&end_text),
             Some(end_text) => match error.as_recovery() {
                 Some(hints) => connection_closed(&end_text).recovery(hints.clone()),
@@ -129,7 +130,7 @@ where
             let exited = Box::pin(exited(child));
             select(Box::pin(eof.notified()), exited).await;
         });
-        // Poll the end of the reader second, so that the last messages are dispatched first.
+        // Poll the end of the reader after the connection, so that the last messages are dispatched first.
         match select(connection_run, stopped).await {
             Either::Left((closed, _)) => closed,
             Either::Right(_) => CloseReason::Eof,

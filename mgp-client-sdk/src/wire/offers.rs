@@ -1,5 +1,5 @@
-//! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools), and may receive
-//! it.
+//! Checks a server's question before it is forwarded to a caller. The caller must have offered to answer questions of
+//! this kind (a mode of elicitation, sampling with tools), and the question must be safe to show.
 
 use mgp_types::mcp::{ClientCapabilities, key};
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
@@ -35,7 +35,7 @@ pub(crate) fn question_for_caller(
             text = shown_text(text);
             show_form(&mut question);
         }
-        // Texts can always be encoded.
+        // Ignore the result, because texts can always be encoded.
         let _ = question.encode(member, &(words + &text));
     }
     Payload::of(&question).unwrap_or_else(|_| params.clone())
@@ -47,7 +47,7 @@ fn show_form(question: &mut Object) {
     let Ok(Some(mut form)) = question.decode::<Value>(FORM) else { return };
     // Write only a form that has changed, because its fields lose their order.
     if show_texts(&mut form) {
-        // JSON values can always be encoded.
+        // Ignore the result, because JSON values can always be encoded.
         let _ = question.encode(FORM, &form);
     }
 }
@@ -59,7 +59,7 @@ fn show_texts(form: &mut Value) -> bool {
         Value::Array(items) => items.iter_mut().for_each(|item| has_changed |= show_texts(item)),
         Value::Object(members) => {
             for (name, member) in members {
-                // Some hosts ignore the case of names.
+                // Compare names without regard to case, because some hosts ignore it.
                 has_changed |= match (name.to_ascii_lowercase().as_str(), member) {
                     ("title" | "description", Value::String(text)) => show_text(text),
                     ("enumnames", Value::Array(names)) => {
@@ -151,7 +151,8 @@ pub(crate) fn offers(
     if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
         return Ok(());
     }
-    // A question that this kernel cannot read, e.g. with a repeated member, could be read differently by the host.
+    // Refuse a question that this client cannot read, e.g. with a repeated member, because the host could read it
+    // differently.
     let question: Question = ask.params().get()?;
     let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
     let offered: ClientCapabilities = offered.unwrap_or_default();
@@ -167,7 +168,8 @@ pub(crate) fn offers(
         let Some(elicitation) = offered.elicitation else { return Ok(()) };
         match question.mode.as_deref() {
             Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
-            // By specification, a caller that names neither mode supports forms.
+            // By the specification, a caller that names neither of the two modes supports forms. So refuse a form only
+            // if it names the mode `url` alone.
             None | Some("form") if elicitation.form.is_none() && elicitation.url.is_some() => {
                 Some("elicitation of mode `form`")
             }
@@ -186,8 +188,9 @@ pub(crate) fn offers(
     }
 }
 
-/// Refuses an elicitation with a member whose name differs from a checked one only in case: a host that ignores case
-/// could use it instead. Also refuses a form that this kernel cannot read, because it cannot escape the texts.
+/// Refuses an elicitation with a member whose name differs from a checked name only in case, because a host that
+/// ignores case could use this member instead. Also refuses a form that this kernel cannot read, because its texts
+/// cannot be escaped.
 fn refuse_unread(params: &Payload) -> Result<(), RpcError> {
     let members: Object = params.get()?;
     let known =

@@ -31,12 +31,14 @@ pub(crate) struct OutboundStack {
 pub(crate) struct GatewayStacks {
     /// The stack for the gateway's own requests. On a supervised connection it has no gates.
     pub(crate) ungated: Stack,
-    /// The stack for forwarded calls. It opens no trace span, because the gateway's own stack has opened one.
+    /// The stack for forwarded calls. It opens no trace span, because the gateway's own stack has already opened a
+    /// span.
     pub(crate) forwarding: Stack,
 }
 
 impl GatewayStacks {
-    /// Returns the stacks of a supervised connection. For any other connection, both stacks are the given one.
+    /// Returns the gateway's stacks of a supervised connection. For any other connection, both stacks are the given
+    /// one.
     pub(crate) fn of(supervised: &OnceLock<Self>, stack: &Stack) -> Self {
         let one = || Self { ungated: stack.clone(), forwarding: stack.clone() };
         supervised.get().cloned().unwrap_or_else(one)
@@ -81,10 +83,10 @@ impl OutboundStack {
     pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
             .layer(self.request_meta)
-            // Each attempt has its own time-out.
+            // The time-out is inside the retries, so that each attempt has its own time-out.
             .service(self.inner);
-        // Headers are outside the metadata layer, because a call that is repeated with other headers needs new
-        // metadata.
+        // The layer of the headers is outside the metadata layer, because a call that is repeated with other headers
+        // needs new metadata.
         mirrored(self.mirror, Stack::new(service))
     }
 }
@@ -125,7 +127,8 @@ pub(crate) fn spanned(repeats: Repeats, service: impl MgpService) -> Stack {
         (None, None) => Stack::new(span.service(service)),
         // Each attempt receives new metadata, because permissions and the span may have changed.
         (None, Some(retry)) => Stack::new(span.layer(retry).service(service)),
-        // Resuming is outside the retries, which do not repeat a call that has delivered chunks.
+        // The layer that resumes streams is outside the retry layer, because retries do not repeat a call that has
+        // delivered chunks.
         (Some(resume), retry) => {
             Stack::new(span.layer(resume).option_layer(retry).service(service))
         }

@@ -24,8 +24,8 @@ const REMEDY: &str = "a page is opened at `https://…`, or at `http://…` on t
 /// files (`file:`) and starts programs (schemes of other applications).
 ///
 /// # Errors
-/// Returns −32602 for an address that is neither `https` nor `http` on this machine, and for one that programs or
-/// people can take for an address of another host.
+/// Returns −32602 for an address that is neither `https` nor `http` on this machine, and for an address that programs
+/// or people can take for an address of another host.
 pub(crate) fn check_page(address: &str, server: Option<&ServerId>) -> Result<(), RpcError> {
     refusal(address, server).map_or(Ok(()), |why| Err(RpcError::invalid_params(why)))
 }
@@ -55,8 +55,8 @@ pub(crate) fn required_pages(error: &RpcError) -> Option<Vec<ElicitParams>> {
     required.then(|| error.as_data().and_then(read_pages).unwrap_or_default())
 }
 
-/// Returns the pages that error −32042 names; `None` for data that a host could read differently, i.e. with a repeated
-/// member, or with one that differs from a known one only in case.
+/// Returns the pages that error −32042 names. Returns `None` for data that a host could read differently: data with a
+/// repeated member, or with a member whose name differs from a known name only in case.
 fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
     canonical(data.as_str()).ok()?;
     let data: UrlElicitationRequiredData = data.get().ok()?;
@@ -88,8 +88,9 @@ fn fault(address: &str) -> Option<&'static str> {
     if address.len() > MAX_BYTES {
         return Some("is longer than 8 KiB");
     }
-    // Refuse what programs read differently. Browsers read `\` as a slash, and drop blanks and control characters.
-    // System openers may read a quote as the end of the address. Letters of all languages are usual behind the host.
+    // Refuse addresses that programs read differently. Browsers read `\` as a slash, and drop blanks and control
+    // characters. System openers may read a quote as the end of the address. After the host, letters of all languages
+    // are usual, so they are accepted.
     let is_refused =
         |c: char| matches!(c, '\\' | '"' | '<' | '>') || c.is_whitespace() || is_hidden(c);
     if address.contains(is_refused) {

@@ -1,5 +1,5 @@
-//! Forwards the progress that a caller reports while it answers a question to the server that asked the question (MCP
-//! progress).
+//! Forwards progress to a server that has asked a question: the progress that the caller reports while it answers the
+//! question (MCP progress).
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-/// The time limits of a request. If a call has its own limits in its extensions, they replace those of the client.
+/// The time limits of a request. If a call has its own limits in its extensions, they replace the limits of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
     /// The maximum time that a request may take without a sign of progress.
@@ -109,8 +109,8 @@ impl<S> RequestTimeout<S> {
     }
 }
 
-/// The minimum delay of a timer that shows that the whole process was paused, e.g. by `SIGSTOP`. A call then gets this
-/// much more time, so that its connection reads what has arrived during the pause.
+/// If a timer fires later than planned by more than this time, the whole process was paused, e.g. by `SIGSTOP`. The
+/// call then gets the same time in addition, so that its connection reads what has arrived during the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Timer {
@@ -130,8 +130,8 @@ impl Timer {
         Some(self.cap.instant().map_or(next, |cap| next.min(cap + waited)))
     }
 
-    /// Returns whether a call that reached its deadline has reported progress recently. If so, it exceeded its total
-    /// time, not the time without progress.
+    /// Returns whether a call that reached its deadline has reported progress recently. If so, the call exceeded its
+    /// maximum time in total, not its time without progress.
     fn is_total(&self, now: Instant) -> bool {
         let last = self.sink.as_ref().and_then(|sink| sink.activity.lock().last);
         last.and_then(|last| last.checked_add(self.timeout)).is_some_and(|next| next > now)
@@ -164,7 +164,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         if let Poll::Ready(outcome) = this.inner.poll(task) {
-            // The call has ended by an answer, so it is not dropped.
+            // The call has ended with an answer, so it must not count as dropped.
             this.timer.sink = None;
             return Poll::Ready(outcome);
         }
@@ -175,7 +175,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             let now = Instant::now();
             match this.timer.extended(now) {
                 Some(later) if later > now => sleep.as_mut().reset(later),
-                // After a pause, timers fire before sockets are read, but the answer may have arrived.
+                // After a pause, timers fire before sockets are read. The answer may have arrived during the pause, so
+                // give the call more time.
                 _ if now.saturating_duration_since(sleep.deadline()) > PAUSE => {
                     sleep.as_mut().reset(now + PAUSE);
                 }
@@ -378,7 +379,7 @@ mod tests {
         };
         let call = r#"{"name":"t"}"#;
         let minutes = Duration::from_mins;
-        // Only a caller that can be asked pauses the time-out of its call.
+        // Questions pause the time-out of a call only if its caller can be asked, so give the client a channel.
         let client = |stack| {
             let mut client = client(stack);
             client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));

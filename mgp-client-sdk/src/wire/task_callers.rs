@@ -1,5 +1,5 @@
-//! The callers of tasks that a legacy server runs. Such a server can ask a question between two polls of the task. No
-//! request to which the question could belong is in flight then.
+//! The callers of tasks that a legacy server runs. Such a server can ask a question between two polls of the task, when
+//! no request is in flight to which the question could belong.
 
 use std::sync::Arc;
 

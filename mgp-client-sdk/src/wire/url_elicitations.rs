@@ -28,7 +28,7 @@ const MAX_ID_BYTES: usize = 256;
 const EARLY_TTL: Duration = Duration::from_secs(5);
 
 /// The minimum time between an elicitation and the notification of its completion. The caller must receive the
-/// elicitation first: callers ignore the completion of an unknown one.
+/// elicitation first, because callers ignore the completion of an unknown elicitation.
 const NOTIFY_DELAY: Duration = Duration::from_millis(200);
 
 /// The peer of a legacy caller that is asked through a channel, because its call can become a task; stored in the
@@ -62,7 +62,7 @@ impl UrlElicitations {
             #[serde(rename = "elicitationId")]
             id: Option<String>,
         }
-        // The modern era has no notification for the completion.
+        // Store nothing for a modern caller, because the modern era has no notification of the completion.
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }
@@ -101,7 +101,7 @@ impl UrlElicitations {
             return;
         }
         let mut cx = caller.clone();
-        // The call's context points to the server, but the notification must be sent back to the caller.
+        // The peer in the call's context is the server, but the notification must be sent back to the caller.
         cx.peer = peer.clone();
         cx.outlet = Outlet::none();
         cx.extensions = Extensions::default();
@@ -146,7 +146,7 @@ impl Elicitations {
         self.early.push_back((params.elicitation_id.clone(), Instant::now()));
     }
 
-    /// Removes the early completion of an elicitation, and returns whether there was one.
+    /// Removes the early completion of an elicitation, and returns whether such a completion was stored.
     fn take_early(&mut self, id: &str) -> bool {
         self.early.retain(|(_, arrived_at)| arrived_at.elapsed() < EARLY_TTL);
         let place = self.early.iter().position(|(early, _)| early == id);

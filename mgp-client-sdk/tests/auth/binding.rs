@@ -1,4 +1,4 @@
-//! Credentials belong to one server and one issuer.
+//! Tests that credentials are used only for the server and the issuer to which they belong.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn no_credentials_follow_a_server_to_another_issuer() {
     assert_eq!(world.registrations().len(), 2);
     let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
     assert_eq!(grants, ["authorization_code", "authorization_code"]);
-    // The server names its first issuer again, where the first registration is still valid.
+    // The server names its first issuer again, at which the first registration is still valid.
     world.set(|s| s.issuers = vec![ONE]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();
@@ -55,7 +55,7 @@ async fn configured_credentials_are_not_sent_to_another_issuer() {
         world.call(&oauth(), "").await.unwrap();
         world.set(|s| s.issuers = vec![TWO]);
         world.revoke();
-        // A new client with the same store, as in another process, does not send the stored credentials to the second
+        // A new client with the same store, as in another process, must not send the stored credentials to the second
         // issuer either.
         let error = world.call(&oauth(), "").await.unwrap_err();
         assert!(
@@ -120,7 +120,7 @@ async fn tokens_that_another_process_renewed_are_used() {
     world.call(&two, "").await.unwrap();
     world.revoke();
     world.call(&one, "").await.unwrap();
-    // The time of a token is stored in whole seconds, so add one to show that this token was renewed later.
+    // The time of a token is stored in whole seconds. Add a second, so that the stored token appears to be newer.
     let mut kept = store.latest(SERVER).await.unwrap().unwrap();
     kept.tokens.as_mut().unwrap().issued_at += 1;
     store.save(kept).await.unwrap();

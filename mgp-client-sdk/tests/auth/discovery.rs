@@ -1,4 +1,4 @@
-//! Discovery of authorization servers, and documents that a client must not trust.
+//! Tests of the discovery of authorization servers, also with documents that a client must not trust.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -78,7 +78,7 @@ async fn metadata_for_another_server_is_refused() {
     check(|s| s.resource = "https://mcp.example/other", Err("not for")).await;
     check(|s| s.resource = "http://mcp.example/mcp", Err("not for")).await;
     check(|s| s.issuers = vec![], Err("names no authorization server")).await;
-    // If a challenge names the URL of the metadata, the metadata must be there.
+    // If a challenge names the URL of the metadata, the client looks only there.
     let gone = |s: &mut Switches| {
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
     };
@@ -149,7 +149,7 @@ async fn authorization_servers_are_found_in_each_of_their_places() {
         check(|s| s.server_at = Some(at), Ok(ONE)).await;
     }
     check(|s| s.server_at = None, Err("no metadata")).await;
-    // The client does not use the metadata at the root of a host for a tenant of that host.
+    // For a tenant of a host, the client must not use the metadata at the root of that host.
     let root = Some("/.well-known/oauth-authorization-server");
     check(|s| (s.server_at, s.issuers) = (root, vec![TWO]), Err("no metadata")).await;
 }
@@ -179,7 +179,7 @@ async fn addresses_must_be_safe_for_credentials() {
         let world = World::new(|s| s.server = json!({ name: "http://one.example/x" }));
         let error = world.call(&world.oauth(), "").await.unwrap_err();
         assert!(error.message().contains(words), "{error}");
-        assert_eq!(world.tokens().len(), 0);
+        assert_eq!((world.logins().len(), world.tokens().len()), (0, 0));
         assert!(!world.log().iter().any(|line| line.contains("http://one")));
     }
     check(|s| s.issuers = vec!["http://one.example"], Err("must be `https`")).await;
@@ -225,7 +225,7 @@ async fn among_several_issuers_the_trusted_one_is_used() {
 async fn a_server_elsewhere_opens_no_page_of_this_machine() {
     let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
     check(|s| s.server = local.clone(), Err("it is on this machine")).await;
-    // A server of revision 2025-03-26 has no metadata of its own.
+    // The same must hold for a server of revision 2025-03-26, which has no metadata of its own.
     check(|s| (s.metadata_at, s.server) = (None, local), Err("it is on this machine")).await;
 }
 

@@ -1,4 +1,4 @@
-//! Clients without a person: secrets, private keys, and assertions.
+//! Tests of clients that obtain tokens without a person: with secrets, private keys or assertions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ async fn a_client_acts_on_its_own_behalf_with_a_secret() {
         let form = &world.tokens()[0];
         assert_eq!((&*form["grant_type"], &*form["scope"]), ("client_credentials", "a b"));
         assert_eq!((world.logins().len(), world.registrations().len()), (0, 0));
-        // A call that needs further scopes makes the client request new tokens in place of its old ones.
+        // This call needs a further scope, so the client must request new tokens in place of its old tokens.
         world.call(&oauth, "c").await.unwrap();
         assert_eq!(world.tokens()[1]["scope"], "a b c");
         world.revoke();

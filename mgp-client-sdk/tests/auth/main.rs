@@ -1,4 +1,4 @@
-//! A client that is authorized by OAuth 2.1, against a scripted world.
+//! Tests of a client that is authorized by OAuth 2.1. A script plays the servers and the person.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

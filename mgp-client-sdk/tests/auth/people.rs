@@ -1,11 +1,13 @@
-//! Logins of a person: registration, requested scopes, and accepted responses.
+//! Tests of a person's logins: registration, requested scopes, and accepted responses.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::auth::{AuthError, Browser, LoopbackBrowser, MemoryTokens, OAuth, Scopes};
-use mgp_types::ErrorCode;
-use serde_json::json;
+use mgp_transport::http::{CredentialRefusal, Credentials as _};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch};
+use mgp_types::{ErrorCode, RpcError};
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
@@ -42,8 +44,8 @@ async fn offline_access_is_requested_only_if_it_is_listed() {
 #[tokio::test]
 async fn credentials_precede_a_document_and_this_precedes_registration() {
     let takes = json!({ "client_id_metadata_document_supported": true });
-    // Columns: the server accepts client documents, a document is configured, credentials are given; expected client
-    // id.
+    // Columns: whether the server accepts client documents, whether a document is configured, whether credentials are
+    // given, and the expected client id.
     for (takes, document, given, expected) in [
         (true, true, true, "given"),
         (true, true, false, DOCUMENT),
@@ -74,7 +76,7 @@ async fn credentials_precede_a_document_and_this_precedes_registration() {
     }
 }
 
-fn takes_documents() -> serde_json::Value {
+fn takes_documents() -> Value {
     json!({ "client_id_metadata_document_supported": true })
 }
 
@@ -94,6 +96,62 @@ async fn a_registration_describes_the_client() {
     let world = World::new(|s| s.registers = false);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(error.message().contains("does not accept registrations"), "{error}");
+}
+
+/// An authorization server that registers clients for logins only, without scopes, and accepts no secret in a header.
+struct Picky(SharedFetch);
+
+#[async_trait::async_trait]
+impl Fetch for Picky {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        if request.headers.iter().any(|(name, _)| *name == "authorization") {
+            return Ok(FetchResponse::new(401, r#"{"error":"invalid_client"}"#));
+        }
+        if request.url.ends_with("/register") {
+            let client: Value = serde_json::from_slice(&request.body).unwrap();
+            let grants = json!(["authorization_code"]);
+            if client.get("scope").is_some() || client["grant_types"] != grants {
+                return Ok(FetchResponse::new(400, r#"{"error":"invalid_client_metadata"}"#));
+            }
+        }
+        self.0.fetch(request).await
+    }
+}
+
+#[tokio::test]
+async fn a_refused_registration_is_repeated_without_scopes_and_grants_that_are_not_offered() {
+    for (grants, is_registered) in [
+        (json!(["authorization_code", "implicit"]), true),
+        (json!(["authorization_code", "refresh_token"]), false),
+        (json!(null), false),
+    ] {
+        let world = World::new(|s| {
+            (s.challenge_scope, s.server) = (Some("a"), json!({ "grant_types_supported": grants }));
+        });
+        let oauth = OAuth::new(SERVER, Arc::new(Picky(world.fetcher())));
+        let called = world.call(&oauth.browser(Person(Arc::clone(&world))), "a").await;
+        assert_eq!(called.is_ok(), is_registered, "{called:?}");
+        let scopes: Vec<_> = world.logins().iter().map(|login| login["scope"].clone()).collect();
+        assert_eq!(scopes, if is_registered { vec!["a"] } else { vec![] });
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_refused_in_the_header_is_sent_in_the_body_if_that_is_offered() {
+    for (other, is_offered) in [("client_secret_post", true), ("private_key_jwt", false)] {
+        let methods = json!(["client_secret_basic", other]);
+        let world = World::new(|s| {
+            s.method = "client_secret_post";
+            s.server = json!({ "token_endpoint_auth_methods_supported": methods });
+        });
+        world.add_client(ONE, "given", Some(SECRET));
+        let oauth = OAuth::new(SERVER, Arc::new(Picky(world.fetcher())));
+        let oauth = oauth.preregistered("given", SECRET).browser(Person(Arc::clone(&world)));
+        let called = world.call(&oauth, "").await;
+        assert_eq!(called.is_ok(), is_offered, "{called:?}");
+        world.check();
+    }
 }
 
 /// A person at an authorization server that refuses scopes with which the client did not register.
@@ -176,7 +234,15 @@ async fn clients_authenticate_as_they_registered() {
             world.check();
         }
     }
-    // A server that lists no methods expects basic authentication.
+    let both = json!(["client_secret_basic", "client_secret_post"]);
+    let world = World::new(|s| {
+        s.method = "client_secret_post";
+        s.server = json!({ "token_endpoint_auth_methods_supported": both });
+    });
+    world.call(&world.oauth(), "").await.unwrap();
+    assert_eq!(world.registrations()[0]["token_endpoint_auth_method"], "client_secret_post");
+    world.check();
+    // The server lists no authentication methods, so the client must use basic authentication.
     let world = World::new(|s| {
         s.method = "client_secret_basic";
         s.server = json!({ "token_endpoint_auth_methods_supported": null });
@@ -204,8 +270,8 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
         }
     }
     let promised = || json!({ "authorization_response_iss_parameter_supported": true });
-    // Columns: the issuer promises `iss` in its responses, the `iss` of the response; the result that RFC 9207 §2.4 and
-    // MCP require.
+    // Columns: whether the issuer promises `iss` in its responses, the `iss` of the response, and the result that RFC
+    // 9207 §2.4 and MCP require.
     for (promises, iss, expected) in [
         (true, Some(ONE), Ok(())),
         (true, None, Err("does not name its issuer")),
@@ -233,7 +299,7 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
         let world = World::new(|s| s.login = login);
         judge(world.call(&world.oauth(), "").await, Err(words), &world);
     }
-    // The error in a response from another issuer is not shown.
+    // The message must not contain the error in a response from another issuer.
     let world = World::new(|s| (s.login, s.iss) = (Login::Denied, Some("https://evil.example")));
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(!error.message().contains("access_denied"), "{error}");
@@ -312,7 +378,7 @@ async fn scopes_that_are_never_granted_are_not_requested_forever() {
     let error = world.call(&oauth, "admin").await.unwrap_err();
     assert!(error.message().contains("asked for `admin` more than 3 times"), "{error}");
     assert_eq!(world.logins().len(), 1 + 3);
-    // The limit applies to this operation: other operations are not affected, and this operation stays refused.
+    // The limit applies only to this operation, which stays refused; other operations still succeed.
     world.call(&oauth, "read").await.unwrap();
     assert!(world.call(&oauth, "admin").await.is_err());
     assert_eq!(world.logins().len(), 1 + 3 + 1);
@@ -323,19 +389,41 @@ async fn scopes_that_are_never_granted_are_not_requested_forever() {
 
 #[tokio::test]
 async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
-    use mgp_transport::http::{CredentialRefusal, Credentials as _};
     let world = World::new(|_| {});
     let oauth = world.oauth();
-    for challenge in [
-        "Basic realm=x",
-        "Bearer error=\"insufficient_scope\"",
-        "Bearer error=\"invalid_token\", scope=\"a\"",
-    ] {
+    for challenge in ["Basic realm=x", "Bearer error=\"invalid_token\", scope=\"a\""] {
         let refusal = CredentialRefusal::new(403, vec![challenge.to_owned()], None);
         let error = oauth.handle_refusal(refusal).await.unwrap_err();
         assert!(error.message().contains("does not name scopes that would help"), "{error}");
     }
     assert!(world.log().is_empty());
+}
+
+/// Refuses a request for lack of scopes that the refusal does not name.
+async fn refuse_scopes(oauth: &OAuth) -> Result<(), RpcError> {
+    let shown = oauth.authorization().await.unwrap();
+    let challenge = "Bearer error=\"insufficient_scope\"".to_owned();
+    oauth.handle_refusal(CredentialRefusal::new(403, vec![challenge], shown)).await
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_no_scopes_is_solved_by_new_scopes_in_the_metadata_only() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|s| s.scopes = Some("read"));
+    world.call(&world.oauth().store(Arc::clone(&store)), "read").await.unwrap();
+    let later = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
+    for oauth in [&later, &world.oauth().store(Arc::clone(&store))] {
+        let error = refuse_scopes(oauth).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED, "{error}");
+    }
+    world.set(|s| s.scopes = Some("read write"));
+    let error = refuse_scopes(&later).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+    assert!(error.message().contains("does not include the scopes `read write`"), "{error}");
+    assert_eq!(world.logins().len(), 1);
+    refuse_scopes(&world.oauth().store(store)).await.unwrap();
+    assert_eq!(world.logins()[1]["scope"], "read write");
+    world.check();
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Tokens that are bound to a key (RFC 9449): when they are requested, how they are sent, and that they are never
-//! replaced by unbound ones.
+//! Tests of tokens that are bound to a key (RFC 9449): when they are requested, how they are sent, and that unbound
+//! tokens never replace them.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn each_request_has_its_own_proof_with_one_key() {
         tokens.iter().chain(&server).all(|(key, nonce)| *key == tokens[0].0 && nonce.is_none())
     );
     assert_eq!(world.logins()[0]["dpop_jkt"], tokens[0].0);
-    // Another client has another key.
+    // Another client must use another key.
     world.call(&world.oauth(), "").await.unwrap();
     assert_ne!(world.proofs().0[1].0, tokens[0].0);
     world.check();
@@ -56,9 +56,10 @@ async fn nonces_are_learnt_from_refusals_and_kept_apart() {
     let nonces = |of: &[crate::world::Shown]| {
         of.iter().map(|(_, nonce)| nonce.clone().unwrap_or_default()).collect::<Vec<_>>()
     };
-    // Only the first request to each server lacks its nonce; no later request is refused because of a nonce.
+    // Only the first request to each server has a proof without a nonce; no later request is refused because of a
+    // nonce.
     assert_eq!(nonces(&tokens), ["", "token~nonce!1", "token~nonce!1"]);
-    // The last token was refreshed; `check` reports a refresh token that comes with another key than its own.
+    // The last token was refreshed. `check` reports a refresh token if it comes with a key other than its own.
     assert_eq!(world.logins().len(), 1);
     assert_eq!(nonces(&server), ["", "server~nonce!1", "server~nonce!1", "server~nonce!1"]);
     world.check();
@@ -108,8 +109,8 @@ async fn a_refused_proof_does_not_lead_to_another_token() {
 async fn tokens_are_bound_if_both_sides_support_it() {
     let takes = || json!({ "dpop_signing_alg_values_supported": ["ES256"] });
     let others = || json!({ "dpop_signing_alg_values_supported": ["PS256"] });
-    // Columns: additional metadata of the authorization server, and of the protected server, the schemes that the
-    // protected server accepts; the expected kind of token.
+    // Columns: additional metadata of the authorization server, additional metadata of the protected server, the
+    // schemes that the protected server accepts, and the expected kind of token.
     for (server, more, schemes, expected) in [
         (offers(), json!({}), &["Bearer", "DPoP"][..], TokenKind::Dpop),
         (offers(), json!({}), &["DPoP"], TokenKind::Dpop),
@@ -216,7 +217,8 @@ async fn an_authorization_server_that_stops_binding_is_noticed_once() {
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     world.set(|s| s.expires_in = Some(0));
     oauth.handle_refusal(CredentialRefusal::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
-    // The client sends no unbound token before the server has asked for credentials again.
+    // From now on, tokens are not bound. The client must send no such token before the server has asked for credentials
+    // again.
     world.set(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
     assert_eq!(oauth.authorization().await.unwrap(), None);
     world.set(|s| s.schemes = &["Bearer"]);
@@ -267,7 +269,7 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
     let store = Arc::new(MemoryTokens::new());
     let oauth = world.oauth().store(Arc::clone(&store));
     world.call(&oauth, "").await.unwrap();
-    // The stored token was issued an hour ago.
+    // Make the stored token an hour old, so that the client assumes that the server has accepted it before.
     let mut kept = store.latest(SERVER).await.unwrap().unwrap();
     kept.tokens.as_mut().unwrap().issued_at -= 3600;
     store.save(kept).await.unwrap();
@@ -277,7 +279,7 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
         CredentialRefusal::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
     oauth.handle_refusal(refusal).await.unwrap();
     world.call(&oauth, "").await.unwrap();
-    // A refusal that asks for further scopes does not unbind the token either.
+    // After a refusal that asks for further scopes, the tokens must stay bound too.
     let shown = oauth.authorization().await.unwrap();
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
     oauth.handle_refusal(CredentialRefusal::new(403, vec![challenge], shown)).await.unwrap();
@@ -328,7 +330,7 @@ async fn machine_clients_prove_their_tokens_too() {
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     let first = CredentialRefusal::new(401, vec!["DPoP".to_owned()], None);
     oauth.handle_refusal(first).await.unwrap();
-    // An expired token is renewed with the same key before it is sent.
+    // An expired token must be renewed with the same key before it is sent.
     world.set(|s| s.expires_in = Some(3600));
     world.call(&oauth, "").await.unwrap();
     let (tokens, server) = world.proofs();

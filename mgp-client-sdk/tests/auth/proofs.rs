@@ -1,4 +1,5 @@
-//! Checks of proofs of possession by the script (RFC 9449 §4.3), independent of the code that makes them.
+//! The checks of proofs of possession that the script makes (RFC 9449 §4.3). They are independent of the code that
+//! makes the proofs.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};

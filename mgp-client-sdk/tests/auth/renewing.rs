@@ -1,4 +1,4 @@
-//! Tokens that expire, are refused, or are needed by many calls at the same time.
+//! Tests of tokens that expire, are refused, or are needed by many calls at the same time.
 
 use std::sync::Arc;
 
@@ -249,7 +249,7 @@ async fn a_forgotten_client_registers_again() {
     world.call(&oauth, "").await.unwrap();
     world.revoke();
     world.remove_client(crate::world::ONE);
-    // The client opens one login with the id that the issuer no longer knows. The script records that as a fault, so
+    // The client begins one login with the id that the issuer no longer knows. The script records this as a fault, so
     // this test does not check the faults.
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.registrations().len(), 2);

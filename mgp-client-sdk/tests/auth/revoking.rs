@@ -1,4 +1,4 @@
-//! Tokens that are revoked at their issuer after a logout.
+//! Tests that tokens are revoked at their issuer after a logout.
 
 use mgp_client_sdk::auth::{AuthError, OAuth, TokenEntry};
 use mgp_types::service::FetchError;
@@ -18,7 +18,7 @@ async fn a_revocation_ends_the_refresh_token_and_the_access_token() {
         let oauth = world.oauth();
         world.call(&oauth, "").await.unwrap();
         let entry = oauth.entry().unwrap();
-        // New credentials, as in another process, can revoke the tokens of a stored entry.
+        // New credentials, as in another process, must be able to revoke the tokens of a stored entry.
         OAuth::new(SERVER, world.fetcher()).revoke(&entry).await.unwrap();
         let asked = world.log().into_iter().filter(|line| line.ends_with(ENDPOINT)).count();
         assert_eq!(asked, 2, "{method}");
@@ -40,7 +40,7 @@ async fn an_entry_of_a_client_that_was_registered_by_hand_is_revoked_with_its_se
     let entry = oauth.entry().unwrap();
     oauth.revoke(&entry).await.unwrap();
     world.check();
-    // The secret is not sent to another issuer than the configured one.
+    // The secret must be sent only to the configured issuer.
     let elsewhere = world.oauth().preregistered("given", SECRET).issuer("https://two.example");
     elsewhere.revoke(&entry).await.unwrap();
     assert!(world.faults().contains(&"another secret".to_owned()), "{:?}", world.faults());

@@ -1,4 +1,4 @@
-//! Secrets are never printed.
+//! Tests that secrets are never printed.
 
 use std::fmt::Debug;
 use std::sync::Arc;

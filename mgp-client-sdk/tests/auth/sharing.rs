@@ -1,4 +1,5 @@
-//! Several processes that share the tokens of one person, played by two clients that share only the store.
+//! Tests of several processes that share the tokens of one person. Two clients that share only the store play the
+//! processes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

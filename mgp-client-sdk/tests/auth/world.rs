@@ -1,4 +1,4 @@
-//! A protected server, two authorization servers and a person, played by one script with switches.
+//! A script that plays a protected server, two authorization servers and a person; its switches change their behaviour.
 //!
 //! The script is strict: each violated rule is recorded in [`World::faults`], which tests check at their end.
 

@@ -1,4 +1,4 @@
-//! Servers in child processes: started, called, ended with their group.
+//! Tests of servers in child processes: they are started, called, and ended together with their process group.
 
 #![cfg(unix)]
 

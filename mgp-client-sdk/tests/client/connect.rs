@@ -1,4 +1,4 @@
-//! Negotiation of versions and capabilities.
+//! Tests of the negotiation of versions and capabilities.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +27,8 @@ async fn every_revision_is_negotiated() {
         assert_eq!(client.server().revision, *revision);
         client.ping().await.unwrap();
 
-        // If the server speaks both eras, the client uses the newer one that it may use.
+        // If the server supports both eras, the client must use the modern era, unless it is restricted to the legacy
+        // era.
         let both = || speaks(&[revision.clone(), Revision::MODERN]);
         assert_eq!(TestClient::new(both()).await.server().revision, Revision::MODERN);
         assert_eq!(TestClient::legacy(both()).await.server().revision, *revision);
@@ -37,7 +38,7 @@ async fn every_revision_is_negotiated() {
     client.ping().await.unwrap();
 }
 
-/// Connects to a server whose answer to `initialize` is completed by `answer`, and returns the error. The client must
+/// Connects to a server, and returns the error. `answer` completes the server's answer to `initialize`. The client must
 /// disconnect.
 async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
     let (end, mut script) = Script::new();
@@ -201,7 +202,7 @@ async fn only_handled_requests_are_offered() {
         json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {} } });
     assert_eq!(hello(all).await, offered);
     let mgp = hello(Client::builder("c", "1")).await;
-    // In the legacy era, the client offers MGP only as a capability, and not also as an extension.
+    // In the legacy era, the client must offer MGP only as a capability, and not also as an extension.
     assert_eq!(mgp["extensions"], serde_json::Value::Null);
     // The names of the first specification come first, for servers that know no others. The names that need a handler
     // for permissions or callbacks are missing.
@@ -221,7 +222,8 @@ async fn only_handled_requests_are_offered() {
 
 #[tokio::test]
 async fn a_server_of_the_first_specification_is_understood() {
-    // A server of the first specification knows nine extensions, and accepts the offered ones among them.
+    // A server of the first specification knows nine extensions, and accepts the extensions among them that the client
+    // offers.
     let mgp = json!({ "version": "0.1.0", "extensions": ["security", "streaming"] });
     let builder = Client::builder("c", "1");
     let (client, _script) = Script::legacy(builder, json!({ "mgp": mgp })).await;

@@ -1,4 +1,4 @@
-//! The output and exit codes of `examples/call_tool.rs`, which other programs rely on.
+//! Tests of the output and the exit codes of `examples/call_tool.rs`, which other programs rely on.
 
 #![cfg(unix)]
 
@@ -41,7 +41,7 @@ fn a_line_for_each_thing_that_happens() {
         assert_eq!(lines[2]["result"]["content"][0]["text"], "hi");
     }
     let (lines, output) = run(&["--mgp", "none", "--json", "--", echo, "later", "{}"]);
-    // A client without MGP gets MCP's own error code for an unknown tool.
+    // For an unknown tool, a client without MGP must get MCP's own error code.
     assert_eq!((output.status.code(), &lines[2]["error"]["code"]), (Some(1), &(-32602).into()));
     assert!(lines[0]["negotiated"]["mgp"].is_null());
     let (lines, output) = run(&["--json", "--", echo, "later", "{}"]);

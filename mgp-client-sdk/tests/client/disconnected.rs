@@ -1,4 +1,4 @@
-//! The end of a server is reported immediately.
+//! Tests that the end of a server is reported immediately.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn calls_fail_when_the_stream_ends_and_after() {
     let error = call.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert_eq!(error.message(), "connection closed: the peer closed the connection");
-    // The server may have run the call before the server ended.
+    // The server may have run the call before it ended, so a retry might run it twice.
     assert!(!error.is_retryable());
     assert!(client.is_closed());
     assert_eq!(client.list_tools().await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);

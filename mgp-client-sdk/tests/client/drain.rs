@@ -1,4 +1,4 @@
-//! Notices of a server that stops, and requests to stop it.
+//! Tests of the notices of a server that stops, and of requests to stop a server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn states_are_read_in_any_spelling_and_with_missing_members() {
     let method = "notifications/mgp.lifecycle";
     script.notify(method, json!({"new_state": "DRAINING", "previous_state": "Connected"})).await;
     script.notify(method, json!({"new_state": "reconnecting", "timestamp": "soon"})).await;
-    // A notification without a state is ignored.
+    // The client must ignore notifications without a valid state.
     let broken: [Value; 3] = [json!({}), json!({"new_state": 7}), json!({"new_state": null})];
     for params in broken {
         script.notify(method, params).await;

@@ -1,4 +1,4 @@
-//! Guarantees for layers and logs that govern a client (MGP §6.4).
+//! Tests of the guarantees for layers and logs that govern a client (MGP §6.4).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn a_gate_sees_every_call_with_the_configured_id_of_its_server() {
         let calling = async {
             client.tools().await.unwrap();
             client.call_tool("t", ()).await.unwrap();
-            // A call whose context already names a server keeps that server.
+            // A call whose context already names a server must keep that server.
             let mut cx = client.context();
             cx.server = Some("other".into());
             let params = mgp_types::service::Params::tool("t", &mgp_types::Payload::empty_object());
@@ -276,7 +276,7 @@ async fn a_killed_child_is_recorded_once_with_its_exit_status() {
         assert_eq!(result, expected, "{script}");
         assert!(killed || reason.contains(how), "{script}: {reason}");
     }
-    // If the client is not dropped before the child ends, the recorded reason contains the child's exit status.
+    // If the client is still there when the child ends, the recorded reason must contain the child's exit status.
     let log = MemoryAudit::new();
     let command = ChildCommand::new("sh").args(["-c", &format!("{SERVER}kill -9 $$")]);
     let client = audited(&log).era(EraChoice::Legacy).spawn(command).await.unwrap();

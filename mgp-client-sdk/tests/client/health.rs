@@ -1,4 +1,4 @@
-//! A client detects that its server is unhealthy (MGP §11.3).
+//! Tests that a client detects that its server is unhealthy (MGP §11.3).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn with_lifecycle() -> Value {
 async fn asked(script: &mut Script) -> Value {
     loop {
         let message = timeout(HOUR, script.read()).await.unwrap().unwrap();
-        // A ping that timed out is cancelled.
+        // Skip cancellations, which the client sends for pings that timed out.
         if message["method"] != "notifications/cancelled" {
             return message;
         }

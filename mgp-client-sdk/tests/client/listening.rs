@@ -1,4 +1,4 @@
-//! The stream on which a modern server reports changes: opened, kept and closed by the client.
+//! Tests of the stream on which a modern server reports changes; the client opens, keeps and closes it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn an_ended_stream_is_opened_again_and_everything_is_reported_as_changed()
 async fn a_stream_that_never_lasts_is_requested_rarely() {
     let (builder, received) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
-    // The client makes one first attempt and ten further ones.
+    // The client makes a first attempt and ten further attempts.
     for _ in 0..=10 {
         let request = opened(&mut script).await;
         script.answer(&request, json!({ "resultType": "complete" })).await;
@@ -145,7 +145,7 @@ async fn a_stream_that_never_lasts_is_requested_rarely() {
     assert!(began.elapsed() >= ListenConfig::default().max_retry, "{:?}", began.elapsed());
     script.answer(&request, json!({ "resultType": "complete" })).await;
     assert!(taken(&received).is_empty());
-    // After a new subscription, the client tries again to open the stream.
+    // After a new subscription, the client must try again to open the stream.
     let served = async {
         let request = opened(&mut script).await;
         agree(&mut script, &request).await;
@@ -189,7 +189,7 @@ async fn subscriptions_join_the_stream() {
     agree(&mut script, &old).await;
     let announced = async |script: &mut Script, old: &Value| {
         let new = opened(script).await;
-        // The old stream is closed when the new one is open.
+        // The client must close the old stream when the new stream is open.
         agree(script, &new).await;
         let left = script.read().await.unwrap();
         assert_eq!(left["method"], "notifications/cancelled");

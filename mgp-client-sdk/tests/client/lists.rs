@@ -1,4 +1,4 @@
-//! Lists: pages, their end, and caching.
+//! Tests of lists: pages, the end of the pages, and caching.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,7 +128,7 @@ async fn a_list_is_cached_until_the_server_reports_a_change() {
         script.notify("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
         script.serve("ping", json!({})).await;
         script.serve("tools/list", json!({ "tools": [tool("a"), tool("b")] })).await;
-        // This server does not announce that it reports changed prompts, so the client requests them each time.
+        // This server does not announce that it reports changed prompts, so the client requests the list each time.
         script.serve("prompts/list", json!({ "prompts": [] })).await;
         script.serve("prompts/list", json!({ "prompts": [] })).await;
     });
@@ -163,7 +163,7 @@ async fn a_modern_list_is_cached_for_its_time() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // The list has expired. The new answers state no lifetime, so the client requests the list each time.
+    // The list has expired. The new answers have no lifetime, so the client requests the list each time.
     assert!(client.tools().await.unwrap().is_empty());
     assert!(client.tools().await.unwrap().is_empty());
     server.await.unwrap();

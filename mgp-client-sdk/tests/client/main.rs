@@ -1,4 +1,4 @@
-//! The behaviour that authors of clients rely on, one module a topic.
+//! Tests of the behaviour that authors of clients rely on, one module for each topic.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The typed methods: sent if they are negotiated, refused locally if they are not.
+//! Tests of the typed methods: the client sends a method if it is negotiated, and refuses it otherwise.
 
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +53,8 @@ async fn a_plain_connection_carries_nothing_of_mgp() {
         } else {
             Script::legacy(builder(), json!({})).await
         };
-        // Methods that a kernel serves for its operators belong to no extension and are always sent.
+        // Leave out the methods that a kernel serves for its operators: they belong to no extension and are always
+        // sent.
         for info in methods().filter(|info| info.is_mgp() && !info.is_kernel_only()) {
             let (method, cx) = (Method::from_static(info.name), client.context());
             let call = match info.kind {
@@ -199,7 +200,7 @@ fn every_method_to_a_server_has_a_typed_call() {
             && info.direction != Direction::ToClient
             && info.marker != "Initialize"
             && !info.is_kernel_only()
-            // Methods that begin with `mgp/tx/` are other names of `transaction/*`.
+            // Leave out methods that begin with `mgp/tx/`, which are other names of `transaction/*`.
             && !info.name.starts_with("mgp/tx/")
     });
     for info in to_server {

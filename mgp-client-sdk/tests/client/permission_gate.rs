@@ -1,5 +1,5 @@
-//! A client's decision to accept a connection, made between the server's answer and `initialized` (MGP §3.4): it takes
-//! effect if it is made in time.
+//! Tests of a client's decision to accept a connection, made between the server's answer and `initialized` (MGP §3.4):
+//! it must take effect if it is made in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

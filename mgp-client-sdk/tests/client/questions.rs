@@ -1,4 +1,4 @@
-//! Questions of a server to its client: sent as requests, or in a result that asks for input, and refused questions.
+//! Tests of the questions of a server to its client: as requests, in a result that asks for input, and refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -165,7 +165,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     assert_eq!(error.message(), "the server asked questions in more than 2 rounds (`max_rounds`)");
     assert_eq!(asked.load(Ordering::Relaxed), 2, "answers that would not be sent are not obtained");
 
-    // A raw call returns the questions themselves.
+    // A raw call must return the questions themselves.
     let mut script = server.await.unwrap();
     let (reply, _) = tokio::join!(
         client.call("t").raw(),
@@ -173,7 +173,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     );
     assert!(matches!(reply.unwrap(), Reply::InputRequired(_)));
 
-    // A question that the client cannot answer ends the call.
+    // A question that the client cannot answer must end the call.
     let asks = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
     let (reply, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", asks));
     assert_eq!(reply.unwrap_err().message(), "`roots/list` is not offered by this client");

@@ -1,4 +1,4 @@
-//! Schemas of tools: the client passes them on unchanged, and never fetches what they refer to.
+//! Tests that the client passes on the schemas of tools unchanged, and never fetches what they refer to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::script::{Script, plain};
 #[tokio::test]
 async fn a_schema_comes_back_byte_for_byte() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
-    // The client keeps the order, numbers, escapes and white space of the schema's author.
+    // The client must keep the order, numbers, escapes and white space of this schema.
     let schema = r##"{ "$schema":"https://json-schema.org/draft/2020-12/schema", "type":"object","$defs":{"address":{"$anchor":"addressDef","type":"object"}},
 "properties":{"z":{"$ref":"#/$defs/address"},"a":{"minimum":1.50,"maximum":1e3,"pattern":"\u0041\/"}},"if":{"required":["z"]},"then":{"required":["a"]},"x-more":[ 1 ],"additionalProperties":false}"##;
     let one_line = schema.replace('\n', " ");

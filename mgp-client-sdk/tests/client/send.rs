@@ -1,4 +1,4 @@
-//! Types and futures that are `Send`.
+//! Tests that types and futures are `Send`.
 
 use mgp_client_sdk::{Client, ClientBuilder, Error, TestClient, ToolCall, ToolStream};
 use mgp_transport::ChildCommand;
@@ -15,7 +15,7 @@ fn handles_and_errors_are_shared() {
     shares::<Error>();
 }
 
-/// The functions in this test are only compiled, which is the check; they are never called.
+/// The functions in this test are never called: that they compile is the check.
 #[test]
 fn futures_are_sent() {
     fn futures(client: &Client, builder: ClientBuilder, call: ToolCall) {

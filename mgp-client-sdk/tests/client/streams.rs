@@ -1,5 +1,5 @@
-//! Calls as streams, many calls at the same time, members of calls, and results as data. Further tests of streams are
-//! in `stream_stories`.
+//! Tests of calls as streams, many calls at the same time, members of calls, and results as data. Further tests of
+//! streams are in `stream_stories`.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -93,7 +93,7 @@ async fn many_calls_keep_their_order_and_their_failures() {
         let (r, p) = (Arc::clone(&r), Arc::clone(&p));
         async move {
             p.fetch_max(r.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // Each call takes less time than the call before it.
+            // Each call takes less time than the call before it, so the results arrive in reverse order.
             tokio::time::sleep(Duration::from_millis(100 - number * 5)).await;
             r.fetch_sub(1, Ordering::SeqCst);
             if number == 4 { Err(RpcError::internal("four")) } else { Ok(number.to_string()) }

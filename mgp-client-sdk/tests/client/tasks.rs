@@ -1,14 +1,16 @@
-//! Calls that become tasks: polled, answered, abandoned.
+//! Tests of calls that become tasks: the client polls them, answers their questions, or gives them up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, TestClient, ToolResult};
+use mgp_client_sdk::gateway::AwaitLegacyTask;
+use mgp_client_sdk::{Client, EraChoice, Hop, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
-use mgp_types::mcp::{ElicitParams, TaskSupport};
-use mgp_types::service::{CallerRequest, Reply};
+use mgp_types::mcp::{CallToolParams, ElicitParams, TaskSupport};
+use mgp_types::method::ToolsCall;
+use mgp_types::service::{Call, CallerRequest, Reply};
 use mgp_types::sync::Mutex;
 use serde_json::{Value, json};
 
@@ -57,7 +59,7 @@ async fn a_task_is_polled_at_its_interval_and_its_questions_are_answered_once() 
         assert!(offers_tasks(&get), "{get}");
         let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
         assert_eq!(update["params"]["inputResponses"]["k"]["content"], json!({ "sure": true }));
-        // The server has not processed the answer yet, and is not answered twice.
+        // The server has not processed the answer yet. The client must not send the answer again.
         script.serve("tasks/get", task("input_required", &asked)).await;
         script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
         // An ordinary request offers no tasks, since its caller may not support them.
@@ -234,7 +236,7 @@ async fn a_legacy_server_that_refuses_early_requests_for_a_result_is_polled() {
         assert_eq!(result.unwrap().to_text(), "done");
     }
 
-    // The error of a task that failed is the outcome of its call.
+    // The error of a task that failed must be the outcome of its call.
     let serve = async {
         script.serve("tools/call", json!({ "task": legacy_task("working") })).await;
         let broken = json!({ "code": 7, "message": "broken" });
@@ -286,13 +288,46 @@ async fn a_legacy_server_that_missed_the_end_of_its_task_is_asked_for_the_result
             message = script.receive().await;
         }
         assert_eq!(message["method"], "tasks/result", "{message}");
-        // The client waits for the answer to the second request, however long it takes.
+        // The client must wait for the answer to the second request, however long it takes.
         let next = tokio::time::timeout(Duration::from_secs(9), script.receive()).await;
         assert!(!next.is_ok_and(|next| next["method"] == "tasks/get"), "the client waits");
         script.answer(&message, text("done")).await;
     };
     let (result, ()) = tokio::join!(client.call("t").as_task().send(), serve);
     assert_eq!(result.unwrap().to_text(), "done");
+}
+
+/// Regression test: a gateway polled the task of a legacy server at the first interval, whatever the server recommended
+/// later.
+#[tokio::test(start_paused = true)]
+async fn a_legacy_task_is_polled_at_the_interval_that_its_server_recommended_last() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    let hop = Hop::new("below", client);
+    let forward = move |mut cx: Context| {
+        let hop = hop.clone();
+        async move {
+            cx.extensions.insert(AwaitLegacyTask);
+            let call = Call::ask::<ToolsCall>(&CallToolParams::new("t"), cx)?;
+            hop.send(call).await.map(|_| "forwarded")
+        }
+    };
+    let tool = Tool::new("t", "Forwards its calls", forward).task(TaskSupport::Required);
+    let host = Client::builder("c", "1").era(EraChoice::Legacy);
+    let host = TestClient::with_builder(Server::new("gateway", "1").tool(tool), host).await;
+    let serve = async {
+        script.serve("tools/call", json!({ "task": legacy_task("working") })).await;
+        let request = script.receive().await;
+        assert_eq!(request["method"], "tasks/result", "{request}");
+        let mut slower = legacy_task("working");
+        slower["pollInterval"] = json!(5_000);
+        script.serve("tasks/get", slower).await;
+        let began = tokio::time::Instant::now();
+        script.serve("tasks/get", legacy_task("working")).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+        script.answer(&request, text("done")).await;
+    };
+    let (result, ()) = tokio::join!(host.call("t").as_task().send(), serve);
+    assert_eq!(result.unwrap().to_text(), "forwarded");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Every request has a time-out, and a dropped request is cancelled.
+//! Tests that every request has a time-out, and that a dropped request is cancelled.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Traces: every request of MGP has one, and plain servers receive one only if that is configured (MGP §6.5).
+//! Tests of traces: every request of MGP has a trace, and a plain server receives one only if that is configured (MGP
+//! §6.5).
 
 use std::collections::HashSet;
 

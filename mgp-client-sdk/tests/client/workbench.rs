@@ -1,4 +1,4 @@
-//! Our client programs with the workbench example as a child process.
+//! Tests of our client programs with the workbench example as a child process.
 
 #![cfg(unix)]
 

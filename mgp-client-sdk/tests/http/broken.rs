@@ -1,5 +1,5 @@
-//! Connections that break before an answer begins, and proxies that answer for a server: which requests are sent again,
-//! and the health of the server.
+//! Tests of connections that break before an answer begins, and of proxies that answer for a server: which requests are
+//! sent again, and how the server's health changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

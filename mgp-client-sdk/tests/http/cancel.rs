@@ -1,4 +1,4 @@
-//! A caller that stops waiting: the server is notified in the way of its era.
+//! Tests that the server of a caller that stops waiting is notified in the way of the server's era.
 
 use std::time::Duration;
 

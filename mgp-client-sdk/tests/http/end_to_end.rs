@@ -1,4 +1,4 @@
-//! Our client and our server over HTTP, in both eras.
+//! Tests of our client and our server over HTTP, in both eras.
 
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{Client, EraCache, EraChoice, StreamItem, ToolResult as _};

@@ -1,4 +1,4 @@
-//! The era of a server at a URL, which is probed only once.
+//! Tests that the era of a server at a URL is probed only once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

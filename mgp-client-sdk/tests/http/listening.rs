@@ -1,4 +1,4 @@
-//! The stream of changes over HTTP, in the modern era.
+//! Tests of the stream of changes over HTTP, in the modern era.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A session that the server lost while requests of it were still running.
+//! Tests of a session that the server lost while requests of the session were still running.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,7 @@ async fn an_answer_is_not_sent_into_another_session() {
     asked.notified().await;
     assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
     thinks.notify_one();
-    // The cancellation of the call `ask` is not sent in the new session either, which does not know that call.
+    // The new session does not know the call `ask`, so its cancellation must not be sent in that session either.
     asking.abort();
     server.wait_left("tools/call").await;
     client.call("t").await.unwrap();
@@ -157,7 +157,7 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
     client.unsubscribe("a:2").await.unwrap();
     client.set_level(LogLevel::Debug).await.unwrap();
     word.notify_one();
-    // The test makes no call: the client detects the lost session by itself.
+    // The test makes no call, because the client must detect the lost session by itself.
     let again = |method: &'static str| {
         server.wait_for(move |seen| seen.method() == method && session(seen) == Some("s-2"))
     };
@@ -217,7 +217,7 @@ async fn a_text_with_status_400_about_the_session_opens_a_new_session() {
 
 #[tokio::test]
 async fn a_404_without_a_lost_session_opens_no_new_session() {
-    // This server has no stream, and answers a request for it with 404.
+    // This server has no stream, so it answers a request for a stream with 404, although the session is not lost.
     let server = Server::legacy(|seen| (seen.verb == "GET").then(|| status(404))).await;
     let connected = client().connect_url(&server.url).await.unwrap();
     server.wait_for(|seen| seen.verb == "GET").await;

@@ -1,4 +1,4 @@
-//! Servers at a URL: requests of a client and its handling of responses, one module a topic.
+//! Tests of servers at a URL: the requests of a client and its handling of responses, one module for each topic.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

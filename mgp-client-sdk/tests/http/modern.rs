@@ -1,4 +1,4 @@
-//! The modern era: stateless requests, and the headers that repeat their parameters.
+//! Tests of the modern era: stateless requests, and the headers that repeat their parameters.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Credentials with a proof for each request: the client asks for them whenever it sends, and passes on the server's
-//! nonces.
+//! Tests of credentials with a proof for each request: the client requests the proof whenever it sends, and passes on
+//! the server's nonces.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Servers that refuse, redirect, or are unreachable: error texts and renewal of credentials.
+//! Tests of servers that refuse, redirect, or are unreachable: error texts and renewal of credentials.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The legacy session: its headers, its end, and its replacement when the server has lost it.
+//! Tests of the legacy session: its headers, its end, and its replacement when the server has lost it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ async fn one_connection_serves_call_after_call() {
     let calls: Vec<_> =
         server.seen().into_iter().filter(|seen| seen.method() == "tools/call").collect();
     assert_eq!(calls.len(), 5);
-    // One of two connections may carry the stream of the session; the calls share the other.
+    // One of two connections may be used by the stream of the session; the calls share the other.
     let mut connections: Vec<_> = calls.iter().map(|call| call.connection).collect();
     connections.sort_unstable();
     connections.dedup();
@@ -106,7 +106,7 @@ async fn a_lost_session_is_replaced_once_for_all_calls() {
     let methods = server.methods();
     let count = |word: &str| methods.iter().filter(|known| *known == word).count();
     assert_eq!((count("initialize"), count("notifications/initialized")), (2, 2), "{methods:?}");
-    // The handshake is complete before any call is sent again.
+    // The handshake must be complete before any call is sent again.
     let ready = methods.iter().rposition(|word| word == "notifications/initialized").unwrap();
     assert_eq!(
         methods[ready..].iter().filter(|word| *word == "tools/call").count(),

@@ -1,4 +1,4 @@
-//! Several principals that call one server through one client, as behind a gateway.
+//! Tests of several principals that call one server through one client, as through a gateway.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn slow_calls_of_one_principal_leave_room_for_those_of_another() {
     let quick = timeout(Duration::from_secs(5), call("bob", "quick")).await;
     quick.expect("the call of another principal need not wait").unwrap();
     assert_eq!(server.count("tools/call"), 9);
-    // When a call ends, its place is given to a waiting call.
+    // When a call ends, a waiting call must start in its place.
     slow[0].abort();
     until("the next call runs", async || server.count("tools/call") == 10).await;
     for call in slow {

@@ -1,4 +1,4 @@
-//! Responses that are event streams: partial results, streams that are cut, and the server's own stream.
+//! Tests of responses that are event streams: partial results, streams that are cut, and the server's own stream.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -99,7 +99,7 @@ async fn a_cut_stream_is_resumed() {
         .filter(|seen| seen.header("last-event-id").is_some())
         .map(|seen| seen.at)
         .collect();
-    // Before each attempt, the client waits at least as long as the server asked for.
+    // Before each attempt, the client must wait at least for the time that the server asked for.
     assert_eq!(resumed.len(), 3);
     assert!(resumed[0] - called >= Duration::from_millis(150));
     assert!(resumed[1] - resumed[0] >= Duration::from_millis(150));
@@ -166,7 +166,7 @@ async fn a_server_can_let_its_client_poll_more_often_than_the_limit_of_failed_at
     let seen = server.seen();
     let polls: Vec<_> = seen.iter().filter(|seen| seen.header("last-event-id").is_some()).collect();
     assert_eq!(polls.len(), 16);
-    // After many polls without an event, the client waits longer than the server requests.
+    // After many polls without an event, the client must wait longer than the server requests.
     assert!(polls[15].at - polls[10].at >= Duration::from_millis(150));
 }
 
@@ -198,7 +198,7 @@ async fn an_oversized_message_fails_its_own_call_only() {
     }
     let error = client.call("head").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "{error}");
-    // A line without an end is not buffered: only the time-out of the call ends it.
+    // A line without an end must not fill the client's memory. Only the time-out of the call ends it.
     let endless = client.call("endless").timeout(Duration::from_millis(200));
     assert_eq!(endless.await.unwrap_err().code(), ErrorCode::TIMEOUT);
     assert_eq!(client.call("t").await.unwrap().to_text(), "done");

@@ -1,4 +1,4 @@
-//! Tasks of servers at a URL, which outlive the connections of their requests.
+//! Tests of tasks of servers at a URL, which outlive the connections of their requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn a_task_that_cannot_be_polled_is_given_up_but_not_cancelled() {
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
     assert_eq!(server.count("tasks/get"), 8);
-    // Polling ends immediately after an error of the MCP server itself, but not after an error of a proxy.
+    // Polling must end immediately after an error of the MCP server itself, but not after an error of a proxy.
     let server = modern(|_, seen| crate::script::refused(400, seen, -32602)).await;
     let client = crate::script::client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.call("t").await.unwrap_err().code().0, -32602);

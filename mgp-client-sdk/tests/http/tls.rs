@@ -1,4 +1,4 @@
-//! Servers with TLS and certificates of a private authority, and errors of invalid certificates.
+//! Tests of servers with TLS and certificates of a private authority, and of errors about invalid certificates.
 //!
 //! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose private key was
 //! deleted, and four certificates of one key: for `localhost` and `127.0.0.1` (until 2124), for another host, one that

@@ -1,5 +1,5 @@
-//! Streams whose connection is cut continue at the last checkpoint, without a lost or repeated row (extension
-//! `checkpoint`).
+//! Tests that streams whose connection is cut continue at the last checkpoint, without a lost or repeated row
+//! (extension `checkpoint`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn a_stream_cut_at_sixty_percent_loses_and_doubles_no_row() {
     for era in [EraChoice::Modern, EraChoice::Legacy] {
         let (runs, cuts) = (Arc::default(), Arc::<AtomicUsize>::default());
         let server = bound(rows(&runs, CheckpointLayer::new().unwrap())).await;
-        // A row has about 170 bytes, and a checkpoint about 700.
+        // A row has about 170 bytes, and a checkpoint about 700, so each cut comes after many rows.
         let proxy = cutting_proxy(server, 160_000, Arc::clone(&cuts)).await;
         let client = connect(proxy, era).await;
         let (text, _, result) = read(client.call("list").stream()).await;

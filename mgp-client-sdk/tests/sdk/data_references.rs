@@ -1,4 +1,4 @@
-//! Data references between servers without a kernel (extension `data_references`).
+//! Tests of data references between servers without a kernel (extension `data_references`).
 
 use mgp_client_sdk::{Client, EraChoice, ToolResult};
 use mgp_server_sdk::prelude::*;

@@ -1,5 +1,5 @@
-//! Proxies that cut connections: a legacy call is still followed to its end (MCP transports, resumability), and a call
-//! with an idempotency key is sent again.
+//! Tests of proxies that cut connections: a legacy call is still followed to its end (MCP transports, resumability),
+//! and a call with an idempotency key is sent again.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -131,8 +131,8 @@ async fn losing_proxy(to: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Calls a tool whose first answer is lost; returns whether the call was answered by the result of an earlier run, or
-/// `None` if it failed, and the number of runs.
+/// Calls a tool whose first answer is lost. Returns whether the answer was the result of an earlier run, or `None` if
+/// the call failed; also returns the number of runs.
 async fn call_with_lost_answer(key: Option<&str>, policy: KeyPolicy) -> (Option<bool>, usize) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&runs);

@@ -1,4 +1,4 @@
-//! Limits of calls, on either side of a connection and in both eras (MGP §14.3: 3000–3003).
+//! Tests of limits of calls, on either side of a connection and in both eras (MGP §14.3: 3000–3003).
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Transactions over the tools of one server of the SDK (extension `transactions`), whose caller is connected to it
-//! directly.
+//! Tests of transactions over the tools of one server of the SDK (extension `transactions`), whose caller is connected
+//! to it directly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,8 @@ struct Desk {
     keys: Idempotency,
     /// The number of tool calls that reached the author's layer.
     calls: Arc<AtomicUsize>,
-    /// The permits with which a ticket named `slow` is opened, and one named `held` is deleted.
+    /// The permits for which two calls wait: one that opens a ticket named `slow`, and one that deletes a ticket named
+    /// `held`.
     gate: Arc<Semaphore>,
 }
 
@@ -63,7 +64,7 @@ impl Desk {
         Self { tickets, store, transactions, keys, calls, gate }
     }
 
-    /// Returns the desk as a new process finds it after the end of this process.
+    /// Returns the desk as a new process would find it after the end of this process.
     async fn restarted(self) -> Self {
         let store: Arc<dyn Store> = Arc::new(self.store.clone());
         let transactions = Transactions::open(Arc::clone(&store)).await.unwrap();
@@ -206,7 +207,7 @@ async fn a_rollback_pauses_with_its_server_and_goes_on_with_the_next() {
     assert_eq!(desk.tickets(), ["a"]);
     let first = desk.client(EraChoice::Modern).await;
     until("the rollback goes on", async || desk.tickets().is_empty()).await;
-    // The end of a second connection does not end the transactions of the first one.
+    // The end of a second connection must not end the transactions of the first connection.
     let (second, serving) = desk.serve(EraChoice::Modern, desk.server()).await;
     second.close().await;
     serving.await.unwrap();
@@ -413,7 +414,8 @@ async fn the_holders_of_two_keys_neither_see_nor_end_the_transactions_of_each_ot
         ] {
             assert!(refused.to_string().contains("begin it first"), "{era:?}: {refused}");
         }
-        // The same id is another transaction, and ends alone.
+        // Bob begins a transaction with the same id. It must be a separate transaction, whose end does not affect
+        // Ann's.
         begin(&bob, "tx").await;
         open(&bob, "tx", "of bob").await.unwrap();
         assert_eq!(roll_back(&bob, "tx").await.status, TransactionStatus::RolledBack);
@@ -437,7 +439,7 @@ async fn a_rollback_for_a_key_that_is_not_valid_waits_for_a_person() {
     let undo = async |desk: &Desk, id: &str| {
         desk.transactions.roll_back(&ann, &EndTransactionParams::new(id)).await.unwrap()
     };
-    // A process that was started after the key was received cannot check it without `live_keys`.
+    // The restarted process has never received the key, so it cannot check the key without `live_keys`.
     let desk = desk.restarted().await;
     desk.serve_http(&keys).await;
     let result = undo(&desk, "unknown").await;

@@ -1,4 +1,4 @@
-//! Cancellation with a partial result (MGP §12.7), and its races.
+//! Tests of cancellation with a partial result (MGP §12.7), and of its races.
 
 use std::time::Duration;
 

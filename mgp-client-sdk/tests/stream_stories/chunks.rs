@@ -1,4 +1,4 @@
-//! Chunks are numbered, end with `done`, and are together the text of the result (MGP §12.4, §12.5).
+//! Tests that chunks are numbered, end with `done`, and are together the text of the result (MGP §12.4, §12.5).
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ async fn the_first_chunk_does_not_wait_for_the_second() {
             let mut stream = call.stream();
             let first = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
             assert!(matches!(first, Ok(Some(Ok(_)))), "{cell:?} {tool}");
-            // A function on the blocking pool cannot be interrupted, and would hold up the end of the test.
+            // A function on the blocking pool cannot be interrupted, so the test would have to wait for its end.
             if tool == "words" {
                 drop(stream);
                 continue;
@@ -180,7 +180,7 @@ async fn a_layer_reviews_each_chunk() {
     raw.call("2", "words", r#"{"n":9}"#).await;
     let (chunks, answer) = raw.read_answer().await;
     let texts: Vec<_> = chunks.iter().map(|chunk| chunk["content"]["text"].as_str()).collect();
-    // The layer withheld the chunk that was marked as the last one, so the server sends an empty last chunk.
+    // The layer removed the chunk that was marked as the last one, so the server sends an empty last chunk.
     assert_eq!(texts, [Some("0 "), Some("* "), Some("2 "), Some("")]);
     assert_eq!(chunks[3]["done"], true);
     assert_eq!(answer["result"]["content"][0]["text"], words(9));

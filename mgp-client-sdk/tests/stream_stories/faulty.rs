@@ -1,5 +1,5 @@
-//! A transport that splits, delays and cuts messages. After each cut the reader has received a prefix of the stream,
-//! and no task or stream is left.
+//! Tests over a transport that splits, delays and cuts messages. After each cut, the reader must have received a prefix
+//! of the stream, and no task or stream may be left.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

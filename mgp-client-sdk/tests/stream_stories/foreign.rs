@@ -1,4 +1,4 @@
-//! Messages of other implementations are understood or ignored, and never cause a panic.
+//! Tests that messages of other implementations are understood or ignored, and never cause a panic.
 
 use mgp_client_sdk::ToolResult as _;
 use serde_json::json;

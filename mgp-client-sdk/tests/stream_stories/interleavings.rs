@@ -1,4 +1,4 @@
-//! Production, consumption, cancellation and disconnection in random orders.
+//! Tests of streams that are produced, read, cancelled and disconnected in random orders.
 
 use std::time::Duration;
 
@@ -27,8 +27,9 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays a story with the seed in the variable `STREAM_SEED`, or else with as many seeds as `STREAM_SEEDS` or the
-/// default demands. Each story gets a runtime of its own, and must end within `limit`.
+/// Plays a story with the seed in the environment variable `STREAM_SEED`. Without it, plays the story once for each of
+/// the seeds 0, 1, …; `STREAM_SEEDS`, or else `default`, is their number. Each story gets a runtime of its own, and
+/// must end within `limit`.
 pub(crate) fn play<F: Future<Output = ()>>(
     default: u64,
     limit: Duration,
@@ -106,7 +107,7 @@ async fn one(mut dice: Random) {
         let held = server.kept_bytes() + client.inbox_bytes();
         (alive.now(), server.running(), client.pending(), held, spawned)
     };
-    // Nothing is left of the tools, calls, requests, bytes and tasks that `left` counts.
+    // The numbers of tools, calls, requests, bytes and tasks that `left` counts must all become zero.
     until_shown(|| (left() == (0, 0, 0, 0, 0), (cell, left()))).await;
 }
 

@@ -1,4 +1,4 @@
-//! The caller sets the rate of the chunks, and asks for chunks that it misses (MGP §12.8, §12.9).
+//! Tests of a caller that sets the rate of the chunks, and asks for chunks that it misses (MGP §12.8, §12.9).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_paused_stream_stops_and_goes_on_in_every_cell() {
         let (mut stream, mut received) = (call.stream(), Received::default());
         received.add(stream.next().await.unwrap());
         stream.pace(0).await.unwrap();
-        // Chunks that are on their way still arrive.
+        // Read the chunks that were already sent before the pause.
         while let Ok(Some(item)) = timeout(Duration::from_millis(150), stream.next()).await {
             received.add(item);
         }
@@ -50,7 +50,7 @@ async fn missing_chunks_are_sent_again_or_reported_lost() {
     while last < 100 {
         last = raw.read().await["params"]["index"].as_u64().unwrap();
     }
-    // The server ignores requests for chunks of an unknown call, and for chunks that it has not sent yet.
+    // The server must ignore requests for chunks of an unknown call, and for chunks that it has not sent yet.
     for params in [
         r#"{"request_id":3,"missing_indices":[0]}"#,
         r#"{"request_id":2,"missing_indices":[18446744073709551615,"x"]}"#,
@@ -152,7 +152,7 @@ async fn a_reader_that_pauses_slows_down_its_server_and_loses_nothing() {
         let (mut stream, mut received) = (call.stream(), Received::default());
         received.add(stream.next().await.unwrap());
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // Over HTTP, the buffers of the system may hold all chunks.
+        // Check this only in memory, because over HTTP the buffers of the system may hold all chunks.
         if cell.carrier == Carrier::Memory {
             assert_eq!(alive.now(), 1, "{cell:?}: the server waits");
         }

@@ -1,4 +1,4 @@
-//! Progress in MCP's form and in MGP's (MGP §12.6).
+//! Tests of progress in the forms of MCP and of MGP (MGP §12.6).
 
 use std::time::Duration;
 

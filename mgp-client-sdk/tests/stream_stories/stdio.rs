@@ -1,4 +1,4 @@
-//! Streams of a server in a child process.
+//! Tests of the streams of a server in a child process.
 
 #![cfg(unix)]
 

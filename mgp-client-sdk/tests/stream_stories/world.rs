@@ -63,7 +63,7 @@ pub(crate) struct Words {
     /// Waits this long before each word but the first, in milliseconds.
     #[serde(default)]
     every_ms: u64,
-    /// Waits for the next turn of the scheduler behind each word.
+    /// Waits for the next turn of the scheduler after each word.
     #[serde(default)]
     yields: bool,
 }

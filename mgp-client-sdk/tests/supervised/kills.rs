@@ -1,4 +1,5 @@
-//! A real child process that is killed at any moment: it is restarted, and no process or resource is left behind.
+//! Tests of a real child process that is killed at any moment: it must be restarted, and no process or resource may be
+//! left behind.
 //!
 //! `KILLS` in the environment sets the number of kills. Default: 40.
 
@@ -79,14 +80,15 @@ async fn kill_and_look(kills: u32) {
         .term_timeout(Duration::from_millis(500));
     let mut config = quick(10_000);
     config.policy = RestartPolicy::OnFailure;
-    // All kills are in one window of the restart limit, so the count must be exact.
+    // Use a long window, so that all restarts are in one window of the restart limit and their count is exact.
     config.window = Duration::from_hours(1);
     (config.backoff_base, config.backoff_max) = (Duration::ZERO, Duration::from_millis(1));
     let server = Client::builder("test", "1").supervise(command, config).unwrap();
     let mut reports = server.reports();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()));
 
-    // Permanent resources, such as the thread that starts children, exist after the first run.
+    // Run the server once before measuring, so that permanent resources, such as the thread that starts children, exist
+    // already.
     server.start().await;
     server.ready().await.unwrap();
     server.stop(ShutdownReason::OperatorRequest).await;
@@ -115,7 +117,7 @@ async fn kill_and_look(kills: u32) {
                     loop {
                         match client.call("echo").arg("message", "hi").await {
                             Ok(result) => assert_eq!(result.to_text(), "hi"),
-                            // A call fails if the server has ended and the next one has not started yet.
+                            // A call may fail if the server has ended and the next server has not started yet.
                             Err(error) => {
                                 assert!([2000, 2002].contains(&error.code().0), "{error}");
                                 outcomes.1 += 1;

@@ -1,4 +1,4 @@
-//! Misbehaving children, and the end of each.
+//! Tests of servers in child processes that misbehave: the supervisor must end or replace each of them.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_crash_loop_ends_and_is_reported_once() {
     let error = server.ready().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert!(error.message().contains("exited with code 3"), "{error}");
-    // A record for each failed start, then one for the end of restarts.
+    // Wait for one record for each failed start, and one for the end of restarts.
     until("all events are recorded", async || recorded_events(&log).len() >= 5).await;
     let events = log.events();
     for event in &events[..4] {
@@ -108,7 +108,7 @@ async fn a_normal_exit_is_not_restarted_unless_the_policy_is_always() {
     let left = rest(&server).await;
     assert_eq!((left.state, left.restarts), (ServerState::Error, 2));
 
-    // An exit before the server is ready is a failure, even with code 0.
+    // An exit before the server is ready must count as a failure, even with code 0.
     let server = recorded().0.supervise(script("exit 0"), quick(1)).unwrap();
     server.start().await;
     assert_eq!(rest(&server).await.restarts, 1);
@@ -218,7 +218,8 @@ async fn a_server_that_is_only_busy_with_a_call_that_was_given_up_is_not_replace
     sleep(Duration::from_millis(4500)).await;
     let work = async { client.call("work").await };
     assert!(timeout(Duration::from_millis(300), work).await.is_err());
-    // The check at 5 s fails, the server is free again at 6.5 s, and would be replaced before the check at 10 s.
+    // The check at 5 s fails, because the server is busy until 6.5 s. If the supervisor replaced it for that, it would
+    // do so before the next check at 10 s.
     sleep(Duration::from_millis(4500)).await;
     assert!(server.restarts() == 0 && !client.is_closed());
 }

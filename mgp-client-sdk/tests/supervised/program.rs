@@ -1,4 +1,4 @@
-//! The example `supervise`, and the ready layer alone.
+//! Tests of the example program `supervise`, and of the ready layer without the other layers.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Guarantees to users of a client whose server ends from time to time.
+//! Tests of the guarantees to users of a client whose server ends from time to time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -46,11 +46,11 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
         kill(&server.ready().await.unwrap());
         let next = again(&server, round).await;
         assert_eq!(say(&next, "two").await.unwrap(), "two");
-        // The handshake was repeated, MGP included.
+        // The handshake must have been repeated, including the negotiation of MGP.
         assert!(next.server().supports_mgp());
         assert_eq!(next.server().mgp, first.server().mgp);
     }
-    // Calls of an earlier client are sent to the current run.
+    // Calls of a client of an earlier run must be sent to the current run.
     assert!(first.is_closed());
     assert_eq!(say(&first, "three").await.unwrap(), "three");
     assert_eq!(server.restarts(), 3);
@@ -59,7 +59,7 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
     let error = first.call("echo").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert_eq!(error.message(), "server `echo` is stopped; start it first");
-    // A person may start the stopped server again.
+    // The stopped server must start again when a person requests it.
     server.start().await;
     assert_eq!(say(&server.ready().await.unwrap(), "four").await.unwrap(), "four");
 }
@@ -82,7 +82,7 @@ async fn a_server_that_ends_at_the_probe_is_started_in_the_legacy_era_without_a_
         assert_eq!(client.server().era, Era::Legacy);
         assert_eq!(server.restarts(), 0);
         if policy == RestartPolicy::OnFailure {
-            // Later starts send no probe either.
+            // Later starts must not send the probe either.
             kill(&client);
             again(&server, 1).await;
             assert_eq!(server.restarts(), 1);
@@ -97,7 +97,7 @@ async fn a_server_that_ends_at_the_probe_is_started_in_the_legacy_era_without_a_
 async fn a_server_that_is_known_to_fail_at_the_probe_is_not_probed_again() {
     let hello = HELLO.strip_prefix("read -r _; ").unwrap();
     let known = FailsAtProbe::default();
-    // The first program ends at the probe; the second one never answers it, nor what follows.
+    // The first program ends at the probe; the second program answers neither the probe nor any later message.
     for at_probe in ["exit 1", "exec sleep 60"] {
         let server = script(&format!(
             r#"read -r first; case "$first" in *'"initialize"'*) ;; *) {at_probe};; esac; {hello}sleep 60"#
@@ -188,7 +188,7 @@ async fn refusals_name_the_state_of_the_server() {
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
     assert_eq!(server.client().unwrap_err().code(), ErrorCode::SERVER_RESTARTING);
-    // A restart that a person requests does not wait for the back-off.
+    // A restart that a person requests must not wait for the back-off.
     server.restart().await;
     let client = timeout(WAIT_TIMEOUT, server.ready()).await.unwrap().unwrap();
     assert_eq!(say(&client, "hi").await.unwrap(), "hi");
@@ -288,7 +288,7 @@ async fn gates_are_built_once_and_a_retry_reaches_the_next_run() {
     server.start().await;
     let client = server.ready().await.unwrap();
     kill(&client);
-    // The client may not have noticed yet that the server has ended.
+    // The client may not have noticed yet that the server has ended; the call must succeed nevertheless.
     assert_eq!(say(&client, "again").await.unwrap(), "again");
     assert_eq!((server.restarts(), made.load(Ordering::Relaxed)), (1, 1));
     assert!(seen.load(Ordering::Relaxed) >= 1);
@@ -379,7 +379,7 @@ async fn running_calls_finish_before_a_server_is_stopped() {
         async move { server.stop(ShutdownReason::OperatorRequest).await }
     });
     reaches(&server, ServerState::Draining).await;
-    // While the server drains, no further call begins.
+    // While the server drains, a further call must be refused.
     let error = client.call("late").await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable()), (ErrorCode::SERVER_DRAINING, false));
     assert_eq!(running.await.unwrap().unwrap().to_text(), "done");
@@ -410,7 +410,7 @@ async fn dropping_the_last_handle_stops_the_server() {
     sleep(Duration::from_millis(50)).await;
     assert!(is_alive(pid));
     drop(other);
-    // A client that is not dropped yet does not keep the server alive.
+    // A client that is not dropped yet must not keep the server alive.
     until("the process is gone", async || !is_alive(pid)).await;
     assert!(client.call("t").await.is_err());
 }

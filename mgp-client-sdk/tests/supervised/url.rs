@@ -1,4 +1,4 @@
-//! A server at a URL: only the connection is restarted.
+//! Tests of a supervised server at a URL, of which only the connection is restarted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

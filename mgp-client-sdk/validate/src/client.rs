@@ -217,7 +217,8 @@ impl Seen {
     fn answers_to(&self, wanted: &str) -> Result<Vec<&Value>, Wrong> {
         let asked = self.asked.iter().filter(|(_, method)| method == wanted);
         let answer = |id: &Value| self.answers.iter().find(|answer| answer.get("id") == Some(id));
-        // If the limit of recorded messages was reached, the answer may have arrived afterwards.
+        // If the limit of recorded messages was reached, the answer may have arrived afterwards, so do not report it as
+        // missing.
         asked
             .filter(|(id, _)| !self.is_full || answer(id).is_some())
             .map(|(id, _)| answer(id).ok_or_else(|| format!("`{wanted}` was not answered")))
@@ -286,7 +287,8 @@ fn initialized(seen: &Seen) -> Result<bool, Wrong> {
     if seen.has_initialized() {
         return Ok(true);
     }
-    // A client disconnects if `initialize` was refused, or answered with a revision that it does not know.
+    // A client does not have to continue if `initialize` was refused, or answered with a revision that it does not
+    // know.
     let wanted = handshake.pointer("/params/protocolVersion");
     if seen.negotiated.is_none() || seen.negotiated.as_ref() != wanted {
         return Ok(false);

@@ -1,5 +1,5 @@
-//! The notifications and requests of a server, i.e. the messages that answer no request, as far as they are kept for a
-//! rule to check.
+//! The notifications and requests of a server, i.e. the messages that answer no request. They are kept within a size
+//! limit, so that rules can check them.
 
 use std::ops::Deref;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The maximum size of the messages that are kept, in bytes of JSON with [`OVERHEAD`] for each message.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The approximate memory of a message beside its text, so that a flood of short messages is limited too.
+/// The approximate memory of a message in addition to its text. With it, a flood of short messages is limited too.
 const OVERHEAD: usize = 256;
 
 /// Notifications and requests of the server, in order; further ones are dropped when their size reaches a limit.

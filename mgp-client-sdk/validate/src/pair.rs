@@ -166,7 +166,7 @@ impl Pair {
         let opened = self.recording.hello().is_some() || self.recording.has_modern_answer();
         let is_faulty =
             |result: &RuleResult| result.rule.id == INITIALIZE && result.status == Status::Failed;
-        // A client that sends an invalid `initialize` is to blame for the refusal, and for a server that ends after it.
+        // A client that sends an invalid `initialize` is itself the cause if the server refuses it or ends after it.
         let is_to_blame = results.iter().any(is_faulty);
         let refusal = self.recording.refused_initialize().filter(|_| !opened && !is_to_blame);
         let connected = if let Some(refusal) = refusal {
@@ -206,7 +206,7 @@ impl Pair {
 
 async fn send(link: &Link, sent: Option<Sent>) {
     if let (Some(output), Some(sent)) = (&link.output, sent) {
-        // Wait only for a limited time for a peer that does not read, because the other peer waits meanwhile.
+        // Do not wait without limit for a peer that does not read, because the other peer waits meanwhile.
         let _ = timeout(Duration::from_mins(1), output.send(sent)).await;
     }
 }

@@ -96,8 +96,8 @@ impl Recording {
     pub(crate) fn server_sent(&mut self, message: &Value) {
         let is_notice = message.get("method").is_some();
         self.is_full |= is_notice && self.notices.len() >= MAX_MESSAGES;
-        // Once the limit is reached, requests and messages may be missing, and a rule would judge their answers
-        // wrongly.
+        // Record nothing once the limit is reached: requests and messages may be missing from then on, and a rule would
+        // judge their answers wrongly.
         if self.is_full {
             return;
         }
@@ -186,7 +186,8 @@ impl Recording {
             params.is_some_and(|params| params.pointer("/_meta/progressToken").is_some())
         };
         let needs_token = has_token(Some(params));
-        // The request of a rule about another revision differs from an ordinary request only in its metadata.
+        // A rule can send a request in another revision, which only the metadata of the request shows. So compare the
+        // revisions, too.
         let revision = params.pointer(REVISION.trim_start_matches("/params"));
         let has_revision = |request: &Value| match (revision, request.pointer(REVISION)) {
             (Some(wanted), own) => own == Some(wanted),

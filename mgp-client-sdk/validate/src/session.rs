@@ -484,7 +484,7 @@ impl Session {
         mgp_of(self.hello.get("capabilities")?)
     }
 
-    /// Returns whether an extension of MGP is active, under its own name or under those of its parts.
+    /// Returns whether an extension of MGP is active, either by its own name or by the names of its parts.
     pub(crate) fn has(&self, extension: &str) -> bool {
         let parts: &[&str] = match extension {
             "security" => &["permissions", "tool_security"],
@@ -510,8 +510,8 @@ impl Session {
         // Stop after 50 pages, because a faulty server might never end its list.
         for _ in 0..50 {
             let answer = self.ask("tools/list", params).await;
-            // The client in a recording might have requested only some pages, or the list only once. Then use the tools
-            // that are known.
+            // The recorded client might have requested only some pages, or the list only once. Then use the tools that
+            // are known.
             if let Some(recording) = &mut self.recording
                 && (self.tools.is_some() || !all.is_empty())
                 && recording.take_missed().is_some()
@@ -521,7 +521,7 @@ impl Session {
             let page = answer?.result("tools/list")?;
             all.extend(crate::json::list(&page, "tools")?.iter().cloned());
             let next = page.get("nextCursor").filter(|cursor| !cursor.is_null());
-            // Many legacy servers send an empty cursor with the last page.
+            // In the legacy era, ignore an empty cursor, because many legacy servers send one with the last page.
             match next.filter(|cursor| self.setup.is_modern() || **cursor != "") {
                 Some(cursor) => params = json!({ "cursor": cursor }),
                 None => break,
@@ -550,7 +550,7 @@ impl Session {
         let tools = self.tools().await?;
         let harmless = tools.iter().filter(|tool| {
             let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
-            // A tool that runs only as a task refuses plain calls.
+            // Leave out tools that run only as tasks, because they refuse plain calls.
             tool.pointer("/execution/taskSupport") != Some(&json!("required"))
                 && tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
                 && required.is_none_or(Vec::is_empty)

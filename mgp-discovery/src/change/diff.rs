@@ -105,10 +105,12 @@ impl ConfigChange {
 }
 
 fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
-    // An entry in another file, or of another owner, has another folder for relative paths and other rules for `${…}`.
+    // If an entry moved to another file or owner, its relative paths have another folder and its `${…}` other rules, so
+    // the server is restarted.
     let same_file = old.file == new.file && old.origin == new.origin;
     let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
-    // A running server might have read its files as they were at an earlier approval, so a new approval restarts it.
+    // A new approval also restarts the server, because the server might still run files as they were at an earlier
+    // approval.
     let same_place = same_place && old.approved_files == new.approved_files;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,

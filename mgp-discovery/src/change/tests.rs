@@ -48,6 +48,7 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
     }
     assert_eq!(with("[servers.limits]\nmax_message = 65536"), ChangeEffect::Restart);
     assert_eq!(with("[servers.limits]\nrunning = 2"), ChangeEffect::Govern);
+    assert_eq!(with("tenants = ['acme']"), ChangeEffect::Govern);
     let rules = [
         "trust_level = 'sandboxed'",
         "default_policy = 'opt-out'",
@@ -145,7 +146,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let file = folder.path().join("servers.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
     let mut watcher = watched(&file, Arc::new(MemoryStore::new())).await;
-    // The watcher never sees this content, because the file is replaced below before the first poll.
+    // The watcher never loads this content, because the file is replaced below before the first poll.
     write("");
     let new = file.with_extension("new");
     fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();

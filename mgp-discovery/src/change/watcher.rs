@@ -54,9 +54,9 @@ impl ConfigWatcher {
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Report a file that was written after it was loaded, even if its content is equal: the caller might have
-        // loaded other content in between. The revision `u64::MAX` never occurs, so the first poll also notices
-        // approvals that were given in between.
+        // Report a file that was written after it was loaded, even if its content is now equal to the loaded content:
+        // the caller might have read other content since then. The revision `u64::MAX` never occurs, so the first poll
+        // also notices approvals that were given since then.
         let read = Some((loaded.stamps.clone(), u64::MAX));
         let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
@@ -78,8 +78,8 @@ impl ConfigWatcher {
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    // The caller might have read the files itself in between, so the same content can still be a change
-                    // for the caller.
+                    // Report written files even if their content is unchanged: the caller might have read other content
+                    // itself before they were written again.
                     let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
                     self.read = Some(state);
                     let found = doubts(&loaded);
@@ -92,8 +92,8 @@ impl ConfigWatcher {
                     }
                 }
                 Err(error) => {
-                    // An error in the content persists until the file is written again; any other error might be
-                    // temporary, so the file is read again at the next poll.
+                    // An error in the content lasts until the file is written again, so wait for that. Any other error
+                    // might be temporary, so read the file again at the next poll.
                     let is_read = matches!(error, DiscoveryError::InvalidConfig(_));
                     self.read = Some(if is_read { state } else { State::default() });
                     let found = vec![error.to_string()];

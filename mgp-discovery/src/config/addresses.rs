@@ -1,7 +1,8 @@
 //! Checks of addresses in the configuration: proxies, base URLs, authorization servers, receivers of syslog, mail
 //! servers and mailboxes.
 //!
-//! These checks report a wrong address when the file is read; without them it would fail only when the kernel connects.
+//! These checks report a wrong address when the file is read. Otherwise the mistake would appear only when the kernel
+//! connects.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -115,7 +116,7 @@ fn is_excludable(host: &str) -> bool {
         };
         return bits.parse::<u8>().is_ok_and(|bits| bits <= max);
     }
-    // The kernel always reaches this machine directly, so an entry for this machine does no harm.
+    // The kernel never uses a proxy for this machine, so an entry for this machine is unnecessary but valid.
     is_loopback_host(host)
         || host == "*"
         || host.parse::<IpAddr>().is_ok()
@@ -132,7 +133,7 @@ pub(super) fn can_be_url(text: &str) -> bool {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
     let (origin, path) = text.split_at(end);
-    // A reference can contain any characters, including characters that end a host.
+    // A reference can contain any characters, including characters that end a host, so its text is not checked.
     if origin.contains("${") {
         return ["https://", "http://"].iter().any(|scheme| origin.starts_with(scheme));
     }
@@ -146,8 +147,8 @@ pub(super) fn is_page(text: &str) -> bool {
     page.is_some_and(|page| !page.has_user && !page.has_query())
 }
 
-/// Returns the base URL in a key, with which other URLs begin; does not expand `${…}`. Reports a text that is not a
-/// URL, or has a query.
+/// Returns the value of a key that is a base URL, i.e. the beginning of other URLs; does not expand `${…}`. Reports a
+/// text that is not a URL, or has a query.
 pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let url = reader.text(name)?;
     if Address::parse(&url, &["https", "http"]).is_none_or(|address| address.has_query()) {
@@ -157,8 +158,8 @@ pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<St
     Some(url)
 }
 
-/// Returns the remedy for a text that is not a valid URL: the usual one, unless the text has characters that a URL
-/// cannot contain, e.g. the `ü` of `bücher.example`.
+/// Returns the remedy for a text that is not a valid URL: `usual`, or another remedy if the text has characters that a
+/// URL cannot contain, e.g. the `ü` of `bücher.example`.
 pub(super) fn url_remedy(text: &str, usual: &str) -> String {
     if text.is_ascii() {
         return usual.to_owned();
@@ -254,7 +255,7 @@ fn is_mailbox(text: &str) -> bool {
         !part.is_empty() && !part.contains(is_special)
     };
     let is_address = address.rsplit_once('@').is_some_and(|(user, domain)| {
-        // A user name in quotation marks can contain any characters.
+        // Accept any characters in a user name in quotation marks.
         (user.starts_with('"') || is_plain(user)) && is_plain(domain)
     });
     is_address && !text.contains(char::is_control)

@@ -49,8 +49,8 @@ impl ResultLimits {
     pub fn combine(kernel: &Self, agent: &Self, server: &Self) -> Self {
         let lower = |pick: fn(&Self) -> Option<u64>| {
             let own = [pick(agent), pick(server)];
-            // Zero means unlimited, so it must count as the highest limit: subtracting one turns it into the highest
-            // number.
+            // Zero means unlimited, so it must count as the highest limit. `wrapping_sub(1)` turns zero into the
+            // highest number.
             own.into_iter().flatten().min_by_key(|max| max.wrapping_sub(1)).or(pick(kernel))
         };
         Self {

@@ -21,7 +21,7 @@ pub fn config_markdown() -> String {
                 "servers" => "`[[servers]]`".to_owned(),
                 other => format!("`[{}]`", other.replace('*', "NAME")),
             };
-            // Writing to a `String` cannot fail.
+            // Ignore the result, because writing to a `String` cannot fail.
             let _ = write!(
                 out,
                 "\n## {title}\n\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n"
@@ -69,8 +69,9 @@ Servers are merged by their id: an entry of the project replaces yours, which `m
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
 Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. So give the project a kernel with a state folder of its own ([A project](project.md)). With the usual state folder, `mgp serve --stdio --standalone` reads it too, but only while no other kernel runs.
 
-An unknown key has no effect; a warning names the key, or the table, that was probably meant.
+An unknown key has no effect; a warning names the key, or the table, that was probably meant. Only a misplaced `tenants` disables its server.
 An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.
+On Unix, a file other than a project's is refused while every user may write it, and a warning names its folder if every user may write that.
 
 These texts are expanded in each key whose meaning below mentions it, e.g. `command` and `env`; in other keys `${…}` is plain text or an error:
 

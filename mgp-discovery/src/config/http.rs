@@ -11,7 +11,7 @@ pub struct HttpAccessConfig {
     pub tls: Option<(String, String)>,
     /// The maximum number of connections from one address; `None` for the defaults of the listener.
     pub connections_per_address: Option<u32>,
-    /// The access tokens that are accepted besides API keys.
+    /// The access tokens that are accepted in addition to API keys.
     pub tokens: Option<TokenConfig>,
 }
 

@@ -75,6 +75,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "tenants" KeyKind::Texts, "", "The only tenants whose callers may see and use the server, e.g. `[\"acme\"]`; callers of other tenants have no access, whatever their operators grant. `local` has to be listed too if your own agents use it; the commands of `mgp` always administer it. Without this key all tenants. Write it above `[servers.mgp]`.";
         "manifest" KeyKind::Text, "", "A file with the manifest of the server, relative to the folder of this file. Its tools are listed and found before the server is started for the first time.";
         "published" KeyKind::Text, "", "The name and version of the server in the registry, or of the bundle, that this entry was added from; `mgp servers update` compares it.";
         "check_arguments" KeyKind::Switch, "true", "Whether the arguments of calls are checked against the schemas of the tools; a call that does not fit is refused with the member that is wrong. `false` leaves that to the server.";
@@ -281,7 +282,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does. With another tenant than `local`, it is an operator of that tenant only.";
         "agent_claim" KeyKind::Text, "", "The claim with the name of the agent; the default is `client_id`, or `azp`.";
         "tenant" KeyKind::Text, "", "The tenant of the callers; the default is that of the agents in this file.";
-        "tenant_claim" KeyKind::Text, "", "The claim with the tenant of the caller. A token without it is refused.";
+        "tenant_claim" KeyKind::Text, "", "The claim with the tenant of the caller. A token without it is refused, and so is one whose claim contains `local`.";
     }
     "limits": {
         "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of an agent; as many may be made at once after a pause.";
@@ -343,7 +344,7 @@ pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
 }
 
-/// Keys from the files of hosts that users write here by mistake: the table, the key, and the remedy.
+/// Keys of hosts' files that users write in `mgp.toml` by mistake: the table, the key, and the remedy.
 #[rustfmt::skip]
 const HOST_KEYS: &[(&str, &str, &str)] = &[
     ("", "mcpServers", "write `[[servers]]` with `id = \"NAME\"` for each server"),

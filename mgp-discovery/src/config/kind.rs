@@ -175,14 +175,14 @@ fn wrong_type(item: &Item, kind: KeyKind) -> Wrong {
     Wrong { remedy, ..Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name())) }
 }
 
-/// Returns the error for a value in a list of texts that is not a text.
+/// Returns the error for a list of texts that contains this value of another type.
 fn no_text(value: &Value) -> Wrong {
     let remedy = retyped(Some(value), KeyKind::Text);
     let what = format!("has {} in it, not a text", article(value.type_name()));
     Wrong { remedy, ..Wrong::new(what) }
 }
 
-/// Returns the error for an entry of a table whose value is not of this kind.
+/// Returns the error for an entry of a table if the entry's value is not of this kind.
 fn wrong_entry(name: &str, item: &Item, kind: KeyKind) -> Wrong {
     let (value, name) = (shown_item(item, kind), shown(name));
     let remedy = retyped(item.as_value(), kind);
@@ -280,7 +280,7 @@ fn text(text: &str) -> Result<String, Wrong> {
     if text.len() > limits::MAX_TEXT_BYTES {
         return Err(Wrong::new(format!("is longer than {} bytes", limits::MAX_TEXT_BYTES)));
     }
-    // Neither a program argument nor a variable nor a header can contain NUL.
+    // Refuse NUL, which neither an argument of a program nor a variable nor a header can contain.
     if text.contains('\0') {
         return Err(Wrong::new("has a NUL in it"));
     }

@@ -1,7 +1,7 @@
 //! The maximum sizes of a configuration file and its values; a value above its maximum is an error that names the
 //! maximum (MGP §15.2).
 //!
-//! `bounds.rs` has the limits of calls, which a configuration file sets.
+//! The limits of calls, which a configuration file sets, are in `bounds.rs`.
 
 /// The maximum size of a configuration file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -24,6 +24,7 @@ mod retry;
 mod search;
 mod table_reader;
 mod telemetry;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod timeouts;

@@ -66,8 +66,8 @@ impl KernelConfig {
     /// Returns the time limits for a call of a server's tool: the maximum time without progress, and the maximum time
     /// in total.
     ///
-    /// The maximum total time is never shorter than the maximum time without progress. Therefore a server's own
-    /// `max_timeout` also limits the kernel's time without progress.
+    /// The maximum time in total is never shorter than the maximum time without progress. If a server sets only
+    /// `max_timeout`, the kernel's time without progress is cut to it.
     #[must_use]
     pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
         let own = server.tools.get(tool).copied().or(server.timeout);
@@ -115,6 +115,8 @@ pub struct ServerConfig {
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
+    /// The only tenants whose callers may see and use the server; `None` for all tenants.
+    pub tenants: Option<Vec<String>>,
     /// The file that contains the server's manifest.
     pub manifest: Option<PathBuf>,
     /// The name and version of the published server from which this entry was added.
@@ -144,7 +146,7 @@ pub enum TargetConfig {
         args: Vec<String>,
         /// The working directory of the program.
         cwd: Option<String>,
-        /// Environment variables in addition to the inherited ones.
+        /// Environment variables that the program gets in addition to the variables that it inherits.
         env: BTreeMap<String, String>,
     },
     /// A server reached over HTTP.
@@ -174,8 +176,8 @@ impl ServerConfig {
 
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
-    /// The default is 30 s, or 3 minutes for a program that may download the server first, such as `npx`, even if a
-    /// shell starts that program: an `npx` that is killed during an installation leaves a folder that no later start
+    /// The default is 30 s. For a program that may download the server first, such as `npx`, it is 3 minutes, even if a
+    /// shell starts that program: if `npx` is killed during an installation, it leaves a folder that no later start
     /// repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
@@ -208,6 +210,7 @@ impl ServerConfig {
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
+            tenants: None,
             manifest: None,
             published: None,
             check_arguments: true,
@@ -230,6 +233,7 @@ mgp_types::opaque_debug!(ServerConfig {
     limits,
     results,
     pass_env,
+    tenants,
     check_arguments,
     mgp,
     file,

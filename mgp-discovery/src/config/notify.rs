@@ -142,7 +142,7 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
     all
 }
 
-/// Reads the kind of a channel; each table must have exactly one.
+/// Reads the kind of a channel; each table must have exactly one kind.
 fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     let desktop = reader.switch("desktop").unwrap_or_default().then_some(NotifyWay::Desktop);
     let to = addresses::mailbox(reader, "email");

@@ -19,6 +19,7 @@ use super::finding::Report;
 use super::http::http_access;
 use super::references::references;
 use super::table_reader::Reader;
+use super::tenants::tenants;
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
@@ -186,6 +187,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
+    let tenants = tenants(&mut reader);
     let manifest = file(&mut reader, "manifest");
     let published = reader.text("published");
     let check_arguments = reader.switch("check_arguments").unwrap_or(true);
@@ -206,6 +208,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         limits,
         results,
         pass_env,
+        tenants,
         manifest,
         published,
         check_arguments,

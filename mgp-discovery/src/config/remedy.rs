@@ -4,8 +4,7 @@
 pub(super) const ESCAPE: &str =
     "`\\` begins an escape in double quotes: write a path of Windows in single quotes";
 
-/// Returns the remedy for a text that is not TOML; `None` if `message`, the error of the parser, describes a rare
-/// mistake.
+/// Returns the remedy for a text that is not TOML, or `None` if none is known. `message` is the error of the parser.
 pub(super) fn for_syntax(text: &str, message: &str) -> Option<String> {
     let remedy = if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         "if it is the JSON of a host, move it to `hosts.json` and run `mgp import ./hosts.json --apply`"

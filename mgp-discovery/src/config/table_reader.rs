@@ -9,7 +9,7 @@ use toml_edit::{Item, TableLike};
 use super::finding::Report;
 use super::keys::{key, remedy_for_unknown_key};
 use super::kind::{Checked, check, shown};
-use super::{KeyKind, addresses, nearest};
+use super::{KeyKind, addresses, nearest, tenants};
 
 /// A table that is being read. An invalid value is reported and then treated as absent.
 pub(super) struct Reader<'r, 'f, 't> {
@@ -21,7 +21,7 @@ pub(super) struct Reader<'r, 'f, 't> {
 }
 
 impl<'r, 'f, 't> Reader<'r, 'f, 't> {
-    /// Creates a reader for a table, and warns about unknown keys in it.
+    /// Creates a reader for a table, and warns about unknown keys in it. A misplaced `tenants` is an error.
     pub(super) fn new(
         report: &'r mut Report<'f>,
         path: &'static str,
@@ -52,7 +52,11 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
             }
             let place = if path.is_empty() { String::new() } else { format!(" in `{shown_path}`") };
             let what = format!("unknown key `{}`{place}", shown(name));
-            report.warning(at(table, name, item), what, remedy_for_unknown_key(path, name));
+            let at = at(table, name, item);
+            match tenants::remedy_for_misplaced(path, name) {
+                Some(remedy) => report.error(at, what, Some(remedy)),
+                None => report.warning(at, what, remedy_for_unknown_key(path, name)),
+            }
         }
         Self { report, table, path, shown_path }
     }
@@ -94,7 +98,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Warns about each unknown word that is similar to a known word. Unknown words are accepted nevertheless.
+    /// Warns about each unknown word that is similar to a known word. Unknown words are accepted all the same.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
         let is_unknown =
             |text: &&String| !words.contains(&text.as_str()) && !is_wildcard(name, text, words);

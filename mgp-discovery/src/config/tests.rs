@@ -72,7 +72,7 @@ fn tokens(keys: &str) -> String {
     format!("[kernel.http.tokens]\nissuer = 'https://i'\nresource = 'https://r/mcp'\n{keys}\n")
 }
 
-/// Returns the text of a file that sets only this key to another value than the default.
+/// Returns the text of a file in which only this key differs from its default.
 #[expect(clippy::too_many_lines, reason = "one line a key")]
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
@@ -325,7 +325,8 @@ fn written_defaults_are_the_defaults() {
     }
     let read = parsed(&text);
     assert!(read.findings.is_empty(), "{:?}", read.findings);
-    // An empty table `[servers.mgp.retry]` enables retries, so the expected configuration needs it too.
+    // An empty table `[servers.mgp.retry]` enables retries, so the configuration without the key must have this table
+    // too.
     let without = "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp.retry]\n[agents.ada]\n";
     assert_eq!(read.config, parsed(without).config);
 }

@@ -8,8 +8,7 @@ use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
 use crate::source::Origin;
 
-/// The location of a secret that is readable by everyone who reads the configuration; does not contain the secret
-/// itself.
+/// The location of a secret that a configuration contains in clear text; does not contain the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
@@ -51,9 +50,9 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
             looks_secret(name, value).map(|why| (name, why)).or_else(in_value)
         {
             let (id, variable) = (&server.id, variable(&server.id, name));
-            // Advise storing the secret only if the file is the user's own, because only such a file may name a stored
-            // secret. The name of the stored secret begins with the id of the server, because several servers can have
-            // e.g. an `API_KEY`.
+            // Advise the user to store the secret only if the file is the user's own, because only such a file may name
+            // a stored secret. The name of the stored secret begins with the id of the server, because several servers
+            // can have e.g. an `API_KEY`.
             let remedy = match server.origin {
                 Origin::Project => {
                     format!("write `${{{variable}}}` or `${{file:PATH}}` in its place")
@@ -272,7 +271,8 @@ fn header<'a>(flag: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
     };
     let is_digest = ["md5", "sha1", "sha256", "sha384", "sha512"].contains(&name);
-    // Do not hide a value with other characters, e.g. a script with a colon, because a reviewer must see it.
+    // Do not hide a value with characters that tokens do not have, e.g. a script that contains a colon: a reviewer must
+    // see it.
     let is_token = has_only(without_scheme(value), b"-._~+/=:");
     (has_only(name, b"-_") && is_token && !is_digest && !value.starts_with("//"))
         .then_some((name, value))

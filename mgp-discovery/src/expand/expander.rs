@@ -80,7 +80,7 @@ pub enum ExpandedTarget {
         args: Vec<Expanded>,
         /// The working directory as an absolute path; it never depends on the working directory of this process.
         cwd: PathBuf,
-        /// The environment, in addition to the inherited one.
+        /// Environment variables that the program gets in addition to the variables that it inherits.
         env: BTreeMap<String, Expanded>,
     },
     /// A server reached over HTTP.
@@ -240,7 +240,8 @@ impl Expander {
 
     /// Returns the program, the arguments and the working directory with which a project's server would start.
     ///
-    /// A text that cannot be expanded is returned as written, because the server cannot start in that case anyway.
+    /// A text that cannot be expanded is returned as written: in this case the server cannot start, so the text has no
+    /// effect.
     pub(crate) fn project_program(
         &self,
         server: &ServerConfig,
@@ -466,8 +467,8 @@ impl Filling<'_> {
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
-                // Also hide secrets that the file contains in clear text. They contain no `${…}`, but the file may have
-                // `$$` for a dollar sign in them.
+                // Also hide secrets that the file contains in clear text. They contain no `${…}`, but a dollar sign in
+                // them may be written as `$$`.
                 let secrets = parts.iter().flat_map(|(name, part)| clear_parts(name, part));
                 secrets.for_each(|secret| filled.hide(&secret.replace("$$", "$")));
                 filled
@@ -496,7 +497,8 @@ fn folder_of(server: &ServerConfig) -> PathBuf {
 
 /// Returns the text of the error for a variable that is not set, with the remedies.
 fn unset(name: &str, origin: Origin) -> String {
-    // Only the user's own file may name a secret, and the name of a secret cannot begin with `_`.
+    // Propose a stored secret only where it is possible: only the user's own file may name a secret, and the name of a
+    // secret cannot begin with `_`.
     let remedy = match origin {
         Origin::User | Origin::Named if valid_id(name) => {
             format!("run `mgp secrets set {name}` and write `${{keyring:{name}}}`")

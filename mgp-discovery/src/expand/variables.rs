@@ -30,7 +30,7 @@ pub fn named_variables(config: &Config) -> BTreeMap<String, bool> {
     }
     let with_state = |name: String| {
         let is_set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
-        // A missing `HOME` is replaced by the user's home folder.
+        // Count a missing `HOME` as set, because the user's home folder replaces it.
         let is_home = name == "HOME" && std::env::home_dir().is_some();
         (name, is_set || is_home)
     };

@@ -1,5 +1,5 @@
-//! Rules of a host that deny tools by their full names, e.g. `mcp__files__write_file`. Such a rule does not match the
-//! name that the same tool has behind mgp, so a [`ToolLimit`] withholds the tool instead.
+//! Rules of a host that deny tools by their full names, e.g. `mcp__files__write_file`. In a host that uses mgp, the
+//! same tool has another name, which the rule does not match; a [`ToolLimit`] withholds the tool instead.
 
 use mgp_types::clip;
 use serde_json::Value;
@@ -34,8 +34,8 @@ enum Denied<'a> {
 
 impl Import {
     /// Withholds the tools that rules in the host's settings deny, from all servers or only from the servers that
-    /// `project` declares. A server is not imported if the settings keep the host from starting it, if a rule denies
-    /// all of its tools, or if only the host can find out which tools a rule denies.
+    /// `project` declares. A server is not imported in three cases: the settings keep the host from starting it, a rule
+    /// denies all of its tools, or only the host can find out which tools a rule denies.
     pub fn withhold(&mut self, project: Option<&str>, settings: &str) {
         if let Ok(settings) = parse_json(settings) {
             if matches!(self.host, Host::GeminiCli | Host::QwenCode) {
@@ -58,8 +58,8 @@ impl Import {
         self.withhold_rules(project, &rules(self.host, settings));
     }
 
-    /// Adds a note to each server of `OpenCode` with tools that only some of its agents may not use: mgp treats all
-    /// agents of a host as one agent.
+    /// Adds a note to each server of `OpenCode` if only some agents of `OpenCode` are denied a tool of it. Such a rule
+    /// cannot be imported, because mgp treats all agents of a host as one agent.
     fn note_agents(&mut self, settings: &Value) {
         if self.host != Host::OpenCode {
             return;
@@ -71,7 +71,7 @@ impl Import {
         for server in &mut self.servers {
             let prefixes = prefixes(self.host, &server.name);
             let denies_some = |rules: &[Rule]| {
-                // Ignore a rule for all tools: in the host, it also denies the tools of mgp, so it stays in force.
+                // Ignore a rule for all tools: the host still applies it, also to the tools of mgp.
                 let mut single = rules.iter().filter(|rule| rule.pattern != "*");
                 single.any(|rule| {
                     let mut denied = prefixes.iter().map(|prefix| denied(&rule.pattern, prefix));
@@ -101,7 +101,7 @@ impl Import {
         }
         for mut server in std::mem::take(&mut self.servers) {
             let is_meant = project.is_none() || server.project.as_deref() == project;
-            // Ignore rules about mgp itself, because they stay in force in the host.
+            // Ignore rules about mgp itself, because the host still applies them.
             let is_mgp = server.name == "mgp" && server.entry.args.iter().any(|arg| arg == "serve");
             let limit = if is_mgp || !is_meant {
                 Ok(server.entry.tools.clone())
@@ -165,7 +165,8 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     let listed = |member: &'static str, list: &Value| {
         let patterns = list.as_array().into_iter().flatten().filter_map(Value::as_str);
         let rules = patterns.map(|pattern| {
-            // Gemini CLI also accepts the name of a tool without a server, which denies this tool of all servers.
+            // In Gemini CLI, a rule can also be the name of a tool without its server; it then denies this tool of all
+            // servers.
             let is_short = host == Host::GeminiCli && is_short(pattern);
             Rule { member, pattern: pattern.to_owned(), is_short }
         });
@@ -182,7 +183,7 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
         Host::ClaudeCode => listed("permissions.deny", &settings["permissions"]["deny"]),
         Host::GeminiCli | Host::QwenCode => {
             let mut rules = listed("tools.exclude", &settings["tools"]["exclude"]);
-            // Older files have the list at the top level.
+            // In older files the list `excludeTools` is at the top level.
             rules.extend(listed("excludeTools", &settings["excludeTools"]));
             if host == Host::QwenCode {
                 rules.extend(listed("permissions.deny", &settings["permissions"]["deny"]));
@@ -198,9 +199,9 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     }
 }
 
-/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. Omits a rule for all tools, because it
-/// stays in force in the host, where it also denies mgp's tools; but a rule with `toolAnnotations` is returned, because
-/// mgp's tools have different annotations. Omits a rule without a server, because it is about a tool of the host.
+/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. Omits a rule without a server, because
+/// it is about a tool of the host. Also omits a rule for all tools, because the host applies it to the tools of mgp
+/// too. The exception is a rule with `toolAnnotations`, because mgp's tools have different annotations.
 fn policy_rules(policy: &Value) -> Vec<Rule> {
     let texts = |value: &Value| match value {
         Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -245,7 +246,7 @@ fn full_pattern(tool: &str) -> Option<(String, bool)> {
     if let Some(short) = tool.strip_prefix("mcp_*_") {
         return Some((short.to_owned(), true));
     }
-    // Older versions write two underscores behind the name of the server.
+    // Older versions write two underscores after the name of the server.
     let is_full = tool.starts_with("mcp_") || tool.contains("__");
     is_full.then(|| (tool.to_owned(), false))
 }
@@ -281,7 +282,7 @@ fn denied<'a>(pattern: &'a str, prefix: &str) -> Denied<'a> {
     let (literal, wild) =
         pattern.split_at(pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len()));
     if wild.is_empty() {
-        // A rule can name arguments in brackets; it denies the whole tool here.
+        // A rule can name arguments in brackets; here it is treated as a rule that denies the whole tool.
         let name = literal.split('(').next().unwrap_or_default();
         return match name.strip_prefix(prefix) {
             Some("") => Denied::All,

@@ -63,7 +63,7 @@ impl Entry {
 const ENV_FILE: &str =
     "its variables are in an `envFile`; write them to `env` there, then try again";
 
-/// The reason reported for a server whose headers are printed by a program.
+/// The reason reported for a server whose headers come from the output of a program.
 const HEADERS_HELPER: &str = "only its host can run its `headersHelper`";
 
 /// The reason reported for a server with a kind of login that only Gemini CLI supports.
@@ -130,7 +130,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
         }
         Host::Codex => {
             rename(members, "http_headers", "headers");
-            // The member contains only the name of an environment variable, whose value is the token.
+            // Rename the member, which contains only the name of an environment variable and not the token itself.
             if let Some(Value::String(name)) = members.remove("bearer_token_env_var") {
                 members.insert(TOKEN_VARIABLE.to_owned(), name.into());
             }
@@ -185,7 +185,7 @@ fn with_home(value: &mut Value) {
     }
 }
 
-/// Rewrites each `$NAME` in values as `${NAME}`. Copilot CLI replaces both forms in an environment, and Goose replaces
+/// Rewrites each `$NAME` in values as `${NAME}`: Copilot CLI accepts both forms in an environment, and Goose accepts
 /// both in headers.
 fn with_braces(values: &mut Value) {
     match values {
@@ -230,7 +230,7 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Renames the time limits of an entry to the members with the same unit that [`of_codex`] reads.
+/// Renames the time limits of an entry to the members that [`of_codex`] reads, each to the member with the same unit.
 fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
     let is_ignored = |time: f64| host == Host::ClaudeCode && time < 1000.0;
     match host {
@@ -263,7 +263,7 @@ fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
 /// later.
 fn rename_time(members: &mut Map<String, Value>, from: &str, to: &str) {
     let time = members.get(from).and_then(Value::as_f64);
-    // Three billion seconds are less than the maximum duration in a configuration.
+    // Accept up to three billion seconds, which is less than the maximum duration in a configuration.
     if time.is_some_and(|time| time > 0.0 && time <= 3e9) {
         rename(members, from, to);
     }
@@ -279,8 +279,8 @@ fn with_dollars(value: &mut Value) {
     }
 }
 
-/// The members for the time limits of a start and of a tool call, with their units. Codex has the first and the last of
-/// these members; the time limits of other hosts are renamed to one of them.
+/// The members with the time limits of a start and of a tool call, one member for each unit. Codex has the first and
+/// the last of these members; the time limits of other hosts are renamed to one of them.
 const START_MS: &str = "startup_timeout_ms";
 const TIMEOUT_MS: &str = "tool_timeout_ms";
 const TIMEOUT_SECONDS: &str = "tool_timeout_sec";
@@ -338,7 +338,7 @@ pub(super) fn entry(
     if let Some(reason) = findings.refusal.take() {
         return Err(reason);
     }
-    // Do not set `cwd` for a file in the home folder, because mgp starts such a server in the home folder anyway.
+    // Do not set `cwd` for a file in the home folder, because mgp starts such a server in the home folder by default.
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {
@@ -390,7 +390,7 @@ fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String
     match name {
         "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
         START_MS => {
-            // The time in seconds has precedence.
+            // Set this time only if no time in seconds is set, which has precedence.
             entry.start_timeout.get_or_insert(time(name, value, 1000.0)?);
         }
         TIMEOUT_SECONDS => entry.timeout = Some(time(name, value, 1.0)?),

@@ -303,13 +303,14 @@ fn read_with(
 /// Returns the folder of the project that a host's file belongs to; this can be the home folder, if the file is the
 /// user's own.
 fn project_of(file: &Path) -> Option<&Path> {
-    // The user's own file of `OpenCode` has the same name as the file of a project.
+    // Exclude the user's own file of `OpenCode`, which has the same name as the file of a project.
     let of_user = ["opencode/opencode.json", "opencode/opencode.jsonc"];
     if of_user.iter().any(|end| file.ends_with(end)) {
         return None;
     }
     let ends = PROJECT_FILES.iter().map(|(_, path)| *path);
-    // The settings of VS Code can contain servers too, and the file of `OpenCode` can have a second name.
+    // Add two further files: the settings of VS Code, which can contain servers too, and the second name of the file of
+    // `OpenCode`.
     let mut ends = ends.chain([".vscode/settings.json", "opencode.jsonc"]).map(Path::new);
     let end = ends.find(|end| file.ends_with(end))?;
     let project = file.ancestors().nth(end.components().count());

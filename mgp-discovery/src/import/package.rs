@@ -178,10 +178,10 @@ impl PublishedServer {
         Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
     }
 
-    /// Returns whether the package always has the same content, because it is named by an exact version. Not exact are
-    /// a range or a tag, which could later mean another version, a name that can be an address, and a container image
-    /// without a digest. A package is also not exact if arguments of `npx`, `uvx` or `docker` can add packages or name
-    /// another image.
+    /// Returns whether the package always has the same content, because it is named by an exact version. A range or a
+    /// tag is not exact, because it could later mean another version. A name that can be an address and a container
+    /// image without a digest are not exact either, nor is a package if arguments of `npx`, `uvx` or `docker` can add
+    /// packages or name another image.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -405,8 +405,8 @@ impl<'a> Reading<'a> {
             && list(package, "runtimeArguments").all(is_safe);
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
-        // Some publishers write the version also in the name, e.g. `weather@1.0.0` or `weather==1.0.0`. But an `@` at
-        // the beginning belongs to a scope, as in `@acme/weather-1.0.0`.
+        // Do not add the version twice: some publishers also write it in the name, e.g. `weather@1.0.0` or
+        // `weather==1.0.0`. But an `@` at the beginning belongs to a scope, as in `@acme/weather-1.0.0`.
         let is_versioned = name.rfind(['@', '=']).is_some_and(|at| at > 0);
         let with = |mark: &str| match &version {
             Some(version) if !(is_versioned && name.ends_with(version.as_str())) => {
@@ -433,7 +433,7 @@ impl<'a> Reading<'a> {
             "pypi" => ("uvx", with("==")),
             _ => {
                 args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
-                // The container sees only variables that are passed by name.
+                // Pass each variable by name, because the container gets no other variables.
                 args.extend(env.keys().flat_map(|name| ["-e".to_owned(), escaped(name)]));
                 let has_tag = name.rsplit('/').next().is_some_and(|last| last.contains(':'));
                 ("docker", if has_tag { name.clone() } else { with(":") })

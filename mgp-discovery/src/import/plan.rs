@@ -19,14 +19,19 @@ use crate::source::{Origin, text_of};
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The changes that an import would make to a configuration file; nothing is written before [`apply`](Self::apply).
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 #[must_use = "nothing is written until it is applied"]
 pub struct Plan {
     file: PathBuf,
     before: Option<String>,
     after: String,
     lines: Vec<ImportLine>,
+    imports: Vec<Import>,
+    fits: IdRule,
 }
+
+/// Returns whether a server may have an id, given the ids of the other servers.
+type IdRule = fn(&str, &[&str]) -> bool;
 
 /// The outcome of an import for one server of the imported file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +88,7 @@ impl Plan {
     /// # Errors
     /// [`DiscoveryError`] if the file cannot be read, or an error disables the whole file.
     pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, DiscoveryError> {
-        Self::with_id_rule(file, imports, &|_, _| true)
+        Self::with_id_rule(file, imports, |_, _| true)
     }
 
     /// Plans like [`new`](Self::new), but uses only ids that `fits` accepts. The arguments of `fits` are an id and the
@@ -94,7 +99,7 @@ impl Plan {
     pub fn with_id_rule(
         file: impl Into<PathBuf>,
         imports: &[Import],
-        fits: &dyn Fn(&str, &[&str]) -> bool,
+        fits: fn(id: &str, others: &[&str]) -> bool,
     ) -> Result<Self, DiscoveryError> {
         let file = file.into();
         // Resolve a link, so that writing replaces its target and not the link.
@@ -102,12 +107,12 @@ impl Plan {
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
         let (after, lines) = add_all(&file, &text, imports, fits)?;
-        Ok(Self { file, before, after, lines })
+        Ok(Self { file, before, after, lines, imports: imports.to_vec(), fits })
     }
 
     /// Plans how servers would be added to a configuration file if the file had this text.
     ///
-    /// Such a plan is only for display: [`apply`](Self::apply) refuses it unless the file really has this text.
+    /// Such a plan is only for display: it assumes that the file has this text.
     ///
     /// # Errors
     /// [`DiscoveryError`] if an error disables the whole text.
@@ -117,8 +122,10 @@ impl Plan {
         imports: &[Import],
     ) -> Result<Self, DiscoveryError> {
         let file = file.into();
-        let (after, lines) = add_all(&file, text, imports, &|_, _| true)?;
-        Ok(Self { file, before: Some(text.to_owned()), after, lines })
+        let fits: IdRule = |_, _| true;
+        let (after, lines) = add_all(&file, text, imports, fits)?;
+        let (before, imports) = (Some(text.to_owned()), imports.to_vec());
+        Ok(Self { file, before, after, lines, imports, fits })
     }
 
     /// Returns the outcome for each server.
@@ -141,12 +148,12 @@ impl Plan {
 
     /// Writes the file; does nothing if the plan changes nothing. An existing file keeps its owner, group and
     /// permissions. The exception is a plan that adds secrets in clear text: then only the owner can read the file,
-    /// like a new file. Returns the path of a backup of the previous content, if there was any; the last ten backups
-    /// are kept. Blocks.
+    /// like a new file. If another program changed the file since the plan was made, its changes are kept. Returns the
+    /// path of a backup of the previous content, if there was any; the last ten backups are kept. Blocks.
     ///
     /// # Errors
-    /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be
-    /// written.
+    /// [`DiscoveryError::Changed`] if the file changed since the plan was made, so that the plan would have another
+    /// outcome; [`DiscoveryError`] if it cannot be written.
     pub fn apply(&self) -> Result<Option<PathBuf>, DiscoveryError> {
         if self.is_idle() {
             return Ok(None);
@@ -158,10 +165,9 @@ impl Plan {
         }
         let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
         let turn = target.lock(LOCK_TIMEOUT)?;
-        if text_of(&self.file, Origin::User)? != self.before {
-            return Err(DiscoveryError::Changed { path: self.file.clone() });
-        }
-        let backup = match &self.before {
+        let before = text_of(&self.file, Origin::User)?;
+        let after = self.after_change(before.as_ref())?;
+        let backup = match &before {
             None => None,
             Some(before) => {
                 let failed = |source| DiscoveryError::Io {
@@ -172,7 +178,7 @@ impl Plan {
                 let (path, old) = backup_paths(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::MAX_FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
-                // An old backup that cannot be removed does no harm.
+                // Ignore errors, because an old backup that cannot be removed does no harm.
                 for old in old {
                     let _ = std::fs::remove_file(old);
                 }
@@ -180,12 +186,24 @@ impl Plan {
             }
         };
         let secrets = |text: &str| count_secrets(&self.file, text);
-        if secrets(&self.after) > secrets(self.before.as_deref().unwrap_or_default()) {
-            target.replace(&turn, self.after.as_bytes())?;
+        if secrets(&after) > secrets(before.as_deref().unwrap_or_default()) {
+            target.replace(&turn, after.as_bytes())?;
         } else {
-            target.replace_keeping_mode(&turn, self.after.as_bytes())?;
+            target.replace_keeping_mode(&turn, after.as_bytes())?;
         }
         Ok(backup)
+    }
+
+    /// Returns the new text of a file that now has the text `now`; an error if the outcome for a server would differ
+    /// from the plan, or if the file was removed.
+    fn after_change(&self, now: Option<&String>) -> Result<String, DiscoveryError> {
+        if now == self.before.as_ref() {
+            return Ok(self.after.clone());
+        }
+        let changed = || DiscoveryError::Changed { path: self.file.clone() };
+        let now = now.ok_or_else(changed)?;
+        let (after, lines) = add_all(&self.file, now, &self.imports, self.fits)?;
+        (lines == self.lines).then_some(after).ok_or_else(changed)
     }
 }
 
@@ -204,7 +222,7 @@ fn add_all(
     file: &Path,
     text: &str,
     imports: &[Import],
-    fits: &dyn Fn(&str, &[&str]) -> bool,
+    fits: IdRule,
 ) -> Result<(String, Vec<ImportLine>), DiscoveryError> {
     let parsed = Config::parse(file, text)?;
     let mut taken = TakenIds::new(parsed, fits);
@@ -241,14 +259,14 @@ fn add_all(
 }
 
 /// The ids that a configuration uses, with their servers.
-struct TakenIds<'a> {
+struct TakenIds {
     ids: HashSet<String>,
     servers: Vec<ServerConfig>,
-    fits: &'a dyn Fn(&str, &[&str]) -> bool,
+    fits: IdRule,
 }
 
-impl<'a> TakenIds<'a> {
-    fn new(parsed: ParsedConfig, fits: &'a dyn Fn(&str, &[&str]) -> bool) -> Self {
+impl TakenIds {
+    fn new(parsed: ParsedConfig, fits: IdRule) -> Self {
         Self { ids: parsed.kept_ids, servers: parsed.config.servers, fits }
     }
 
@@ -290,8 +308,8 @@ impl<'a> TakenIds<'a> {
                 format!("there are too many servers of the id `{wanted}`")
             });
         };
-        // Treat the configuration file as the user's own, even if the command line names it, so that its entries may
-        // refer to stored secrets.
+        // Treat the configuration file as the user's own even if the command line names it, because its entries may
+        // then refer to stored secrets.
         let parsed = ServerConfig { origin: Origin::Named, ..parse(&id)? };
         if !write::add(document, &id, &server.entry, &from) {
             return Err("`servers` has a form that servers cannot be added to".to_owned());
@@ -315,9 +333,9 @@ impl<'a> TakenIds<'a> {
         (self.fits)(id, &others.collect::<Vec<_>>())
     }
 
-    /// Returns the configured server that matches the new one, among the servers with these ids. If several match, an
-    /// exact match has precedence, then an entry that an earlier import of the same file added: the other entries may
-    /// use other accounts.
+    /// Returns the configured server that matches the new server, among the servers with these ids. If several match,
+    /// an exact match has precedence. The next choice is an entry that an earlier import of the same file added,
+    /// because other entries may use other accounts.
     fn same(
         &self,
         document: &DocumentMut,
@@ -392,11 +410,11 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers. `there` is the entry in the configuration and may inherit more variables; `source` is its source. Without a
-/// source, all values must be equal.
+/// headers. `there` is the entry in the configuration, which may inherit more variables. `source` is the source of this
+/// entry; with `None`, all values must be equal.
 ///
-/// With a source, two kinds of differences are ignored: those that an earlier import made, and those that follow from
-/// its advice to the user:
+/// With a source, two kinds of differences are ignored: differences that an earlier import made, and differences that
+/// result if the user follows the advice of the import:
 ///
 /// - The import advises the user to store secrets, so a value with `${…}` in `there` is equal to a secret in `new`.
 ///   This does not apply if `there` was imported from another file, because its secret may be that of another account.
@@ -412,7 +430,8 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>
     };
     let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
         let same_value = |name: &String, text: &str, new: &str| {
-            // The user might have stored the value of a variable as the secret with the variable's name.
+            // Treat a stored secret with the variable's name as equal, because the user might have stored the value
+            // under this name.
             same(format!("{kind}.{name}"), text, new)
                 || (source.is_some() && text.replace("${keyring:", "${") == new)
                 || (is_reimported && [text, new].iter().any(|text| text.contains("${")))
@@ -439,7 +458,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>
     }
 }
 
-/// Describes the settings of a new server that its equal in the configuration does not have.
+/// Describes the settings of a new server that the equal server in the configuration does not have.
 fn lost_settings(there: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     let names = new.pass_env.iter().filter(|name| !there.pass_env.contains(name));
     let names: Vec<&str> = names.map(String::as_str).collect();

@@ -345,6 +345,26 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
     assert!(plan.apply().unwrap_err().to_string().ends_with("was changed meanwhile; try again"));
 }
 
+#[test]
+fn a_plan_keeps_what_another_plan_has_added_meanwhile_unless_its_outcome_would_change() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    let plan = |id: &str, command: &str| {
+        let text = format!(r#"{{"mcpServers": {{"{id}": {{"command": "{command}"}}}}}}"#);
+        Plan::new(&file, &[imported(Host::Generic, "f", &text)]).unwrap()
+    };
+    let (one, two, same_id) = (plan("a", "x"), plan("b", "y"), plan("a", "z"));
+    one.apply().unwrap();
+    two.apply().unwrap();
+    let both = fs::read_to_string(&file).unwrap();
+    assert!(both.contains("id = \"a\"") && both.contains("id = \"b\""), "{both}");
+    let refused = same_id.apply().unwrap_err();
+    assert!(matches!(refused, DiscoveryError::Changed { .. }), "{refused}");
+    let late = plan("c", "x");
+    fs::remove_file(&file).unwrap();
+    assert!(late.apply().is_err() && !file.exists(), "a removed file is not written again");
+}
+
 #[cfg(unix)]
 #[test]
 fn an_import_without_secrets_keeps_the_mode_of_the_file() {
@@ -397,7 +417,7 @@ fn a_second_server_of_an_id_is_not_dropped_and_the_same_one_is_not_added_twice()
         outcomes(&imports),
         [added("fs"), present("fs"), added("fs-cursor"), added("fs-cursor-2")]
     );
-    // A server whose secret was replaced by a variable is still the same server.
+    // A server whose secret was replaced by a variable must still count as the same server.
     let text = fs::read_to_string(&file).unwrap().replacen("hunter2hunter2", "${API_KEY}", 2);
     fs::write(&file, text).unwrap();
     let again = [present("fs"), present("fs"), present("fs-cursor"), present("fs-cursor-2")];

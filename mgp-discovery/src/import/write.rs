@@ -92,7 +92,7 @@ fn inline(map: &BTreeMap<String, String>) -> InlineTable {
 }
 
 /// Returns a text as a value or key in which hidden characters are escaped, so that an editor shows them. `toml_edit`
-/// escapes only those of ASCII.
+/// itself escapes only the hidden characters of ASCII.
 fn escaped<T: FromStr + for<'a> From<&'a str>>(text: &str) -> T {
     if !text.contains(|c: char| is_hidden(c) && !c.is_ascii()) {
         return text.into();
@@ -101,7 +101,7 @@ fn escaped<T: FromStr + for<'a> From<&'a str>>(text: &str) -> T {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            // Writing into a string cannot fail.
+            // Ignore the result, because writing into a string cannot fail.
             c if is_hidden(c) => drop(write!(quoted, "\\U{:08X}", u32::from(c))),
             c => quoted.push(c),
         }

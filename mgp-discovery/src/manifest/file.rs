@@ -67,7 +67,7 @@ pub fn read_manifest(path: &Path) -> Result<ServiceManifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Alternative names of a tool's members, from MCP and the examples of the extension, each with the standard name.
+/// Alternative names of a tool's members, which MCP and the examples of the extension use, each with the standard name.
 const SPELLINGS: [(&str, &str); 4] = [
     ("tool", "name"),
     ("inputSchema", "input_schema"),
@@ -161,7 +161,7 @@ mod tests {
             ("{}".to_owned(), "manifest_version"),
             (with_tools(r#"{"name":" "}"#), "`tools[0].name` is empty"),
             (with_tools(r#"{"name":"t"},{"name":"t"}"#), "two tools `t`"),
-            // The text exceeds the size limit, which is in the middle of a character.
+            // The text exceeds the size limit, and the limit falls in the middle of a character.
             ("é".repeat(2_100_000), "is longer than 4194304 bytes"),
         ] {
             let refused = read(&text).unwrap_err();

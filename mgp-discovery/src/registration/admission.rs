@@ -26,8 +26,8 @@ impl RegistrationState {
     ) -> Result<(), DiscoveryError> {
         if let Err(refused) = self.may(cx, method) {
             let error = RpcError::from(DiscoveryError::from(refused.clone()));
-            // The method may have been called as a tool; then the audit record of the tool call already contains the
-            // refusal.
+            // If the method was called as a tool, the audit record of the tool call already contains the refusal, so do
+            // not record it again.
             let is_recorded =
                 cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {

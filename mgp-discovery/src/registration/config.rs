@@ -12,7 +12,8 @@ use crate::expand::SecretFile;
 pub struct RegistrationConfig {
     /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
     pub max: usize,
-    /// The maximum number of registrations per principal, and also of its remembered rejections. Default: 16.
+    /// The maximum number of registrations per principal. The number of a principal's stored rejections has the same
+    /// maximum. Default: 16.
     pub max_each: usize,
     /// The maximum number of registrations that wait for approval. Default: 32.
     pub max_pending: usize,

@@ -78,8 +78,8 @@ impl RegistrationState {
         (*by == Creator::of(&cx.principal)).then(|| created.clone())
     }
 
-    /// Ends the announcement of a creation after its script was registered; the caller's next registration is an
-    /// ordinary one.
+    /// Ends the announcement of a creation after its script was registered, so that the caller's next registration is
+    /// an ordinary registration.
     pub(super) fn close_creation(cx: &Context) {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
     }
@@ -106,7 +106,7 @@ impl RegistrationState {
         let (mut wait, longest) = RETRY_DELAYS;
         loop {
             match self.remove_creation(&server, &by, &created).await {
-                // A closed store stays closed, so leave the removal to the next process.
+                // A closed store is not opened again, so leave the removal to the next start of the kernel.
                 Ok(()) | Err(DiscoveryError::Store(StoreError::Closed)) => return,
                 Err(error) => {
                     tracing::error!(%server, %error, "removal of a created server failed; retrying");

@@ -89,7 +89,7 @@ impl RegistrationState {
             _ => {
                 let mut record = Record::clone(&stored.record);
                 record.stage = Stage::Leaving { by: Creator::of(by), at: Timestamp::now(), reason };
-                // The audit event is recorded later, when the removal ends.
+                // Pass no events, because the audit event is recorded when the removal ends.
                 self.decide(turn, Some(stored), record, Vec::new()).await
             }
         }

@@ -137,7 +137,7 @@ impl Event {
     }
 
     fn detail<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
-        // Strings and lists of strings can always be encoded.
+        // Ignore the result, because strings and lists of strings can always be encoded.
         let _ = self.0.details.get_or_insert_with(Object::new).encode(name, value);
         self
     }

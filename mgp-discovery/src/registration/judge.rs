@@ -21,8 +21,8 @@ impl RegistrationState {
     /// Asks the judge about the code of a sandboxed server; returns an error unless the judge accepts it. A server that
     /// is not sandboxed or has no code of its own needs no judgement.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
-        // Do not judge a package of a registry: the caller did not write its code, and the code is not on this machine
-        // yet.
+        // Do not judge a package of a registry: the caller did not write the package's code, and the code is not on
+        // this machine yet.
         if !is_sandboxed(&proposal.trust) || proposal.published.is_some() {
             return Ok(());
         }

@@ -114,8 +114,8 @@ fn expanded(
         .chain(secrets)
         .map(|(name, value)| (name.clone(), hidden(value)))
         .collect();
-    // The judge saw only the script of a sandboxed program. Without `-I`, Python would also import modules from the
-    // folder of the script, e.g. a `json.py` beside it.
+    // The judge checked only the script of a sandboxed program. Add `-I`, because otherwise Python would also import
+    // modules from the folder of the script, e.g. a `json.py` beside it.
     let isolated = (rights.is_some() && is_python(program)).then(|| plain("-I"));
     let args = script.iter().chain(&program.args).map(|arg| plain(arg));
     Ok(ExpandedServer {

@@ -18,8 +18,8 @@ const MAX_ENTRIES: usize = 64;
 /// The maximum size of a justification, or of a name that a caller claims, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads. If an agent sets such a variable, its request is refused by
-/// default; a request of an operator only gets a note. The list cannot be complete, so agents may only set
+/// Variables that change which code a program loads. By default, a request of an agent that sets such a variable is
+/// refused, while a request of an operator only gets a note. The list cannot be complete, so agents may only set
 /// [`PLAIN_VARIABLES`] and the variables in `kernel.registration.env`.
 #[rustfmt::skip]
 const LOADING: &[&str] = &[
@@ -48,8 +48,8 @@ const LOADING_PREFIXES: &[&str] = &[
     "PIP_", "QT_", "R_LIBS_", "R_PROFILE_", "RUBY", "SSL_ENGINE", "SUDO_", "UV_", "XDG_",
 ];
 
-/// Patterns of variables that callers who are not operators may set, except the variables in `LOADING` and those with
-/// a prefix in `LOADING_PREFIXES`.
+/// Patterns of variables that callers who are not operators may set. Variables in `LOADING`, or with a prefix in
+/// `LOADING_PREFIXES`, are excluded even if they match.
 const PLAIN_VARIABLES: &[&str] = &[
     "LANG",
     "LOG_LEVEL",

@@ -188,7 +188,7 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
     })
 }
 
-/// Returns whether a proposal runs exactly one script, so that a judge can check all of its code.
+/// Returns whether a proposal runs one script. Only such a program gets the rights of a sandboxed script.
 pub(super) fn is_single_script(proposal: &Proposal) -> bool {
     let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
     match kind(command, Path::new(&proposal.real)) {
@@ -228,7 +228,7 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let mut now = proposal.clone();
     now.real = path_text(&real).map_err(text)?;
     // If the path of the command now leads to another program, the approval must cover the content of that program,
-    // even if it belongs to the system.
+    // even if only the administrator can change it.
     if now.real != proposal.real && !now.files.iter().any(|file| file.path == command) {
         now.files.push(bind(command).map_err(text)?);
     }
@@ -279,9 +279,10 @@ fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) 
 }
 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
-    // Check both the name and the target of a link: `sh` and every program of busybox are links.
+    // Check both the name and the target of a link, because `sh` and all programs of busybox are links to other
+    // programs.
     for name in [name_of(command), name_of(real)] {
-        // The dynamic loader of the system runs the program that its argument names.
+        // The system's dynamic loader is a runner too, because it runs the program that its argument names.
         let is_loader = name.starts_with("ld-") || name.starts_with("ld.so") || name == "ld";
         if is_loader || RUNNERS.contains(&name.as_str()) {
             return Ok(Kind::Runner);
@@ -324,8 +325,8 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     Ok(files)
 }
 
-/// Returns the arguments of a program that name the code it runs, in their order: the files with an extension of code,
-/// and the script of an interpreter, whatever its extension. The call blocks.
+/// Returns the arguments of a program that name the code that it runs, in their order. These are the files with an
+/// extension of code, and the script of an interpreter, which can have any extension. The call blocks.
 #[must_use]
 pub fn code_arguments<'a>(command: &str, args: &[&'a str], cwd: &Path) -> Vec<&'a str> {
     let name = name_of(Path::new(command));

@@ -180,8 +180,8 @@ fn secret_name(id: &str, variable: &str) -> String {
 /// A map of texts, e.g. an environment.
 type Texts = BTreeMap<String, String>;
 
-/// Divides an environment into its literal values and the names of its secrets; returns `None` if a value is neither
-/// literal nor a secret of this server.
+/// Divides an environment into literal values and the names of stored secrets. Returns `None` if a value is neither
+/// literal nor a reference to a secret of this server.
 fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
     let (mut values, mut secrets) = (Texts::new(), Texts::new());
     for (name, text) in env {

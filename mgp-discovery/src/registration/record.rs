@@ -144,8 +144,8 @@ impl Record {
         }
     }
 
-    /// Returns the permissions that the server does not get: those that its trust level excludes by default and no
-    /// operator granted.
+    /// Returns the permissions that the server does not get, because its trust level excludes them by default and no
+    /// operator granted them.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let mut denied = denied_by_default(&self.program.trust);
         denied.retain(|permission| !self.granted().contains(permission));
@@ -158,7 +158,7 @@ pub(super) fn denied_by_default(trust: &TrustLevel) -> Vec<Permission> {
     if is_sandboxed(trust) { DENIED_TO_SANDBOXED.to_vec() } else { Vec::new() }
 }
 
-/// Returns whether a trust level is treated as `sandboxed`, as also any unknown level is.
+/// Returns whether a trust level is treated as `sandboxed`. Unknown levels are treated in this way too.
 pub(super) fn is_sandboxed(trust: &TrustLevel) -> bool {
     !matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard)
 }
@@ -172,7 +172,7 @@ impl Proposal {
     pub(super) fn fingerprint(&self) -> Sha256Hash {
         // Notes are generated and their wording can change, so the hash leaves them out.
         let bound = Self { notes: Vec::new(), ..self.clone() };
-        // The proposal came from JSON or consists of checked texts, so encoding it cannot fail.
+        // A proposal comes from JSON or consists of checked texts, so encoding it cannot fail.
         Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
     }
 }

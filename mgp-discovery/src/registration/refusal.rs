@@ -127,7 +127,7 @@ impl RegistrationError {
     /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         let mut details = Object::new();
-        // Texts can always be encoded.
+        // Ignore the result, because texts can always be encoded.
         let mut put = |name: &str, word: &str| drop(details.encode(name, word));
         match self {
             Self::NotAllowed { method, .. } => {

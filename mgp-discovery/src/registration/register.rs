@@ -86,8 +86,8 @@ impl Registrations {
         state.judged(&stored.record.program).await?;
         let turn = state.turn().await;
         state.refresh(&turn).await?;
-        // Another caller may have decided or replaced the registration while its files were compared and its code was
-        // judged.
+        // Check the revision again: another caller may have decided or replaced the registration while its files were
+        // compared and its code was judged.
         if state.stored(server).is_none_or(|now| now.revision != stored.revision) {
             return Err(Refused::NotWaiting(server.clone()).into());
         }
@@ -411,8 +411,8 @@ impl RegistrationState {
     }
 }
 
-/// Returns the reply to a request for an id with an earlier request, if the new request repeats it. Returns `None` if
-/// the new request replaces the earlier one, and an error if it must not replace it.
+/// Returns the reply to a new request for an id, if it repeats the earlier request for this id. Returns `None` if the
+/// new request replaces the earlier request, and an error if it must not replace it.
 fn earlier_reply(
     before: &StoredRegistration,
     record: &Record,
@@ -422,7 +422,7 @@ fn earlier_reply(
         && before.record.program.fingerprint() == record.program.fingerprint();
     let is_operator = by.authority() == Authority::Operator;
     match &before.record.stage {
-        // The requester is now an operator, so the repeated request needs no further approval.
+        // The requester has become an operator, so the repeated request needs no further approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
         Stage::Rejected { .. } if is_same => Ok(Some(rejected(&record.program))),
@@ -441,7 +441,7 @@ fn rejected(program: &Proposal) -> RegisterResult {
 fn waits(program: &Proposal, until: Option<&Timestamp>) -> RegisterResult {
     let mut result = RegisterResult::new(program.id.as_str(), RegistrationStatus::PendingApproval);
     let mut message = "an operator must approve it".to_owned();
-    // Texts can always be encoded.
+    // Ignore the result, because texts can always be encoded.
     let _ = result.extra.encode("approval_id", &program.fingerprint().to_string());
     if let Some(until) = until {
         message = format!("{message}; it waits until {until}");

@@ -118,8 +118,8 @@ pub(super) struct RegistrationState {
     pub(super) judge: Option<Arc<dyn CodeJudge>>,
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) rate: CallRate,
-    /// A lock for changes; its holder keeps it from reading the records until the change that depends on them is
-    /// stored.
+    /// The lock for changes. A function that changes records holds the lock from reading the records until its change
+    /// is stored.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// `true` once `open` has begun to resume work; before that, reading the records starts and removes no servers.
     opened: AtomicBool,
@@ -234,7 +234,7 @@ impl Registrations {
         // Release the lock here, because a removal needs it.
         drop(turn);
         for mut live in starting {
-            // The first progress message is sent once the runner knows the server.
+            // Wait for the first progress message, which is sent once the runner knows the server.
             let _ = live.changed().await;
         }
         Ok(())
@@ -352,7 +352,8 @@ impl Registrations {
         self.0.news.subscribe()
     }
 
-    /// Returns the servers together with registrations that are not running, for [`list_router`](crate::list_router).
+    /// Returns a catalog of the servers and of the registrations that are not running, for
+    /// [`list_router`](crate::list_router).
     #[must_use]
     pub fn fleet(&self) -> Arc<dyn ServerCatalog> {
         Arc::new(self.clone())

@@ -60,7 +60,7 @@ pub(super) fn add_rejection(
 /// Returns the hash of a record's principal and proposal.
 fn key(record: &Record) -> String {
     let whole = (&record.by, record.program.fingerprint().to_string());
-    // Texts can always be encoded.
+    // The default is never used, because texts can always be encoded.
     Sha256Hash::digest(serde_json::to_string(&whole).unwrap_or_default().as_bytes()).to_string()
 }
 

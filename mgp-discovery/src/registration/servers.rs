@@ -30,8 +30,8 @@ pub trait ServerRunner: ServerCatalog + 'static {
         RegistrationAllowList::default()
     }
 
-    /// Finds a version of a server in the kernel's registry; without a version, the latest one. The error is the reason
-    /// of the failure, in words for the caller.
+    /// Finds a version of a server in the kernel's registry, or the latest version if none is given. The error is the
+    /// reason of the failure, in words for the caller.
     fn published(
         &self,
         _name: &str,

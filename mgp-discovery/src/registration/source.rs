@@ -20,7 +20,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
         return Err("there is no folder for scripts that came in requests".to_owned());
     };
     let file = file(folder, program);
-    // A file that cannot be read, or has other content, is replaced.
+    // Replace a file that cannot be read, or has other content.
     if !matches!(file.read(), Ok(Some(there)) if there == source.as_bytes()) {
         make(folder)
             .map_err(|error| format!("`{}` cannot be created: {error}", folder.display()))?;
@@ -45,7 +45,8 @@ fn own_folder_in(folder: &Path, program: &Proposal) -> PathBuf {
     folder.join(format!("{}.files", program.id))
 }
 
-/// Removes the stored script of a proposal and its folder. If the file cannot be removed, it never runs anyway.
+/// Removes the stored script of a proposal, and the folder of the script. A file that cannot be removed does no harm,
+/// because it is never run.
 pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
     let (Some(folder), Some(_)) = (folder, &program.source) else { return };
     let path = file(&folder, program).path().to_owned();

@@ -106,7 +106,7 @@ impl RegistrationState {
         before.iter().for_each(JoinHandle::abort);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
-                // Only the end of the earlier work matters, not its result.
+                // Ignore the result of the earlier work, because only its end matters.
                 let _ = before.await;
             }
             work(sender).await;
@@ -199,7 +199,8 @@ impl RegistrationState {
         let server = stored.record.program.server();
         let is_ours = match &stored.record.stage {
             Stage::Approved { .. } | Stage::Leaving { .. } => true,
-            // The server of a registration that waits again might still run with the files that were approved earlier.
+            // If the registration waits again because its files changed, the server might still run with the files that
+            // were approved earlier.
             Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
         let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });
@@ -216,7 +217,8 @@ impl RegistrationState {
                 sender.send_replace(Progress::Suspended);
             }
         });
-        // Ignore an error: other work has then replaced this work, and brings the server to the right state.
+        // Ignore an error: it means that other work has replaced this work, and that work brings the server to the
+        // right state.
         Some(async move { drop(live.wait_for(Progress::is_over).await) })
     }
 
@@ -253,7 +255,7 @@ impl RegistrationState {
             Stage::Approved { .. } => "approved",
             Stage::Leaving { .. } => "leaving",
         };
-        // A word can always be encoded.
+        // Ignore the result, because a word can always be encoded.
         let _ = summary.extra.encode("registration", word);
         KnownServer::new(summary, program.mgp.permissions_required.iter().cloned())
     }

@@ -76,7 +76,7 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    // Compare meanings, not spellings. An extension may have several names, and a short name of a permission means its
+    // Compare meanings, not names. An extension may have several names, and a short name of a permission means its
     // standard names, e.g. `network` means `network.outbound`.
     let extensions = ExtensionSet::from_names(summary.extensions.iter());
     let has_extension = |wanted: &String| {

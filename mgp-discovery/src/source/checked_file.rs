@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Origin;
 use crate::config::limits;
@@ -11,8 +11,8 @@ use crate::error::DiscoveryError;
 /// The reason reported for a link that leads nowhere.
 const BROKEN_LINK: &str = "it is a link to a file that does not exist";
 
-/// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error, because
-/// the target's file system may not be mounted, and without the file the operator's rules would not apply.
+/// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error. Its
+/// target might be on a file system that is not mounted, and without the file the operator's rules would not apply.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, DiscoveryError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
@@ -59,4 +59,22 @@ fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), D
 #[cfg(not(unix))]
 fn exposed(_: &Path, _: &fs::Metadata, _: Origin) -> Result<(), DiscoveryError> {
     Ok(())
+}
+
+/// Returns the folder of a file if every user of the machine can write it, and so replace the file.
+#[cfg(unix)]
+pub(super) fn exposed_folder(path: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    // A folder with the sticky bit, such as `/tmp`, is not exposed, because other users cannot replace a file of this
+    // user in it.
+    let is_exposed = |folder: &&Path| {
+        fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o1002 == 0o002)
+    };
+    let real = dunce::canonicalize(path).ok()?;
+    [path, real.as_path()].into_iter().filter_map(Path::parent).find(is_exposed).map(Path::to_owned)
+}
+
+#[cfg(not(unix))]
+pub(super) fn exposed_folder(_: &Path) -> Option<PathBuf> {
+    None
 }

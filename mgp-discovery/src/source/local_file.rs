@@ -25,10 +25,10 @@ pub(crate) fn local_files<'a>(
     let Some(project) = file.parent().and_then(|folder| dunce::canonicalize(folder).ok()) else {
         return Ok(files);
     };
-    // A program without a path is found in `PATH`, never in the project.
+    // Ignore a program without a path, because it is found in `PATH` and never in the project.
     let program = Some(command).filter(|command| command.contains(std::path::is_separator));
-    // If the program runs code that its arguments name, the first argument that is a file counts as code, whatever its
-    // extension.
+    // If the program runs code that its arguments name, the first argument that is a file counts as code even without
+    // an extension of code.
     let mut is_script = runs_arguments(Path::new(command));
     let named = args.into_iter().filter_map(|arg| {
         let found = plain_file(arg, folder, &project)?;
@@ -51,7 +51,8 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
         _ => text,
     };
     let real = dunce::canonicalize(folder.join(value)).ok().filter(|real| real.is_file())?;
-    // Use the link's own path: the link is in the project, so the project's author decides where it leads.
+    // A link in the project counts as a file of the project wherever it leads, because the project's author decides
+    // where it leads.
     let path = std::path::absolute(folder.join(value)).ok()?;
     let path = path.strip_prefix(project).or_else(|_| real.strip_prefix(project)).ok()?;
     Some((path.to_owned(), real))

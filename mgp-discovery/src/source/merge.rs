@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_types::mgp::TrustLevel;
 
+use super::checked_file::exposed_folder;
 use super::review::ineffective_tables;
 use super::{Origin, ProjectReview, Trust, TrustApproval, text_of};
 use crate::change::stamp::{Stamp, stamp};
@@ -215,7 +216,7 @@ impl UserFolders {
 
     fn new(home: Option<PathBuf>, config_home: Option<PathBuf>) -> Self {
         let usual = home.map(|home| home.join(".config"));
-        // The specification of `$XDG_CONFIG_HOME` requires that programs ignore a relative path.
+        // Ignore a relative path, as the specification of `$XDG_CONFIG_HOME` requires.
         let is_other = |folder: &PathBuf| folder.is_absolute() && Some(folder) != usual.as_ref();
         let moved = config_home.filter(is_other);
         Self { usual, moved }
@@ -247,6 +248,12 @@ fn parsed(path: &Path, text: &str, origin: Origin) -> Result<ParsedConfig, Disco
     let mut parsed = Config::parse(path, text)?;
     for server in &mut parsed.config.servers {
         server.origin = origin;
+    }
+    // Do not warn about the folder of a project's file, because the content of that file needs an approval anyway.
+    if let Some(folder) = exposed_folder(path).filter(|_| origin != Origin::Project) {
+        let what = "every user can replace this file, and start programs in your name".to_owned();
+        let remedy = Some(format!("run `chmod o-w` on the folder `{}`", folder.display()));
+        parsed.findings.push(ConfigFinding { remedy, ..ConfigFinding::of_file(path, what) });
     }
     Ok(parsed)
 }
@@ -293,6 +300,13 @@ impl LoadedConfig {
                 self.findings.push(ConfigFinding::of_file(file, what));
                 continue;
             }
+            if user.kept_ids.contains(id) && user.config.server(id).is_none() {
+                let what = format!(
+                    "server `{id}` is in your own file, with an error; mend it first, because the project's server gets its `tenants`"
+                );
+                self.findings.push(ConfigFinding::of_file(file, what));
+                continue;
+            }
             if let Some(mgp) = &mut server.mgp
                 && mgp.trust_level.rank() > TrustLevel::Standard.rank()
             {
@@ -301,6 +315,9 @@ impl LoadedConfig {
                 );
                 self.findings.push(ConfigFinding::of_file(file, what));
                 mgp.trust_level = TrustLevel::Standard;
+            }
+            if let Some(own) = self.config.server(id).and_then(|own| own.tenants.clone()) {
+                server.tenants = Some(own);
             }
             server.approved_files = Some(approval.files.clone());
             self.config.servers.retain(|own| own.id != server.id);

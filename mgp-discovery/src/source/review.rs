@@ -241,7 +241,8 @@ fn loosens(server: &ServerConfig) -> Vec<String> {
     );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
-    // A configured validator replaces the validator that the tool declares, even a stricter one.
+    // List configured validators: each replaces the validator that the tool declares, even if the tool's own validator
+    // is stricter.
     let replaced = mgp.validators.iter().filter(|(_, validator)| **validator != Validator::None);
     loosens.extend(replaced.map(|(tool, validator)| {
         format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())

@@ -152,6 +152,27 @@ async fn an_approved_project_changes_no_rule_of_the_user() {
 }
 
 #[tokio::test]
+async fn a_project_cannot_open_a_server_to_more_tenants() {
+    let own = |tenants: &str| format!("[[servers]]\nid = 'git'\ncommand = 'own-git'\n{tenants}\n");
+    let place = Place::new();
+    place.user(&own("tenants = ['acme']"));
+    place.project("[[servers]]\nid = 'git'\ncommand = 'project-git'\ntenants = ['beta']\n");
+    let (trust, sources) = (trust(), place.sources());
+    trust.approve(&sources.review().unwrap().unwrap(), &operator()).await.unwrap();
+    let tenants = |loaded: &LoadedConfig| loaded.config.server("git").unwrap().tenants.clone();
+    let loaded = sources.load(&trust).await.unwrap();
+    assert_eq!(command(&loaded, "git"), "project-git");
+    assert_eq!(tenants(&loaded), Some(vec!["acme".to_owned()]));
+    place.user(&own(""));
+    assert_eq!(tenants(&sources.load(&trust).await.unwrap()), Some(vec!["beta".to_owned()]));
+    // The tenants of a faulty entry are not known, so the project's server does not run in its place.
+    place.user(&own("tenants = []"));
+    let loaded = sources.load(&trust).await.unwrap();
+    assert!(loaded.config.servers.is_empty(), "{:?}", loaded.config.servers);
+    assert!(loaded.findings.iter().any(|finding| finding.what.contains("mend it first")));
+}
+
+#[tokio::test]
 async fn variables_that_change_code_are_shown_and_secrets_are_not() {
     let place = Place::new();
     let long = "x".repeat(300);
@@ -258,6 +279,26 @@ async fn a_world_writable_file_is_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_warning_names_a_folder_in_which_every_user_can_replace_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    place.user(USER);
+    let (folder, linked) = (place.path("home/.config/mgp"), place.path("link.toml"));
+    std::os::unix::fs::symlink(folder.join("servers.toml"), &linked).unwrap();
+    for (mode, is_reported) in [(0o755, false), (0o777, true), (0o1777, false)] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        for sources in [place.sources(), Sources::single(&linked)] {
+            let loaded = sources.load(&trust()).await.unwrap();
+            assert_eq!(loaded.config.servers.len(), 2);
+            let text: String = loaded.findings.iter().map(ToString::to_string).collect();
+            let is_named = text.contains("run `chmod o-w` on the folder") && text.contains("/mgp`");
+            assert_eq!(is_named, is_reported, "{mode:o}: {text}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     let place = Place::new();
     fs::create_dir(place.path("project/sub")).unwrap();
@@ -292,7 +333,8 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     for id in ["a", "b", "c", "d", "e", "f"] {
         assert_eq!(start(id).await, Ok(()), "{id}");
     }
-    // The kernel can have other environment variables than the shell in which the operator approved the files.
+    // The kernel can have other environment variables than the shell in which the operator approved the files. So it
+    // must check the expanded paths.
     let server = sources.load(&trust).await.unwrap().config.server("d").unwrap().clone();
     let kernel = crate::Expander::new(|name| (name == "NOT_SET").then(|| "./other.sh".to_owned()));
     let refused = kernel.server(&server).unwrap_err().to_string();

@@ -193,7 +193,7 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     let by = Actor::from(by);
     let mut event = AuditEvent::new(Timestamp::now(), event_type, by, AuditResult::Success);
     let details = event.details.get_or_insert_with(Object::new);
-    // Texts and lists of texts can always be encoded.
+    // Ignore the result, because texts and lists of texts can always be encoded.
     let _ = details.encode("file", &*approval.file.to_string_lossy());
     let _ = details.encode("sha256", &approval.sha256);
     if !approval.files.is_empty() {

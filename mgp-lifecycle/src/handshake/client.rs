@@ -253,7 +253,8 @@ async fn first_answer<S: MgpService>(
             ProbeResult::Legacy(_) => initializing.await,
         },
         initialized = &mut initializing => match initialized {
-            // The server might be modern. A modern server refuses `initialize`, and answers the probe once it is ready.
+            // The server might be modern: a modern server refuses `initialize`, and answers the probe once it is ready.
+            // So wait for this answer.
             Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
                 Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
                 Ok(Ok(ProbeResult::Undescribed(revision))) if era::is_refused(&refusal) => {

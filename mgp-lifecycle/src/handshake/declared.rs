@@ -1,5 +1,5 @@
 //! The capabilities that a modern request declares. If the client forwards a call, these are the capabilities of the
-//! call's caller, otherwise those of the client.
+//! call's caller, otherwise the client's own capabilities.
 
 use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};

@@ -161,10 +161,11 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     }
 }
 
-/// Returns whether this side could not send a request for now, e.g. because the server that issues its credentials did
-/// not answer. Unlike an error with the same code that a server sent, such an error has a source.
+/// Returns whether this side could not send a request, e.g. because the server that issues its credentials did not
+/// answer, or sent a document that cannot be used. Unlike an error with the same code that a server sent, such an error
+/// has a source.
 fn is_unsent(error: &RpcError) -> bool {
-    error.code() == ErrorCode::UPSTREAM_UNAVAILABLE
+    matches!(error.code(), ErrorCode::UPSTREAM_UNAVAILABLE | ErrorCode::UPSTREAM_ERROR)
         && HttpFailure::from_error(error).is_none()
         && error.source().is_some()
 }
@@ -238,13 +239,15 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_are_missing_for_now_do_not_decide_the_era() {
-        let sent = RpcError::new(ErrorCode::UPSTREAM_UNAVAILABLE, "no");
-        assert_eq!(after_probe(&ProbeOutcome::Refused(&sent)), NextStep::Initialize);
-        assert!(is_refused(&sent));
-        let unsent = sent.because(std::fmt::Error);
-        assert_eq!(after_probe(&ProbeOutcome::Refused(&unsent)), NextStep::Fail);
-        assert!(!is_refused(&unsent));
+    fn credentials_that_cannot_be_obtained_do_not_decide_the_era() {
+        for code in [ErrorCode::UPSTREAM_UNAVAILABLE, ErrorCode::UPSTREAM_ERROR] {
+            let sent = RpcError::new(code, "no");
+            assert_eq!(after_probe(&ProbeOutcome::Refused(&sent)), NextStep::Initialize);
+            assert!(is_refused(&sent));
+            let unsent = sent.because(std::fmt::Error);
+            assert_eq!(after_probe(&ProbeOutcome::Refused(&unsent)), NextStep::Fail);
+            assert!(!is_refused(&unsent));
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl ServerOffer {
     /// capability.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
-        // The methods for skills exist only in the modern era.
+        // The methods for skills exist only in the modern era, so remove the extension here.
         if let Some(extensions) = &mut capabilities.extensions
             && extensions.remove(key::SKILLS_EXTENSION).is_some()
             && extensions.is_empty()

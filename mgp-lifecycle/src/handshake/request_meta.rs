@@ -54,8 +54,8 @@ struct MetaMembers {
 }
 
 impl MetaMembers {
-    /// Returns the capabilities to declare in a call: those of its caller if the caller answers the server's questions,
-    /// otherwise those of this client.
+    /// Returns the capabilities to declare in a call: the capabilities of its caller if the caller answers the server's
+    /// questions, otherwise the capabilities of this client.
     fn declared(&self, cx: &Context) -> DeclaredCapabilities {
         let of_caller = self.of_callers.as_ref().and_then(|callers| callers.of(cx));
         of_caller.unwrap_or_else(|| self.capabilities.clone())
@@ -173,7 +173,8 @@ impl RequestMetaLayer {
         {
             return Some(inactive(call, extension));
         }
-        // MCP's own notifications need no `_meta`. Those of an extension do: without the offer, servers ignore them.
+        // MCP's own notifications need no `_meta`. Notifications of an extension need it: without the offer in it,
+        // servers ignore them.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.members;
@@ -192,7 +193,7 @@ impl RequestMetaLayer {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // With the handle, the server can relate later requests to this one, even on another connection.
+            // Add the handle, with which the server can relate later requests to this one, even on another connection.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);
@@ -282,7 +283,7 @@ fn add_trace(call: &mut Call, speaks_mgp: bool) {
     }
 }
 
-/// Adds the call's members for proposals, except those of inactive proposals.
+/// Adds the call's members for proposals, but not for inactive proposals.
 fn add_members(call: &mut Call, active: ExtensionSet) {
     if active.is_empty() {
         return;

@@ -94,8 +94,8 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
                 let caller = Arc::clone(&call.cx().caller);
                 let info = self.call_info(&call);
                 if info.typed.is_some() && might_become_task(&call) {
-                    // The outcome of a task does not pass this layer. The layer for tasks uses these facts to give the
-                    // outcome the form that its caller expects.
+                    // Store these facts in the call: the outcome of a task does not pass this layer, and the layer for
+                    // tasks uses the facts to give the outcome the form that its caller expects.
                     call.cx_mut().extensions.insert(info.clone());
                 }
                 Either::Left {
@@ -238,7 +238,7 @@ impl<S> Handshake<S> {
             session.set_ready();
         }
         // A notification before `initialize` can only come from a modern client, whose `_meta` contains what was
-        // negotiated.
+        // negotiated, so read it from there.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());
         call.cx_mut().caller = facts;

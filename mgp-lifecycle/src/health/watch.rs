@@ -224,7 +224,8 @@ mod tests {
         let (done, all) = mpsc::channel();
         runtime.spawn(async move {
             for round in 0..20 {
-                // Both workers sleep. The worker that this timer wakes then waits for timers.
+                // Let both workers sleep. The worker that waits for timers then wakes up, so the blocking task below
+                // runs on that worker.
                 sleep(Duration::from_millis(3)).await;
                 let (release, blocked) = mpsc::channel::<()>();
                 let blocking = spawn_watched(async move { blocked.recv().is_ok() });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytestring::ByteString;
 use mgp_types::Timestamp;
 use mgp_types::proposal::IdempotencyKey;
+use mgp_types::service::TenantId;
 use tokio::sync::watch;
 
 use super::IdempotencyLimits;
@@ -50,6 +51,8 @@ struct Entry {
     logical: Option<ByteString>,
     /// The sequence number of the key's result; `None` if no result is stored.
     place: Option<u64>,
+    /// `true` if the tenant of the key was removed while the call was running: the result is then not stored.
+    is_removed: bool,
 }
 
 /// The amount that is stored for one caller: how many keys, how many bytes, and which results.
@@ -178,7 +181,7 @@ impl KeyTable {
     ) {
         self.owners.entry(key.owner.clone()).or_default().keys += 1;
         self.expiry.insert((key.expires_ms, id.clone()));
-        self.entries.insert(id, Entry { key, running, logical, place: None });
+        self.entries.insert(id, Entry { key, running, logical, place: None, is_removed: false });
     }
 
     /// Marks a run as interrupted: it is unknown whether the run had an effect. `has_asked` is `true` if the run ended
@@ -199,7 +202,7 @@ impl KeyTable {
         entry.running = None;
         let owner = entry.key.owner.clone();
         let bytes = end.bytes();
-        let fits = bytes <= self.limits.result;
+        let fits = bytes <= self.limits.result && !entry.is_removed;
         entry.key.end = Some(if fits { end } else { StoredEnd::default() });
         let mut changed = vec![(id.to_owned(), entry.key.clone())];
         if fits {
@@ -256,6 +259,20 @@ impl KeyTable {
                 self.owners.remove(&key.owner);
             }
         }
+    }
+
+    /// Ensures that the results of the running calls of a tenant will not be stored.
+    pub(super) fn drop_later_results(&mut self, tenant: &TenantId) {
+        let running = self.entries.values_mut().filter(|entry| entry.running.is_some());
+        let of_tenant = running.filter(|entry| entry.key.is_of(tenant));
+        of_tenant.for_each(|entry| entry.is_removed = true);
+    }
+
+    /// Returns the ids of a tenant's keys whose calls have ended.
+    pub(super) fn ended_of(&self, tenant: &TenantId) -> Vec<String> {
+        let has_ended = |entry: &Entry| entry.running.is_none() && entry.key.end.is_some();
+        let ended = self.entries.iter().filter(|(_, entry)| has_ended(entry));
+        ended.filter(|(_, entry)| entry.key.is_of(tenant)).map(|(id, _)| id.clone()).collect()
     }
 
     /// Removes the expired keys whose calls are not running, and returns their ids.

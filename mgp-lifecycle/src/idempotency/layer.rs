@@ -105,7 +105,7 @@ fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
     let server = cx.server.as_ref().map_or("", ServerId::as_str);
     let whole = Payload::of(&(owner, server, tool.name, &key.0))?;
     let ttl = cx.member::<IdempotencyTtl>()?;
-    // The tool refuses a malformed state.
+    // The tool refuses a malformed state, so ignore it here.
     let state = cx.member::<SessionState>().ok().flatten();
     Ok(Some(KeyedCall {
         key,
@@ -251,9 +251,9 @@ pub(crate) async fn run_on(
     running.await.map_err(|_| RpcError::internal("the call panicked"))?
 }
 
-/// Keeps the handler of a call that continues after its caller has left ([`run_on`]) from noticing that its partial
-/// results are no longer received. Otherwise the handler would end early, and its incomplete result would answer the
-/// repetitions of the call. The caller has left once the returned sender is dropped.
+/// Hides from the handler of a call that its caller has left, if the call continues nevertheless ([`run_on`]).
+/// Otherwise the handler would notice that its partial results are no longer received and would end early, and its
+/// incomplete result would answer the repetitions of the call. The caller has left once the returned sender is dropped.
 #[must_use]
 pub(crate) fn ignore_gone_caller(call: &mut Call) -> watch::Sender<()> {
     let (waiting, caller) = watch::channel(());

@@ -13,7 +13,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
+use mgp_types::service::TenantId;
+use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
 pub use layer::{IdempotencyLayer, IdempotencyService};
@@ -155,7 +156,34 @@ impl Idempotency {
         self.0.is_in_memory
     }
 
-    async fn commit(&self, change: mgp_types::store::Change) -> Result<(), StoreError> {
+    /// Removes the keys of a tenant whose calls have ended, with the results, so that a later tenant with this name does
+    /// not get them. A key stays if its call is running or if it is unknown how its call ended; its result is not
+    /// stored.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be written; nothing is removed then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the keys can still be in use; call the function again.
+    pub async fn remove_tenant(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        let ended = {
+            let mut table = self.0.table.lock();
+            table.drop_later_results(tenant);
+            table.ended_of(tenant)
+        };
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let remove = |change: Change, id: &String| change.remove(SPACE, id.as_str());
+        self.commit(ended.iter().fold(Change::new(), remove)).await?;
+        let mut table = self.0.table.lock();
+        for id in &ended {
+            table.remove(id);
+        }
+        Ok(())
+    }
+
+    async fn commit(&self, change: Change) -> Result<(), StoreError> {
         let store = &self.0.store;
         with_timeout(store.answer_timeout(), store.commit(change)).await.map(drop)
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::proposal::{Member as _, ResultMembers, SessionState, StateChanged};
-use mgp_types::service::{HttpFailure, Reply, is_connection_lost};
+use mgp_types::service::{HttpFailure, Reply, TenantId, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,12 @@ impl StoredKey {
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
         let (owner, arguments) = (String::new(), String::new());
         Self { owner, arguments, transaction: None, state: None, began_ms, expires_ms, end: None }
+    }
+
+    /// Returns whether the key belongs to a caller of a tenant.
+    pub(super) fn is_of(&self, tenant: &TenantId) -> bool {
+        let owner = serde_json::from_str::<(String, String, Option<String>)>(&self.owner);
+        owner.is_ok_and(|(owner, ..)| owner == tenant.as_str())
     }
 
     pub(super) fn began_at(&self) -> Timestamp {
@@ -149,7 +155,7 @@ impl RunEnd {
             // The reply asks the caller questions. The key must be free again, because the caller repeats the call with
             // its answers.
             Ok(Reply::InputRequired(_)) => Self::NotRun,
-            // The call became a task, which can still be running.
+            // The call became a task, which can still be running, so its outcome is unknown.
             Ok(_) => Self::Unknown,
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {

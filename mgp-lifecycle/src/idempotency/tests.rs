@@ -311,6 +311,47 @@ async fn the_newest_results_are_kept_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_later_tenant_does_not_get_the_results_of_a_removed_one() {
+    let (runs, store) = (Runs::default(), Arc::new(MemoryStore::new()));
+    let keys = Idempotency::open(store.clone()).await.unwrap();
+    let answers = async |keys: &Idempotency| {
+        let mut client = runs.client(&IdempotencyLayer::new(keys.clone()), ok);
+        let mut replays = Vec::new();
+        for tenant in ["acme", "acme-2"] {
+            client.cx.principal = Principal::new(tenant, "ann");
+            replays.push(was_replay(&call(&mut client, "k").await.unwrap()));
+        }
+        replays
+    };
+    assert_eq!(answers(&keys).await, [false, false]);
+    keys.remove_tenant(&"acme".into()).await.unwrap();
+    let of_next_process = Idempotency::open(store).await.unwrap();
+    assert_eq!(answers(&of_next_process).await, [false, true]);
+    assert_eq!(answers(&keys).await, [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_of_a_call_that_outlasts_the_removal_of_its_tenant_is_not_stored() {
+    let (runs, keys) = (Runs::default(), Idempotency::in_memory());
+    let slow = || -> BoxFuture<'static, Answer> {
+        Box::pin(async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            ok().await
+        })
+    };
+    let mut client = runs.client(&IdempotencyLayer::new(keys.clone()), slow);
+    client.cx.principal = Principal::new("acme", "ann");
+    let running = tokio::spawn(client.call("tools/call", &params("k", "pay", "{}")));
+    while runs.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    keys.remove_tenant(&"acme".into()).await.unwrap();
+    running.await.unwrap().unwrap();
+    client.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() {
     let store = Arc::new(MemoryStore::new());
     let runs = Runs::default();

@@ -1,4 +1,4 @@
-//! A limit on the number of tool calls that run at the same time, and on the number of those that wait. Waiting callers
+//! A limit on the number of tool calls that run at the same time, and on the number of calls that wait. Waiting callers
 //! are served fairly.
 //!
 //! Calls wait in the response future and not in `poll_ready`. If they waited there, the read loop would stop, and a

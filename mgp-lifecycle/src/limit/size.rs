@@ -34,8 +34,8 @@ impl Default for SizeConfig {
     }
 }
 
-/// Layer that refuses tool calls with too large arguments or results with code 3001 (resource exhausted), and passes on
-/// all other methods.
+/// Layer that refuses tool calls whose arguments or results are too large, with code 3001 (resource exhausted). Passes
+/// on all other methods.
 ///
 /// A call whose arguments are too large does not run. If the result is too large, the call has already run, and its
 /// caller gets an error with the size instead. A call that sends chunks is ended when their total size exceeds the

@@ -36,7 +36,7 @@ impl AttemptKey {
     /// Adds the value for the key of a tool call to the call; returns `None` if its attempts have no key.
     pub(super) fn attach(call: &mut Call, policy: KeyPolicy) -> Option<Arc<Self>> {
         let cx = call.cx();
-        // A malformed key or time is refused by the layer that reads it.
+        // A malformed key or time is refused by the layer that reads it, so only the presence of the key matters here.
         let given = cx.member::<IdempotencyKey>().ok()?.is_some()
             || cx.extensions.get::<IdempotencyHeader>().is_some();
         let key = if given {
@@ -72,7 +72,8 @@ impl AttemptKey {
     /// Returns 5000 (upstream error) if an earlier attempt may have run, and the server would not recognise this
     /// attempt as its repetition.
     pub(crate) fn add_to(&self, call: &mut Call, callee: &PeerInfo) -> Result<(), RpcError> {
-        // Further requests that are made for the call have the same extensions.
+        // Add no key to other requests that are made on behalf of the call. They carry the same extensions, but are not
+        // tool calls.
         if call.tool().is_none() {
             return Ok(());
         }

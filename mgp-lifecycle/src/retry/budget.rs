@@ -12,7 +12,8 @@ const ROUNDING_ERROR: f64 = 1e-6;
 
 /// The limit on the share of retries among the calls to a server, over about a minute.
 ///
-/// When the budget is used up, failed calls return their own error without a retry.
+/// When the budget is used up, failed calls return their own error without a retry. A retry that is not sent after its
+/// wait, e.g. because the circuit breaker opened or the caller left, does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryBudget {
@@ -40,7 +41,7 @@ pub(super) struct BudgetUsage {
 
 impl BudgetUsage {
     /// Counts one retry and returns `true`, if the budget allows it; `calls` is the number of all calls so far.
-    pub(super) fn take(&mut self, now: Instant, calls: u64, budget: RetryBudget) -> bool {
+    pub(super) fn reserve(&mut self, now: Instant, calls: u64, budget: RetryBudget) -> bool {
         self.decay(now, calls);
         let paid = self.calls * f64::from(budget.percent) / 100.0;
         let affordable = self.retries + 1.0 <= paid.max(f64::from(budget.floor)) + ROUNDING_ERROR;
@@ -50,11 +51,16 @@ impl BudgetUsage {
         affordable
     }
 
+    /// Subtracts a retry that was counted at `since`, because it is not sent.
+    pub(super) fn give_back(&mut self, since: Instant) {
+        // Since it was counted, the retry has decayed like all others, so subtract only what is left of it.
+        let ages = self.at.map_or(0.0, |at| ages_between(since, at));
+        self.retries = (self.retries - (-ages).exp()).max(0.0);
+    }
+
     /// Decays both counts up to `now`; the calls since the last update are assumed to be evenly distributed.
     fn decay(&mut self, now: Instant, calls: u64) {
-        let ages = self.at.map_or(0.0, |at| {
-            now.saturating_duration_since(at).as_secs_f64() / DECAY_TIME.as_secs_f64()
-        });
+        let ages = self.at.map_or(0.0, |at| ages_between(at, now));
         let remaining = (-ages).exp();
         let fresh = if ages > f64::EPSILON { (1.0 - remaining) / ages } else { 1.0 };
         #[expect(
@@ -68,13 +74,18 @@ impl BudgetUsage {
     }
 }
 
+/// Returns a time as a multiple of [`DECAY_TIME`].
+fn ages_between(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64() / DECAY_TIME.as_secs_f64()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn max_retries(calls: u64, budget: RetryBudget) -> usize {
         let (now, mut usage) = (Instant::now(), BudgetUsage::default());
-        (0..calls).filter(|made| usage.take(now, made + 1, budget)).count()
+        (0..calls).filter(|made| usage.reserve(now, made + 1, budget)).count()
     }
 
     #[test]
@@ -92,7 +103,7 @@ mod tests {
     fn the_floor_is_refilled_with_time_and_never_exceeded() {
         let (mut now, mut usage, budget) =
             (Instant::now(), BudgetUsage::default(), RetryBudget::default());
-        let mut drain = |now| (0..100).filter(|_| usage.take(now, 1, budget)).count();
+        let mut drain = |now| (0..100).filter(|_| usage.reserve(now, 1, budget)).count();
         assert_eq!(drain(now), 10);
         assert_eq!(drain(now), 0);
         now += Duration::from_mins(1);
@@ -102,13 +113,26 @@ mod tests {
     }
 
     #[test]
+    fn a_retry_that_is_not_sent_is_given_back_as_far_as_it_still_counts() {
+        let (now, mut usage, budget) =
+            (Instant::now(), BudgetUsage::default(), RetryBudget { percent: 0, floor: 2 });
+        let later = now + Duration::from_mins(1);
+        assert!(usage.reserve(now, 1, budget) && usage.reserve(later, 1, budget));
+        usage.give_back(now);
+        assert!(usage.reserve(later, 1, budget) && !usage.reserve(later, 1, budget));
+        usage.give_back(later);
+        usage.give_back(later);
+        assert_eq!((0..10).filter(|_| usage.reserve(later, 1, budget)).count(), 2);
+    }
+
+    #[test]
     fn old_calls_pay_for_nothing() {
         let (now, mut usage, budget) =
             (Instant::now(), BudgetUsage::default(), RetryBudget::default());
-        assert!(usage.take(now, 0, budget));
-        // A million calls in a day are about 700 in a minute.
+        assert!(usage.reserve(now, 0, budget));
+        // A million calls in a day are about 700 in a minute, so about 70 retries are allowed.
         let tomorrow = now + Duration::from_hours(24);
-        let taken = (0..10_000).filter(|_| usage.take(tomorrow, 1_000_000, budget)).count();
+        let taken = (0..10_000).filter(|_| usage.reserve(tomorrow, 1_000_000, budget)).count();
         assert!((60..=75).contains(&taken), "{taken}");
     }
 }

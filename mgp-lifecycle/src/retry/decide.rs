@@ -1,4 +1,4 @@
-//! Decides with a pure function whether a call is retried, and how long to wait before (MGP §14.6).
+//! Decides with a pure function whether a call is retried, and how long to wait before the retry (MGP §14.6).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::delivery::Delivered;
 use super::failure::Failure;
 use super::tools::{MAX_NAME_BYTES, RepeatPolicy, ToolRetryInfo};
 
-/// A failed call, with everything that the decision depends on.
+/// A failed call, with everything on which the decision depends.
 pub(super) struct Situation<'a> {
     pub(super) failure: &'a Failure,
     /// The number of retries of the call so far.

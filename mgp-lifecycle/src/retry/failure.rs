@@ -76,7 +76,8 @@ impl Failure {
 /// the call might have run, so `details.started` is set. After a lost connection the hints are the defaults of the
 /// code, if it has any.
 fn hints(error: &RpcError) -> Recovery {
-    // A peer that supports only structured errors sends no recovery hints.
+    // A peer that supports only structured errors sends no recovery hints, so derive the hints from its structured
+    // error.
     let structured = || StructuredError::in_error(error)?.to_error().as_recovery().cloned();
     let sent = error.as_recovery().cloned().or_else(structured).unwrap_or_default();
     match HttpFailure::from_error(error) {

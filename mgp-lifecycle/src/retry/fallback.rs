@@ -8,8 +8,8 @@ use super::attempt_key::AttemptKey;
 use super::config::FallbackPolicy;
 use super::decide::may_replace;
 use super::failure::Failure;
-use super::future::RetryableCall;
 use super::retries::time_left;
+use super::retryable_call::RetryableCall;
 
 impl<S: MgpService> RetryableCall<S> {
     /// Calls the tool that the server proposes instead of the tool that failed. Returns `None` if that is not allowed,
@@ -35,22 +35,24 @@ impl<S: MgpService> RetryableCall<S> {
             tracing::debug!(tool, %reason, "fallback tool refused");
             return None;
         }
-        if time_left(end).is_zero() || !self.server.take_retry(self.context.config.budget) {
+        if time_left(end).is_zero() {
             return None;
         }
+        let reserved = self.server.reserve_retry(self.context.config.budget)?;
         self.probe = self.server.admit(&self.context.config.circuit).ok()?;
+        reserved.spend();
         let attempt =
             RetryAttempt::new(retries + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         if self.key.is_some() {
-            // The idempotency key belongs to the call of the original tool.
+            // Remove the idempotency key, because it belongs to the call of the original tool.
             call.cx_mut().extensions.insert(AttemptKey::default());
         }
         call.params_mut().set_target(Target::Tool(proposed.into()));
         // Remove the caller's answers, because the original tool asked the questions.
         let hop = call.hop_mut();
         (hop.input_responses, hop.request_state) = (None, None);
-        // The report about the attempt names the tool that was called.
+        // Also set the name in the stored call, so that the report about the attempt names the tool that was called.
         self.call.params_mut().set_target(Target::Tool(proposed.into()));
         let outcome = self.inner.call(call).await;
         self.record(&outcome, retries + 2, Duration::ZERO);

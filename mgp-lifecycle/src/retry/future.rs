@@ -2,35 +2,16 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use mgp_types::service::{BoxFuture, Call, MgpService};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, MgpService};
 use pin_project_lite::pin_project;
 
-use super::attempt_key::AttemptKey;
-use super::circuit::Evidence;
-use super::config::AttemptReport;
-use super::delivery::OutletMonitor;
-use super::failure::{Failure, Outcome};
-use super::layer::{RequestKind, RetryContext};
+use super::failure::Outcome;
 use super::retries::retry;
-use super::server::{Probe, Server};
-
-/// A running call, with everything that is needed to retry it.
-pub(super) struct RetryableCall<S> {
-    pub(super) call: Call,
-    pub(super) inner: S,
-    pub(super) context: Arc<RetryContext>,
-    pub(super) server: Arc<Server>,
-    pub(super) monitor: Option<Arc<OutletMonitor>>,
-    /// The idempotency key of the attempts, if they have one.
-    pub(super) key: Option<Arc<AttemptKey>>,
-    pub(super) probe: Option<Probe>,
-    pub(super) kind: RequestKind,
-}
+use super::retryable_call::RetryableCall;
 
 pin_project! {
     /// Response future of [`Retry`](super::Retry). If it is dropped, the running attempt or the wait for the next
@@ -93,47 +74,6 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     None => return Poll::Pending,
                 },
             }
-        }
-    }
-}
-
-impl<S> RetryableCall<S> {
-    /// Records the outcome of an attempt; returns its failure, or `None` if the attempt succeeded.
-    pub(super) fn record(
-        &mut self,
-        outcome: &Outcome,
-        attempt: u32,
-        waited: Duration,
-    ) -> Option<Failure> {
-        let failure = match outcome {
-            Ok(_) if self.kind != RequestKind::Tool => None,
-            outcome => Failure::of(outcome),
-        };
-        let evidence = match (outcome, &failure) {
-            (Err(error), _) => Evidence::of(error),
-            (Ok(_), Some(refusal)) => Evidence::of_code(refusal.code),
-            (Ok(_), None) => Evidence::Answered,
-        };
-        self.server.record(evidence, self.probe.take(), &self.context.config.circuit);
-        if let (RequestKind::List(page), Ok(reply)) = (self.kind, outcome)
-            && self.context.learns()
-        {
-            self.context.learn(&self.server, reply, page);
-        }
-        self.notify_observer(attempt, failure.as_ref().map(|failure| failure.code), waited);
-        failure
-    }
-
-    fn notify_observer(&self, attempt: u32, code: Option<ErrorCode>, waited: Duration) {
-        if let Some(observer) = self.context.config.observer() {
-            let cx = self.call.cx();
-            observer(&AttemptReport {
-                attempt,
-                code,
-                waited,
-                server: cx.server.as_ref().or(self.server.id()),
-                tool: self.call.tool().map(|tool| tool.name),
-            });
         }
     }
 }

@@ -18,7 +18,8 @@ use tower_service::Service;
 use super::attempt_key::AttemptKey;
 use super::config::RetryConfig;
 use super::delivery::OutletMonitor;
-use super::future::{ResponseFuture, RetryableCall};
+use super::future::ResponseFuture;
+use super::retryable_call::RetryableCall;
 use super::server::{Server, ServerTable};
 use super::tools::{ListPage, ToolRetryInfo};
 use crate::error::LifecycleError;
@@ -125,7 +126,7 @@ impl From<RetryConfig> for RetryLayer {
 }
 
 impl RetryContext {
-    /// Returns the state of a server that retries depend on, e.g. its circuit breaker. Calls without a server id use
+    /// Returns the state of a server on which retries depend, e.g. its circuit breaker. Calls without a server id use
     /// the state of the configured server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         // In the common case, the call goes to the configured server.
@@ -147,12 +148,19 @@ impl RetryContext {
         self.tools.is_none()
     }
 
-    /// Stores the tools of a list that passes through the layer.
-    pub(super) fn learn(&self, server: &Server, reply: &Reply, page: ListPage) {
-        server.tools.lock().take(reply, page, |tool| match &self.risk {
+    /// Stores the tools of a list that passes through the layer, and that was requested after this number of changes.
+    /// Returns the cursor of the next page.
+    pub(super) fn learn(
+        &self,
+        server: &Server,
+        reply: &Reply,
+        page: ListPage,
+        changes: u64,
+    ) -> Option<String> {
+        server.tools.lock().store_page(reply, page, changes, |tool| match &self.risk {
             Some(of) => of(tool),
             None => ToolRetryInfo::declared_risk(tool),
-        });
+        })
     }
 }
 
@@ -230,13 +238,17 @@ impl<S: MgpService> Service<Call> for Retry<S> {
                 return ResponseFuture::refuse(LifecycleError::CircuitOpen { server, wait }.into());
             }
         };
-        server.count();
+        server.count_call();
         let mut key = None;
         if kind == RequestKind::Tool {
             // Set the trace id and the key here, so that all attempts share them.
             call.cx_mut().trace_or_new();
             key = AttemptKey::attach(&mut call, self.context.config.keys);
         }
+        let changes = match kind {
+            RequestKind::List(_) => server.tools.lock().changes(),
+            RequestKind::Tool | RequestKind::Read => 0,
+        };
         let monitor = OutletMonitor::attach(&mut call);
         let retryable = RetryableCall {
             call: call.clone(),
@@ -247,6 +259,7 @@ impl<S: MgpService> Service<Call> for Retry<S> {
             key,
             probe,
             kind,
+            changes,
         };
         ResponseFuture::first(self.inner.call(call), retryable)
     }

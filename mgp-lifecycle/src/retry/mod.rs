@@ -33,6 +33,7 @@ mod fallback;
 mod future;
 mod layer;
 mod retries;
+mod retryable_call;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mgp_types::service::{Call, CallKey, Deadline, MgpService, RetryAttempt, WaitMark};
+use mgp_types::service::{Deadline, MgpService, RetryAttempt};
 use tokio::time::sleep;
 
 use super::decide::{Decision, Situation, StopReason};
 use super::delivery::Delivered;
 use super::failure::{Failure, Outcome};
-use super::future::RetryableCall;
-use super::layer::RequestKind;
+use super::retryable_call::RetryableCall;
+use super::server::ReservedRetry;
 use super::tools::RepeatPolicy;
 
 /// Retries a call until it succeeds or must not be retried; returns the last outcome.
@@ -22,8 +22,8 @@ pub(super) async fn retry<S: MgpService>(
         .earlier(retryable.call.cx().deadline);
     let mut retries = 0;
     let stop = loop {
-        let wait = match retryable.next_wait(&failure, retries, end).await {
-            Ok(wait) => wait,
+        let (wait, reserved) = match retryable.reserve_retry(&failure, retries, end).await {
+            Ok(reserved) => reserved,
             Err(stop) => break stop,
         };
         tracing::debug!(
@@ -42,6 +42,7 @@ pub(super) async fn retry<S: MgpService>(
         let Ok(probe) = retryable.server.admit(&retryable.context.config.circuit) else {
             break StopReason::Circuit;
         };
+        reserved.spend();
         retryable.probe = probe;
         retries += 1;
         let call = retryable.attempt(RetryAttempt::new(retries, failure.code, wait));
@@ -67,36 +68,17 @@ pub(super) async fn retry<S: MgpService>(
 }
 
 impl<S: MgpService> RetryableCall<S> {
-    /// Returns the wait before the next attempt, and takes that attempt from the budget.
-    async fn next_wait(
+    /// Decides whether the call is retried, and reserves the retry. Returns the wait before it.
+    async fn reserve_retry(
         &mut self,
         failure: &Failure,
         retries: u32,
         end: Deadline,
-    ) -> Result<Duration, StopReason> {
+    ) -> Result<(Duration, ReservedRetry), StopReason> {
         if self.call.cx().scope.is_ended() {
             return Err(StopReason::Disconnected);
         }
-        // All decisions about one failure use the same random number, so that they differ only in their policy.
-        let jitter = fastrand::f64();
-        let mut decision = self.decide(failure, retries, end, jitter, self.repeat());
-        // The tool's definition might permit a second run. Request the definition from the server only if it could
-        // change the decision.
-        if decision == Decision::Stop(StopReason::MayHaveRun)
-            && let Decision::Retry(_) =
-                self.decide(failure, retries, end, jitter, RepeatPolicy::Always)
-        {
-            self.learn_tools(end).await;
-            decision = self.decide(failure, retries, end, jitter, self.repeat());
-            // A server that has the key of the call does not run it twice.
-            if decision == Decision::Stop(StopReason::MayHaveRun)
-                && let Some(key) = self.key.as_ref().filter(|key| key.is_kept())
-            {
-                key.require();
-                decision = self.decide(failure, retries, end, jitter, RepeatPolicy::Always);
-            }
-        }
-        let wait = match decision {
+        let wait = match self.decide(failure, retries, end).await {
             Decision::Retry(wait) => wait,
             Decision::Stop(stop) => return Err(stop),
         };
@@ -106,48 +88,49 @@ impl<S: MgpService> RetryableCall<S> {
         if wait > config.max_wait || wait >= time_left(end) {
             return Err(StopReason::Circuit);
         }
-        if self.server.take_retry(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
+        let reserved = self.server.reserve_retry(config.budget).ok_or(StopReason::Budget)?;
+        Ok((wait, reserved))
     }
 
-    fn decide(
+    /// Decides whether the call is retried, if the budget and the circuit breaker allow it. For this, the tools of the
+    /// server may have to be requested.
+    async fn decide(&mut self, failure: &Failure, retries: u32, end: Deadline) -> Decision {
+        // All decisions about one failure use the same random number, so that they differ only in their policy.
+        let jitter = fastrand::f64();
+        let mut decision = self.decision_if(self.repeat_policy(), failure, retries, end, jitter);
+        // The tool's definition might permit a second run. Request the definition from the server only if it could
+        // change the decision.
+        if decision == Decision::Stop(StopReason::MayHaveRun)
+            && let Decision::Retry(_) =
+                self.decision_if(RepeatPolicy::Always, failure, retries, end, jitter)
+        {
+            self.learn_tools(end).await;
+            decision = self.decision_if(self.repeat_policy(), failure, retries, end, jitter);
+            // A server that has the key of the call does not run it twice, so the call may be sent again.
+            if decision == Decision::Stop(StopReason::MayHaveRun)
+                && let Some(key) = self.key.as_ref().filter(|key| key.is_kept())
+            {
+                key.require();
+                decision = self.decision_if(RepeatPolicy::Always, failure, retries, end, jitter);
+            }
+        }
+        decision
+    }
+
+    /// Returns the decision about a failure if the call may run twice under this condition.
+    fn decision_if(
         &self,
+        repeat: RepeatPolicy,
         failure: &Failure,
         retries: u32,
         end: Deadline,
         jitter: f64,
-        repeat: RepeatPolicy,
     ) -> Decision {
         let delivered =
             self.monitor.as_ref().map_or(Delivered::Nothing, |monitor| monitor.delivered());
         let left = time_left(end);
         let situation = Situation { failure, retries, left, repeat, delivered, jitter };
         situation.decide(&self.context.config)
-    }
-
-    /// Returns the condition under which the call may run twice.
-    fn repeat(&self) -> RepeatPolicy {
-        let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
-            return RepeatPolicy::Always;
-        };
-        if self.context.config.repeats(&self.call) {
-            return RepeatPolicy::Always;
-        }
-        let known = self.context.known(&self.server, tool.name);
-        known.map_or(RepeatPolicy::IfNotStarted, |known| known.repeat)
-    }
-
-    /// Returns the call for the next attempt, with the same logical id and trace but a new key.
-    pub(super) fn attempt(&self, attempt: RetryAttempt) -> Call {
-        let mut call = self.call.clone();
-        let cx = call.cx_mut();
-        cx.logical.get_or_insert_with(|| cx.key.to_text());
-        cx.key = CallKey::next();
-        if !attempt.delay.is_zero() {
-            // Mark the call: decisions of outer layers, e.g. about access, may be out of date after the wait.
-            WaitMark::mark(cx);
-        }
-        cx.extensions.insert(attempt);
-        call
     }
 }
 

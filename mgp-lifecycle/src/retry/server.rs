@@ -1,4 +1,4 @@
-//! The state of each server that retries depend on: the number of its calls, its retry budget, its circuit breaker and
+//! The state of each server on which retries depend: the number of its calls, its retry budget, its circuit breaker and
 //! its tools.
 
 use std::collections::HashMap;
@@ -50,14 +50,15 @@ impl Server {
     }
 
     /// Counts a call; the number of calls determines the budget for retries.
-    pub(super) fn count(&self) {
+    pub(super) fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one retry; returns `false` if the budget has none left.
-    pub(super) fn take_retry(&self, budget: RetryBudget) -> bool {
-        let calls = self.calls.load(Ordering::Relaxed);
-        self.state.lock().usage.take(Instant::now(), calls, budget)
+    /// Reserves one retry from the budget; returns `None` if the budget has none left.
+    pub(super) fn reserve_retry(self: &Arc<Self>, budget: RetryBudget) -> Option<ReservedRetry> {
+        let (since, calls) = (Instant::now(), self.calls.load(Ordering::Relaxed));
+        let is_reserved = self.state.lock().usage.reserve(since, calls, budget);
+        is_reserved.then(|| ReservedRetry { server: Some(Arc::clone(self)), since })
     }
 
     /// Decides whether a call may be sent now; returns a [`Probe`] if the call tests whether the server is back.
@@ -78,7 +79,7 @@ impl Server {
         }
     }
 
-    /// Returns for how long the circuit breaker would refuse calls; zero if it would not.
+    /// Returns for how long the circuit breaker would refuse calls; zero if it would let them pass.
     pub(super) fn refuses_for(&self) -> Duration {
         if self.is_closed() {
             return Duration::ZERO;
@@ -120,6 +121,29 @@ impl Server {
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+}
+
+/// A retry that is taken from the budget of a server. If it is dropped before it is [spent](Self::spend), the budget
+/// gets it back.
+#[derive(Debug)]
+pub(super) struct ReservedRetry {
+    server: Option<Arc<Server>>,
+    since: Instant,
+}
+
+impl ReservedRetry {
+    /// Uses the retry, because the attempt is sent now.
+    pub(super) fn spend(mut self) {
+        self.server = None;
+    }
+}
+
+impl Drop for ReservedRetry {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.state.lock().usage.give_back(self.since);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower_layer::Layer;
 
 use super::failure::Outcome;
-use super::{RetryConfig, RetryLayer};
+use super::{RetryBudget, RetryConfig, RetryLayer};
 
 mod circuits;
 mod fallbacks;
@@ -458,6 +458,19 @@ async fn failing_calls_are_retried_by_a_tenth_of_their_number() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_of_a_call_that_is_dropped_meanwhile_stays_in_the_budget() {
+    let mut config = RetryConfig::default();
+    config.budget = RetryBudget { percent: 0, floor: 1 };
+    let busy = || Err(with_hints(3000, r#"{"retryable":true,"retry_after_ms":5000}"#));
+    let server = Server::script([busy(), busy()]);
+    let mut client = server.client(&RetryLayer::new(config));
+    let call = client.call("tools/call", CALL);
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(server.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_observer_receives_code_and_wait_of_each_attempt() {
     let attempts = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&attempts);
@@ -501,6 +514,39 @@ async fn a_server_that_does_not_list_its_tools_delays_no_call_for_long() {
     let began = Instant::now();
     client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(began.elapsed().as_millis(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_requested_before_a_change_of_the_tools_is_not_used() {
+    const READS: &str = r#"{"name":"send","inputSchema":{},"annotations":{"readOnlyHint":true}}"#;
+    let retry = layer();
+    let changing = retry.clone();
+    let server = Server::new(move |_, call| {
+        if call.tool().is_some() {
+            return Err(with_hints(5000, r#"{"retryable":true,"retry_after_ms":1}"#));
+        }
+        changing.tools_changed(None);
+        Ok(list(READS))
+    });
+    let mut client = server.client(&retry);
+    client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(server.names(), ["send", "tools/list"]);
+    client.request("tools/list", "{}").await.unwrap();
+    client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(server.names(), ["send", "tools/list", "tools/list", "send", "tools/list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_tools_ends_with_an_empty_or_repeated_cursor() {
+    for (cursor, pages) in [(r#""""#, 1), (r#""a""#, 2), ("7", 2)] {
+        let page = format!(r#"{{"tools":[],"nextCursor":{cursor}}}"#);
+        let server = Server::new(move |_, call| match call.tool() {
+            Some(_) => Err(with_hints(5000, r#"{"retryable":true,"retry_after_ms":1}"#)),
+            None => Ok(Reply::raw(Payload::parse(page.clone()).unwrap())),
+        });
+        server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
+        assert_eq!(server.count(), 1 + pages, "{cursor}");
+    }
 }
 
 #[test]

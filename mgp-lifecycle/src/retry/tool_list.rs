@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use mgp_types::Payload;
-use mgp_types::method::{Request, ToolsList};
-use mgp_types::service::{
-    Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply,
-};
-use serde::Deserialize;
+use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
+use mgp_types::method::ToolsList;
+use mgp_types::service::{Call, CallKey, Deadline, Extensions, MgpService, Outlet};
 use tokio::time::{Instant, timeout_at};
 
-use super::future::RetryableCall;
+use super::retryable_call::RetryableCall;
 use super::tools::ListPage;
 
 /// The time limit for listing a server's tools. After it, the decision about a retry is made without the definitions
@@ -25,16 +23,17 @@ impl<S: MgpService> RetryableCall<S> {
     pub(super) async fn learn_tools(&mut self, end: Deadline) {
         if !self.context.learns()
             || !self.server.refuses_for().is_zero()
-            || !self.server.tools.lock().wants_list(Instant::now())
+            || !self.server.tools.lock().begin_listing(Instant::now())
         {
             return;
         }
+        let changes = self.server.tools.lock().changes();
         let end = Deadline::after(LIST_TIMEOUT).earlier(end);
-        let mut cursor = None;
+        let mut params = ListParams::new();
         for number in 0..MAX_LIST_PAGES {
             let page = if number == 0 { ListPage::First } else { ListPage::Next };
-            let listing = self.inner.call(list_request(&self.call, cursor.take(), end));
-            let listing = std::pin::pin!(listing);
+            let Ok(request) = list_request(&self.call, &params, end) else { return };
+            let listing = std::pin::pin!(self.inner.call(request));
             let reply = match end.instant() {
                 Some(at) => timeout_at(at, listing).await.ok(),
                 None => Some(listing.await),
@@ -43,36 +42,25 @@ impl<S: MgpService> RetryableCall<S> {
                 tracing::debug!("failed to list tools");
                 return;
             };
-            self.context.learn(&self.server, &reply, page);
-            cursor = next_cursor(&reply);
-            if cursor.is_none() {
+            let next = self.context.learn(&self.server, &reply, page, changes);
+            // A server that ignores cursors repeats its first page, so stop when a cursor is repeated.
+            if next.is_none() || next == params.cursor {
                 return;
             }
+            params.cursor = next;
         }
     }
 }
 
 /// Returns a request for a page of the server's tool list, made on behalf of a call.
-fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
+fn list_request(call: &Call, params: &ListParams, end: Deadline) -> Result<Call, RpcError> {
     let mut cx = call.cx().clone();
     cx.key = CallKey::next();
     cx.logical = None;
     cx.outlet = Outlet::none();
     cx.extensions = Extensions::default();
     cx.deadline = end.earlier(cx.deadline);
-    let params = cursor.map(|cursor| format!(r#"{{"cursor":{}}}"#, cursor.as_str()));
-    let params = params.and_then(|text| Params::split(ToolsList::METHOD, text.into()).ok());
-    let method = Method::from_static(ToolsList::METHOD);
-    let mut list = Call::request(method, params.unwrap_or_default(), cx);
+    let mut list = Call::ask::<ToolsList>(params, cx)?;
     *list.hop_mut() = call.hop().sender_members();
-    list
-}
-
-fn next_cursor(reply: &Reply) -> Option<Payload> {
-    #[derive(Deserialize)]
-    struct Cursor {
-        #[serde(rename = "nextCursor")]
-        next: Option<Payload>,
-    }
-    reply.get::<Cursor>().ok()?.next
+    Ok(list)
 }

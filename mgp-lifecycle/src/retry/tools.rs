@@ -21,7 +21,7 @@ pub enum RepeatPolicy {
     OnRequest,
 }
 
-/// The properties of a tool that retries depend on.
+/// The properties of a tool on which the decision about a retry depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolRetryInfo {
@@ -101,9 +101,11 @@ const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct ToolTable {
     tools: HashMap<Box<str>, ToolRetryInfo>,
-    /// `true` if a list was passed on since the server last reported a change.
+    /// `true` if a list was passed on to its last page since the server last reported a change.
     listed: bool,
     asked: Option<Instant>,
+    /// The number of changes that the server reported. A list that was requested before the last change is not used.
+    changes: u64,
 }
 
 impl ToolTable {
@@ -111,41 +113,56 @@ impl ToolTable {
         self.tools.get(name)
     }
 
-    /// Stores the tools on a page of a list; the first page replaces the tools that were stored before.
-    pub(super) fn take(
+    /// Returns the number of changes that the server reported so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Stores the tools on a page of a list that was requested after this number of changes; the first page replaces
+    /// the tools that were stored before. Returns the cursor of the next page.
+    pub(super) fn store_page(
         &mut self,
         reply: &Reply,
         page: ListPage,
+        changes: u64,
         risk: impl Fn(&Tool) -> RiskLevel,
-    ) {
-        // An invalid list is ignored here; the caller gets an error when it parses the reply.
-        let Ok(list) = reply.get::<ListToolsResult>() else { return };
-        if page == ListPage::First {
-            self.clear();
+    ) -> Option<String> {
+        if changes != self.changes {
+            return None;
         }
-        self.listed = true;
+        // An invalid list is ignored here; the caller gets an error when it parses the reply.
+        let list: ListToolsResult = reply.get().ok()?;
+        if page == ListPage::First {
+            self.tools.clear();
+        }
+        // Many legacy servers send an empty cursor with the last page, so an empty cursor counts as none.
+        let next = list.next_cursor.filter(|cursor| !cursor.is_empty());
+        self.listed = next.is_none();
         for tool in list.tools {
             let known = ToolRetryInfo::of(&tool, risk(&tool));
             if tool.name.len() <= MAX_NAME_BYTES && self.tools.len() < MAX_TOOLS {
                 self.tools.insert(tool.name.into(), known);
             }
         }
+        next
     }
 
     /// Removes all tools, because the server reported a change.
     pub(super) fn clear(&mut self) {
         self.tools.clear();
         (self.listed, self.asked) = (false, None);
+        self.changes += 1;
     }
 
-    /// Returns whether the server should be asked for its tools now. If `true`, the caller of this method must ask it.
-    pub(super) fn wants_list(&mut self, now: Instant) -> bool {
-        let wants = !self.listed
+    /// Returns `true` if the list of tools must be requested now. The caller of this method must then request it; for
+    /// other callers, the method returns `false` for a while.
+    pub(super) fn begin_listing(&mut self, now: Instant) -> bool {
+        let begins = !self.listed
             && self.asked.is_none_or(|at| now.saturating_duration_since(at) > LIST_RETRY_INTERVAL);
-        if wants {
+        if begins {
             self.asked = Some(now);
         }
-        wants
+        begins
     }
 }
 
@@ -234,27 +251,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lists_are_learned_page_by_page_and_bounded() {
         let mut tools = ToolTable::default();
-        assert!(tools.wants_list(Instant::now()));
-        assert!(!tools.wants_list(Instant::now()), "only one call asks");
+        assert!(tools.begin_listing(Instant::now()));
+        assert!(!tools.begin_listing(Instant::now()), "only one call asks");
         tokio::time::advance(LIST_RETRY_INTERVAL * 2).await;
-        assert!(tools.wants_list(Instant::now()));
+        assert!(tools.begin_listing(Instant::now()));
         let risk = |_: &Tool| RiskLevel::Safe;
-        tools.take(&list(&["a"]), ListPage::First, risk);
-        tools.take(&list(&["b"]), ListPage::Next, risk);
+        tools.store_page(&list(&["a"]), ListPage::First, 0, risk);
+        tools.store_page(&list(&["b"]), ListPage::Next, 0, risk);
         assert!(tools.get("a").is_some() && tools.get("b").is_some());
-        assert!(!tools.wants_list(Instant::now()));
-        tools.take(&Reply::empty(), ListPage::First, risk);
+        assert!(!tools.begin_listing(Instant::now()));
+        tools.store_page(&Reply::empty(), ListPage::First, 0, risk);
         assert!(tools.get("a").is_some(), "an invalid list changes nothing");
-        tools.take(&list(&["c"]), ListPage::First, risk);
+        tools.store_page(&list(&["c"]), ListPage::First, 0, risk);
         assert!(tools.get("a").is_none() && tools.get("c").is_some());
         tools.clear();
-        assert!(tools.get("c").is_none() && tools.wants_list(Instant::now()));
+        tools.store_page(&list(&["c"]), ListPage::First, 0, risk);
+        assert!(tools.get("c").is_none(), "the list was requested before the change");
+        assert!(tools.begin_listing(Instant::now()));
+
+        // A list that was not read to its end is requested again after a while.
+        let page = r#"{"tools":[],"nextCursor":"2"}"#.to_owned();
+        tools.store_page(&Reply::raw(Payload::parse(page).unwrap()), ListPage::First, 1, risk);
+        assert!(!tools.begin_listing(Instant::now()));
+        tokio::time::advance(LIST_RETRY_INTERVAL * 2).await;
+        assert!(tools.begin_listing(Instant::now()));
 
         let names: Vec<_> = (0..MAX_TOOLS + 9).map(|number| number.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        tools.take(&list(&names), ListPage::First, risk);
+        tools.store_page(&list(&names), ListPage::First, 1, risk);
         assert_eq!(tools.tools.len(), MAX_TOOLS);
-        tools.take(&list(&[&"x".repeat(MAX_NAME_BYTES + 1)]), ListPage::First, risk);
+        tools.store_page(&list(&[&"x".repeat(MAX_NAME_BYTES + 1)]), ListPage::First, 1, risk);
         assert_eq!(tools.tools.len(), 0);
     }
 }

@@ -158,7 +158,8 @@ impl Supervisor {
         !matches!(next, AfterStop::Rest { .. })
     }
 
-    /// Returns whether the server is being started, or will be after the current stop or wait, without a request.
+    /// Returns whether the server is being started, or will be started without a request after the current stop or
+    /// wait.
     pub(super) fn is_start_pending(&self) -> bool {
         matches!(
             self.phase,

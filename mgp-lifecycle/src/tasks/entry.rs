@@ -51,6 +51,8 @@ struct EntryState {
     /// task is completed.
     is_tool_error: bool,
     updated: Timestamp,
+    /// The description of the running call that its handler has set.
+    status_message: Option<String>,
     questions: BTreeMap<String, Question>,
     answers: HashMap<String, Payload>,
     /// The callers that wait in `tasks/result`. A question to a legacy caller is sent over one of these requests.
@@ -133,6 +135,7 @@ impl Entry {
                 outcome: None,
                 is_tool_error: false,
                 updated: created.clone(),
+                status_message: None,
                 questions: BTreeMap::new(),
                 answers: HashMap::new(),
                 waiting: Vec::new(),
@@ -160,6 +163,15 @@ impl Entry {
 
     pub(super) fn set_poll_interval(&self, interval: Duration) {
         self.poll_ms.store(mgp_types::millis(interval), Ordering::Relaxed);
+    }
+
+    /// Sets the description of the running call.
+    pub(super) fn set_status_message(&self, message: String) {
+        let mut state = self.state.lock();
+        if state.outcome.is_none() && state.status_message.as_ref() != Some(&message) {
+            state.status_message = Some(message);
+            state.updated = Timestamp::now();
+        }
     }
 
     // === The outcome ===
@@ -366,7 +378,10 @@ impl Entry {
             Some(Outcome::Cancelled) => {
                 (TaskStatus::Cancelled, "cancelled by its caller".to_owned())
             }
-            None if state.questions.is_empty() => (TaskStatus::Working, WORKING_MESSAGE.to_owned()),
+            None if state.questions.is_empty() => {
+                let message = state.status_message.as_deref().unwrap_or(WORKING_MESSAGE);
+                (TaskStatus::Working, message.to_owned())
+            }
             None => {
                 let keys: Vec<&str> = state.questions.keys().map(String::as_str).collect();
                 (TaskStatus::InputRequired, format!("waiting for answers: {}", keys.join(", ")))

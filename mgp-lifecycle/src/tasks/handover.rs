@@ -16,7 +16,7 @@ use mgp_types::service::{
     Method, Outlet, OutletItem, OutletItemKind, Params, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Payload, RpcError, clip, escape_hidden};
 use tokio::sync::Notify;
 
 use super::entry::Entry;
@@ -52,7 +52,8 @@ impl TaskTicket {
     pub async fn begin(&self) -> Result<(), RpcError> {
         match self.0.begin_task()? {
             HandOver::Done => Ok(()),
-            // The request ends with the questions, and the tool runs again with the answers.
+            // The request ends with the questions, and the tool runs again with the answers. So this run must not
+            // continue.
             HandOver::Suspended => pending().await,
         }
     }
@@ -71,11 +72,23 @@ impl TaskTicket {
             entry.set_poll_interval(interval.clamp(MIN_INTERVAL, MAX_INTERVAL));
         }
     }
+
+    /// Sets the status message of the task, which describes the running call for display. If the call waits for a task
+    /// of another server, this can be the message of that task. Has no effect before the call has become a task. Hidden
+    /// characters are escaped, and a message longer than 1 KiB is shortened.
+    pub fn set_status_message(&self, message: &str) {
+        if let Some(entry) = self.0.entry() {
+            entry.set_status_message(escape_hidden(&clip(message, MAX_MESSAGE_BYTES)));
+        }
+    }
 }
 
 /// The limits of the poll intervals that a handler recommends.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The maximum number of bytes of a status message.
+const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// The result of the attempt to make a call a task.
 enum HandOver {
@@ -298,7 +311,7 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<P
         match entry.latest_waiting() {
             Some(waiting) => break waiting,
             None if !own.peer.is_closed() => break own,
-            // The caller has disconnected, but it might connect again and wait for the result.
+            // The caller has disconnected, but it might connect again and wait for the result, so wait for that.
             None => changed.await,
         }
     };

@@ -80,10 +80,10 @@ impl TasksLayer {
         }
     }
 
-    /// Makes the layer ignore calls whose caller cannot wait for a task. This is useful if calling `support` is
-    /// expensive.
+    /// Makes the layer pass a call on unchanged, without calling `support`, if its caller offers no support for tasks
+    /// or, in the legacy era, does not request one. This is useful if `support` is expensive.
     ///
-    /// The inner service must then itself refuse calls of tools that can run only as a task.
+    /// The inner service must then itself refuse such calls of tools that can run only as a task.
     pub fn only_if_requested(mut self) -> Self {
         self.only_if_requested = true;
         self

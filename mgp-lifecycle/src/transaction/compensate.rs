@@ -23,7 +23,7 @@ use crate::error::LifecycleError;
 
 /// The time that a rollback waits for steps that are still running.
 const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
-/// The maximum number of attempts to undo a step whose server is not ready, and to store the end of a step.
+/// The maximum number of attempts to undo a step whose server is not ready, and of attempts to store the end of a step.
 pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// The waits between two attempts: half a second at first, five seconds at most.
 pub(super) const BACKOFF: Backoff =
@@ -146,7 +146,7 @@ impl Transactions {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
                 drop(running.take());
-                // The rollback may have begun again before it was removed above.
+                // The rollback may have begun again before it was removed above, so check whether to continue.
                 let is_begun = transactions.0.log.is_rolling_back(&key);
                 let continues = is_begun && transactions.current_tools().is_some();
                 if !continues || !transactions.0.rollbacks.lock().insert(key.clone()) {
@@ -167,7 +167,8 @@ impl Transactions {
             if saga.status != TransactionStatus::RollingBack {
                 return Ok(saga);
             }
-            // The call that is undoing a step when the tools end may still complete the rollback.
+            // A call that was undoing a step when the tools ended may still complete the rollback, so wait as long as
+            // the rollback runs.
             if self.current_tools().is_none() && !self.0.rollbacks.lock().contains(key) {
                 return Err(RpcError::internal(
                     "the server stops; its next start continues the rollback",
@@ -233,7 +234,7 @@ impl Transactions {
         set.map_err(|error| error.message().to_owned())?;
         let mut backoff = BACKOFF;
         for attempt in 1.. {
-            // The wait for this attempt may have been long enough for the credentials to end.
+            // The wait for this attempt may have been long enough for the credentials to end, so check them again.
             let grant = self.valid_grant(saga.credentials.as_ref()).await?;
             let tools = self.current_tools().ok_or("the server stops")?;
             // Use a separate tokio task, because a panic in the call must not end the rollback.

@@ -37,7 +37,8 @@ impl Transactions {
             .on::<TxRollback, _, _>(handler(self, roll_back))
     }
 
-    /// Returns the method behind a tool: `begin_transaction`, `commit_transaction` or `rollback_transaction`.
+    /// Returns the method that a tool calls; the tools are `begin_transaction`, `commit_transaction` and
+    /// `rollback_transaction`.
     #[must_use]
     pub fn method_of_tool(name: &str) -> Option<&'static str> {
         TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, method)| *method)

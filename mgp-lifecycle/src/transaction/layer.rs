@@ -144,7 +144,7 @@ impl StepCall {
         let Some(TransactionId(saga)) = cx.member()? else { return Ok(None) };
         let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) else { return Ok(None) };
         if tool.len() > MAX_TOOL_BYTES {
-            // The log would keep the name, even if the tool is unknown.
+            // Refuse a name that is too long, because the log would keep the name even if the tool is unknown.
             return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, "unknown tool"));
         }
         let tools = transactions.tools()?;
@@ -363,7 +363,7 @@ fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
 fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     match answer {
         Ok(Reply::Complete(_) | Reply::InputRequired(_)) => true,
-        // The call became a task, which can still be running.
+        // The call became a task, which can still be running, so it may have an effect.
         Ok(_) => false,
         Err(_) => Failure::of(answer).is_none_or(|failure| !failure.may_have_run()),
     }
@@ -373,7 +373,7 @@ fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
     let body = answer.as_ref().ok()?.as_body()?;
     let in_meta = body.get("_meta").and_then(|meta| meta.get::<Object>().ok());
     let found = in_meta.and_then(|meta| meta.get(Compensation::NAME).cloned());
-    // Other implementations write the compensation next to the content and not into `_meta`.
+    // Other implementations write the compensation next to the content and not into `_meta`, so look there, too.
     found.or_else(|| body.get(Compensation::NAME))?.get().ok()
 }
 

@@ -227,7 +227,7 @@ impl Transactions {
             }
             saga.status = TransactionStatus::Committed;
             saga.active_ms = now_ms();
-            // These calls are never made, and the log keeps the transaction for a day.
+            // Remove the compensations, which are never called now: the log keeps the transaction for a day.
             saga.steps.iter_mut().for_each(|step| step.undo = None);
             Ok(())
         };
@@ -288,7 +288,7 @@ impl Transactions {
     ) -> Result<TransactionRecord, RpcError> {
         let key = self.find_stuck(tenant, id, agent)?;
         let retry = |saga: &mut Saga| {
-            // Another operator may have begun the same rollback just now.
+            // Another operator may have begun the same rollback just now, so check that it has not begun.
             let begins = is_stuck(saga);
             if begins {
                 saga.retry();

@@ -123,7 +123,8 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// Reads a compensation. The server of its tool is that of the step, unless the compensation names another server.
+    /// Reads a compensation. The server of its tool is the server of the step, unless the compensation names another
+    /// server.
     pub(super) fn new(compensation: Compensation, server: &str) -> Self {
         let Compensation { tool, arguments, parameters, description, server_id, .. } = compensation;
         Self {

@@ -1,4 +1,4 @@
-//! Properties that hold for every configuration and every order of events.
+//! Tests of properties that hold for every configuration and every order of events.
 
 use std::time::Duration;
 

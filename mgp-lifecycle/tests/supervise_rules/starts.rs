@@ -23,7 +23,7 @@ fn a_start_that_continues_is_not_a_restart_whatever_the_policy() {
     assert_eq!((world.stops.len(), world.machine.restarts()), (1, 0));
     world.send(SupervisorEvent::Ready);
     assert!(world.is(&ServerState::Connected));
-    // Only a start can continue.
+    // Only a start can continue, so the event has no effect on a connected server.
     world.send(SupervisorEvent::StartContinues);
     assert!(world.is(&ServerState::Connected));
 

@@ -1,4 +1,4 @@
-//! A supervisor, a clock, and a record of its actions.
+//! The test setup: a supervisor, a clock, and a record of the supervisor's actions.
 
 use std::time::Duration;
 

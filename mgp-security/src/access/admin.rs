@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
 use mgp_types::mgp::{
-    AccessEntry, AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, AccessRevokeResult, Actor,
+    AccessEntry, AccessGrantParams, AccessGrantResult, AccessPermission, AccessQueryParams,
+    AccessQueryResult, AccessRevokeParams, AccessRevokeResult, AccessSource, Actor,
 };
-use mgp_types::service::{Principal, ServerId, TenantId};
+use mgp_types::service::{Authority, Principal, ServerId, TenantId};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 
@@ -34,9 +34,10 @@ impl Access {
     /// The entry names `by` as the operator who granted it, whatever the params claim.
     ///
     /// # Errors
-    /// Code 1000 (permission denied) if `by` is not an operator; code −32602 (invalid params) if the params are invalid
-    /// or contradict each other; code 3001 (resource exhausted) if the tenant has too many entries; another code if the
-    /// entry cannot be stored or the change cannot be recorded. In all these cases nothing was changed.
+    /// Code 1000 (permission denied) if `by` is not an operator; code −32602 (invalid params) if the params are invalid,
+    /// contradict each other or name another tenant in the member `tenant`; code 3001 (resource exhausted) if the tenant
+    /// has too many entries; another code if the entry cannot be stored or the change cannot be recorded. In all these
+    /// cases nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entry may or may not have been created.
@@ -56,8 +57,8 @@ impl Access {
     /// If the params name no tool, every `tool_grant` of the agent on the server is revoked.
     ///
     /// # Errors
-    /// Code 1000 (permission denied) if `by` is not an operator; another code if the change cannot be stored or
-    /// recorded. Nothing was changed then.
+    /// Code 1000 (permission denied) if `by` is not an operator; code −32602 (invalid params) if the params name another
+    /// tenant in the member `tenant`; another code if the change cannot be stored or recorded. Nothing was changed then.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entries may or may not have been revoked.
@@ -88,9 +89,31 @@ impl Access {
         Ok(self.entries().state().take_out(is_meant, event_of).await.map_err(Refusal::from)?)
     }
 
+    /// Removes every entry of a tenant. Does not check any authority: the caller of this method must have checked it.
+    ///
+    /// # Errors
+    /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
+    pub(crate) async fn remove_tenant(
+        &self,
+        by: &Principal,
+        tenant: &TenantId,
+    ) -> Result<(), RpcError> {
+        let _changing = self.entries().begin_change().await;
+        let is_meant = |entry: &Entry| entry.tenant == tenant.as_str();
+        let allows =
+            |entry: &Entry| is_meant(entry) && entry.access.permission == AccessPermission::Allow;
+        let event_of =
+            |entry: &Entry| Some(Event::access_revoked(by, entry).cause("tenant_removed").build());
+        let state = self.entries().state();
+        // First remove the entries that allow access. If a later removal fails, no remaining entry allows what a
+        // removed entry denied.
+        state.take_out(allows, event_of).await.map_err(Refusal::from)?;
+        Ok(state.take_out(is_meant, event_of).await.map_err(Refusal::from)?)
+    }
+
     /// If the params name a tool, returns the decision about the tool for an agent. Otherwise, returns the entries that
-    /// apply to the agent on a server: the agent's own entries, those of its groups and those for everyone. The member
-    /// `tenant` of the params selects a tenant other than that of `by`.
+    /// apply to the agent on a server: the agent's own entries, the entries of its groups and the entries for everyone.
+    /// The member `tenant` of the params selects another tenant than the tenant of `by`.
     ///
     /// # Errors
     /// Code 1000 (permission denied) if `by` is not an operator and asks about an agent other than itself, or asks
@@ -155,6 +178,7 @@ impl Access {
         check: AdminCheck<'_>,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
+        check_tenant(check.principal, params.extra.decode("tenant")?)?;
         let _changing = self.entries().begin_change().await;
         // Write the audit events for entries that have expired, before a new entry replaces any of these entries.
         self.entries().record_ends().await.map_err(Refusal::from)?;
@@ -194,6 +218,7 @@ impl Access {
         check: AdminCheck<'_>,
         params: AccessRevokeParams,
     ) -> Result<AccessRevokeResult, RpcError> {
+        check_tenant(check.principal, params.extra.decode("tenant")?)?;
         let _changing = self.entries().begin_change().await;
         self.entries().record_ends().await.map_err(Refusal::from)?;
         let is_meant = |entry: &AccessEntry| {
@@ -254,7 +279,7 @@ impl Access {
         let named = named?;
         let tenant = named.as_deref().unwrap_or(own);
         let mut result = match &params.tool_name {
-            Some(tool) => self.query_decision(tenant, &params, tool)?,
+            Some(tool) => self.query_decision(check.principal, tenant, &params, tool)?,
             None => self.list_entries(tenant, &params).await?,
         };
         result.agent_id = Some(params.agent_id);
@@ -264,6 +289,7 @@ impl Access {
 
     fn query_decision(
         &self,
+        by: &Principal,
         tenant: &str,
         params: &AccessQueryParams,
         tool: &str,
@@ -272,10 +298,17 @@ impl Access {
         let clock = || self.now();
         let at = Moment::of(&clock);
         let view = self.view_agent(tenant, &params.agent_id);
-        let default = || self.default_policy(Some(&server));
+        let id = Some(server.as_str());
+        // If the server is for other tenants, answer as for a server that does not exist. Only operators of `local`
+        // learn the reason.
+        let hides = by.authority() < Authority::Operator && !view.is_admitted(id);
+        let default = || self.default_policy(Some(&server).filter(|_| !hides));
         let decide = |groups: &[Box<str>], agent| {
             let seeker = Seeker { tenant, agent, groups };
-            view.decide_for(seeker, Some(server.as_str()), Some(tool), &at, default).to_decision()
+            if hides {
+                return view.decide_by_entries(seeker, id, Some(tool), &at, default).to_decision();
+            }
+            view.decide_for(seeker, id, Some(tool), &at, default).to_decision()
         };
         let decision = match Subject::of(&params.agent_id) {
             Subject::Everyone => decide(&[], None),
@@ -287,7 +320,9 @@ impl Access {
         };
         let mut result = AccessQueryResult::new();
         result.permission = Some(decision.permission());
-        result.source = Some(decision.source());
+        let source = decision.source();
+        let of_tenants = || AccessSource::Other("tenants".into());
+        result.source = Some(if decision.is_of_other_tenants() { of_tenants() } else { source });
         let entry = decision.entry().map(|entry| &entry.access);
         result.granted_by = entry.and_then(|entry| entry.granted_by.clone()).into();
         result.granted_at = entry.and_then(|entry| entry.granted_at.clone()).into();
@@ -336,6 +371,18 @@ impl Access {
         let found = self.entries().state().latest(|entry| entry.tenant == tenant).await;
         Ok(found.map_err(ChangeError::from).map_err(Refusal::from)?)
     }
+}
+
+/// Refuses a change whose params name another tenant than the operator's, because the change would be made in the
+/// operator's tenant.
+fn check_tenant(by: &Principal, named: Option<String>) -> Result<(), RpcError> {
+    let tenant = by.tenant();
+    if named.is_none_or(|named| named == tenant.as_str()) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format!(
+        "an operator of the tenant `{tenant}` changes only its entries, so leave out `tenant`"
+    )))
 }
 
 fn granted(status: &str, key: &str, entry: Entry) -> Result<AccessGrantResult, RpcError> {

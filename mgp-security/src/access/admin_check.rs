@@ -45,7 +45,7 @@ impl<'a> AdminCheck<'a> {
         Self { least: Authority::TenantOperator, ..self }
     }
 
-    /// Admits operators of the tenant `local` only, because the request names another tenant than that of its caller.
+    /// Admits operators of the tenant `local` only, because the request names another tenant than its caller's.
     pub(super) fn across_tenants(self) -> Self {
         Self { least: Authority::Operator, ..self }
     }

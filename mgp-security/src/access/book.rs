@@ -1,5 +1,6 @@
 //! Reads the access entries of all tenants from the store, follows their changes, and decides with them (MGP §5.2).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,10 +22,11 @@ use crate::tool::NamedTool;
 
 /// The access entries, which determine which callers have access to which tools; a handle that is cheap to clone.
 ///
-/// Calls and lists of tools use the same decision. An entry for the tool decides first, then an entry for the server,
-/// then the server's default policy. Among the entries for the tool, and among those for the server, an entry that
-/// denies overrides all entries that allow, whether it is for the agent, for one of its groups or for everyone. Expired
-/// entries and entries of other tenants are ignored.
+/// Calls and lists of tools use the same decision. If the policy of the server limits it to some
+/// [`tenants`](crate::ServerPolicy::tenants), callers of other tenants have no access. Otherwise an entry for the tool
+/// decides first, then an entry for the server, then the server's default policy. Among the entries for the tool, and
+/// among those for the server, an entry that denies overrides all entries that allow, whether it is for the agent, for
+/// one of its groups or for everyone. Expired entries and entries of other tenants are ignored.
 ///
 /// The same decision applies to calls of operators. An operator who needs access must grant it first, and the grant
 /// is recorded.
@@ -168,10 +170,29 @@ impl Access {
     /// The hook must not block. Use it to invalidate cached lists and to notify clients that lists have changed.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
-        let (of_entries, of_policies) = (Arc::clone(&hook), Arc::clone(&hook));
+        let of_entries = Arc::clone(&hook);
         self.0.entries.state().on_change(move || of_entries());
+        self.on_shared_change(move || hook());
+    }
+
+    /// Registers a hook that runs after each change of a policy or a group, and when the entries can be read again. In
+    /// contrast to changes of entries, these changes may affect the callers of all tenants.
+    pub(crate) fn on_shared_change<L: Into<HookState>>(
+        &self,
+        hook: impl Fn() -> L + Send + Sync + 'static,
+    ) {
+        let hook = Arc::new(hook);
+        let (of_policies, of_groups) = (Arc::clone(&hook), Arc::clone(&hook));
         self.0.policies.on_change(move || of_policies());
-        self.0.groups.on_change(move || hook());
+        self.0.groups.on_change(move || of_groups());
+        self.0.entries.state().on_recovery(move || hook());
+    }
+
+    /// Returns a number for each tenant that has entries in force. The number of a tenant changes whenever these
+    /// entries change or expire. Returns `None` while the entries cannot be read.
+    #[must_use]
+    pub fn revisions(&self) -> Option<BTreeMap<String, u64>> {
+        Some(self.0.entries.state().now().ok()?.revisions(self.now()))
     }
 
     /// Returns the groups of agents, so that the program can set them from its configuration.
@@ -199,17 +220,18 @@ impl Access {
 
     /// Returns a view of the entries and groups that apply to a principal.
     #[inline]
-    pub(crate) fn view<'a>(&self, principal: &'a Principal) -> AccessView<'a> {
+    pub(crate) fn view<'a>(&'a self, principal: &'a Principal) -> AccessView<'a> {
         self.view_agent(principal.tenant().as_str(), name_of(principal))
     }
 
     /// Returns a view of the entries and groups that apply to an agent name in a tenant.
     #[inline]
-    pub(super) fn view_agent<'a>(&self, tenant: &'a str, agent: &'a str) -> AccessView<'a> {
+    pub(super) fn view_agent<'a>(&'a self, tenant: &'a str, agent: &'a str) -> AccessView<'a> {
         let is_agent = matches!(Subject::of(agent), Subject::Agent(_));
         let groups = if is_agent { self.0.groups.of(tenant, agent) } else { None };
         let agent = is_agent.then_some(agent);
-        AccessView { rules: self.0.entries.state().now().ok(), tenant, agent, groups }
+        let rules = self.0.entries.state().now().ok();
+        AccessView { rules, policies: &self.0.policies, tenant, agent, groups }
     }
 
     /// Checks whether the entries, the default policy and the caller's credentials allow `need` at this moment.
@@ -250,6 +272,7 @@ impl Access {
 pub(crate) struct AccessView<'a> {
     /// The snapshot of the entries; `None` while they cannot be read.
     rules: Option<Arc<Rules>>,
+    policies: &'a Policies,
     tenant: &'a str,
     /// The agent's name; `None` if the name has a form that entries reserve for groups (`group:…`) or everyone (`*`).
     agent: Option<&'a str>,
@@ -276,9 +299,31 @@ impl AccessView<'_> {
         }
     }
 
+    /// Returns whether the policy of a server admits the tenant of the principal. Every decision checks this first.
+    #[inline]
+    pub(super) fn is_admitted(&self, server: Option<&str>) -> bool {
+        self.policies.admits(server, self.tenant)
+    }
+
     /// Decides about the access of an agent, a group or everyone, i.e. of any subject that entries can name.
     #[inline]
     pub(super) fn decide_for(
+        &self,
+        seeker: Seeker<'_>,
+        server: Option<&str>,
+        tool: Option<&str>,
+        at: &Moment<'_>,
+        default: impl FnOnce() -> DefaultPolicy,
+    ) -> AccessRuling<'_> {
+        if !self.is_admitted(server) {
+            return AccessRuling::OtherTenants;
+        }
+        self.decide_by_entries(seeker, server, tool, at, default)
+    }
+
+    /// Decides as [`decide_for`](Self::decide_for), but ignores the tenants of the server's policy.
+    #[inline]
+    pub(super) fn decide_by_entries(
         &self,
         seeker: Seeker<'_>,
         server: Option<&str>,
@@ -346,7 +391,9 @@ impl AccessView<'_> {
 
     fn allows_a_tool(&self, server: &ServerId, at: &Moment<'_>) -> bool {
         match (&self.rules, self.seeker()) {
-            (Some(rules), Some(seeker)) => rules.allows_a_tool(seeker, server.as_str(), at),
+            (Some(rules), Some(seeker)) if self.is_admitted(Some(server.as_str())) => {
+                rules.allows_a_tool(seeker, server.as_str(), at)
+            }
             _ => false,
         }
     }

@@ -28,6 +28,9 @@ pub(crate) enum Cause<E> {
     Unknown,
     /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,
+    /// The policy of the server limits it to tenants to which the caller does not belong; access is denied, whatever
+    /// the entries allow.
+    OtherTenants,
     Lacking(Lacking),
 }
 
@@ -48,6 +51,7 @@ impl AccessRuling<'_> {
             Self::Policy(policy) => Cause::Policy(*policy),
             Self::Unknown => Cause::Unknown,
             Self::Reserved => Cause::Reserved,
+            Self::OtherTenants => Cause::OtherTenants,
             Self::Lacking(lacking) => Cause::Lacking(lacking.clone()),
         })
     }
@@ -73,7 +77,8 @@ impl AccessDecision {
     }
 
     /// Returns the source of the decision: an entry for the tool, an entry for the server, or the default policy.
-    /// Returns `pass` if the entry or policy allows access, but the caller's credentials do not permit it.
+    /// Returns `pass` if the entry or policy allows access, but the caller's credentials do not permit it. Returns the
+    /// default policy also if the server is for other tenants, because refusals must not reveal that to the caller.
     #[must_use]
     pub fn source(&self) -> AccessSource {
         match &self.0 {
@@ -106,6 +111,12 @@ impl AccessDecision {
         matches!(self.0, Cause::Reserved)
     }
 
+    /// Returns whether access is denied because the policy of the server limits it to other tenants. No entry can allow
+    /// it.
+    pub(super) fn is_of_other_tenants(&self) -> bool {
+        matches!(self.0, Cause::OtherTenants)
+    }
+
     /// Returns a description of the rule that decided, e.g. `server_grant deny for group:interns on files (by ann)`.
     #[must_use]
     pub fn rule(&self) -> Rule {
@@ -117,6 +128,7 @@ impl AccessDecision {
             Cause::Reserved => {
                 Rule::new("default_policy: no agent is called `*` or begins with `group:`")
             }
+            Cause::OtherTenants => Rule::new("tenants: the server is for other tenants"),
             Cause::Lacking(lacking) => Rule::new(lacking.to_string()),
         }
     }

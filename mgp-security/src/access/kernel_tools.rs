@@ -14,8 +14,8 @@ use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Layer that answers tool calls whose tool name is a method of its router, in any spelling: `mgp.access.grant`,
-/// `mgp_access_grant` or `mgp/access/grant`.
+/// Layer that answers tool calls whose tool name is a method of its router, in any of the forms `mgp.access.grant`,
+/// `mgp_access_grant` and `mgp/access/grant`.
 ///
 /// The tool's arguments become the method's params; the method's result is returned as text and as structured
 /// content. These tools do not appear in any list. Calls with other names, including methods that the router does

@@ -1,4 +1,4 @@
-//! Entries that affect confirmations: those that name a tool, and those that exempt the calls of a whole server
+//! Entries that affect confirmations: entries that name a tool, and entries that exempt the calls of a whole server
 //! (MGP §4.4).
 
 use mgp_types::service::{Context, ServerId};

@@ -15,6 +15,7 @@ pub struct AccessDenied {
     server: Option<ServerId>,
     tool: Option<String>,
     by: AccessSource,
+    is_of_other_tenants: bool,
     remedy: String,
     #[source]
     rule: Rule,
@@ -32,9 +33,17 @@ impl AccessDenied {
             server: server.cloned(),
             tool: tool.map(str::to_owned),
             by: decision.source(),
+            is_of_other_tenants: decision.is_of_other_tenants(),
             remedy: remedy(decision),
             rule: decision.rule(),
         })
+    }
+
+    /// Returns whether access is denied because the policy of the server limits it to tenants to which the caller does
+    /// not belong. The message and the details do not reveal this; only show it to operators of the tenant `local`.
+    #[must_use]
+    pub fn is_of_other_tenants(&self) -> bool {
+        self.is_of_other_tenants
     }
 
     fn what(&self) -> String {

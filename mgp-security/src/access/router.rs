@@ -21,7 +21,7 @@ impl Access {
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            // The authority of the caller is checked before the params are parsed.
+            // A caller without the authority is refused for that reason, even if its params cannot be parsed.
             .route(
                 AccessQuery::METHOD,
                 Stack::from_fn(move |call| {

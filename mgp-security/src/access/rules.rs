@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::{AccessPermission, Actor, AuditEvent, EntryType};
+use mgp_types::mgp::{AccessEntry, AccessPermission, Actor, AuditEvent, EntryType};
 use mgp_types::store::Change;
 
 use super::entry::{Entry, Subject};
@@ -18,6 +19,8 @@ use crate::state::{ChangeError, Found, Snapshot};
 #[derive(Default)]
 pub(crate) struct Rules {
     tenants: Names<Names<Server>>,
+    /// All entries, in the order of their keys.
+    entries: Vec<Arc<Entry>>,
     /// The expiry times of entries, in ascending order.
     ends: Vec<SystemTime>,
 }
@@ -84,6 +87,7 @@ impl Snapshot for Rules {
             rules.add(entry);
         }
         rules.ends.sort_unstable();
+        rules.entries = entries.values().cloned().collect();
         rules
     }
 
@@ -135,6 +139,18 @@ impl Rules {
             Subject::Group(group) => level.groups.entry(group).push(rule),
             Subject::Agent(agent) => level.agents.entry(agent).push(rule),
         }
+    }
+
+    /// Returns a hash of the entries in force of each tenant that has any.
+    pub(super) fn revisions(&self, at: SystemTime) -> BTreeMap<String, u64> {
+        let mut hashers = BTreeMap::<String, DefaultHasher>::new();
+        for entry in self.entries.iter().filter(|entry| entry.in_force(at)) {
+            let AccessEntry { agent_id, server_id, tool_name, entry_type, permission, .. } =
+                &entry.access;
+            let hasher = hashers.entry(entry.tenant.clone()).or_default();
+            (agent_id, server_id, tool_name, entry_type, permission).hash(hasher);
+        }
+        hashers.into_iter().map(|(tenant, hasher)| (tenant, hasher.finish())).collect()
     }
 
     /// Returns the entry that decides: an entry for the tool if there is one, otherwise an entry for the server.

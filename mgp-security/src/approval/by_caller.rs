@@ -184,8 +184,8 @@ impl<S: MgpService> Service<Call> for CallerConfirm<S> {
         if call.tool().is_none() || !call.cx().caller.has(Extension::HumanInTheLoop) {
             return Either::Left { future: self.inner.call(call) };
         }
-        // The token is removed from the call, because a server behind a gateway must not receive a token of the
-        // gateway.
+        // Remove the token from the call, because a server to which a gateway forwards the call must not receive a
+        // token of the gateway.
         match take_given(call.cx_mut()) {
             Ok(Some(given)) => call.cx_mut().extensions.insert(given),
             Ok(None) => {}

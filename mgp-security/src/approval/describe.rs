@@ -69,14 +69,14 @@ pub(super) fn without_permissions(question: &str, gone: &[Permission]) -> String
     question.split_inclusive('\n').filter(|line| !gone.iter().any(|gone| gone == line)).collect()
 }
 
-/// Returns the text of a review of a server's permissions, for the time until that server is ready.
+/// Returns the text that a review of a server's permissions has until that server is ready.
 pub(super) fn describe_later(server: &ServerId) -> String {
     let server = name(server.as_str());
     format!("The server `{server}` was not ready; its permissions are asked for once it is.")
 }
 
-/// Returns the text of a review for the time when its server is ready: it asks whether the server's tools are allowed
-/// to have these permissions.
+/// Returns the text that a review has once its server is ready: it asks whether the server's tools are allowed to have
+/// these permissions.
 pub(super) fn describe_review(server: Option<&ServerId>, permissions: &[Permission]) -> String {
     let server = name(server.map_or("", |server| server.as_str()));
     let mut words = format!(

@@ -207,7 +207,7 @@ fn form_permissions(permissions: &[Permission]) -> Vec<(&Permission, String)> {
         // The clients also merge adjacent underscores, so join the words by single underscores.
         let words = permission.as_str().split(['.', '-', '_']).filter(|word| !word.is_empty());
         let base = [PERMISSION_PREFIX].into_iter().chain(words).collect::<Vec<_>>().join("_");
-        // Some clients ignore the case of names.
+        // Some clients ignore the case of names, so names must not differ in case only.
         let is_free =
             |name: &String| shown.iter().all(|(_, taken)| !taken.eq_ignore_ascii_case(name));
         let mut numbered = (2_usize..).map(|number| format!("{base}_{number}"));
@@ -244,7 +244,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
     };
     let answered = |field: &str| content.get(field).map(|value| value.as_str() == "true");
     let yes = |field: &str| answered(field) == Some(true);
-    // Earlier forms had fields with the names of the permissions.
+    // Also accept the answer to a form of an earlier version, whose fields have the names of the permissions.
     let is_allowed = |permission: &Permission, field: &str| {
         answered(field).or_else(|| answered(permission.as_str())) == Some(true)
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, KernelPermission, Permission, PermissionScope};
-use mgp_types::service::{AgentId, AuditSink, Principal, ServerId};
+use mgp_types::service::{AgentId, AuditSink, Principal, ServerId, TenantId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, Timestamp, canonical, mcp, random_name};
 use serde::{Deserialize, Serialize};
@@ -288,7 +288,8 @@ impl CallApprovals {
         Ok(meant.map(|one| CallApproval::clone(one)).collect())
     }
 
-    /// Removes approvals that [`meant`](Self::meant) has returned. Does not check any authority: `meant` has done so.
+    /// Removes approvals that [`meant`](Self::meant) has returned. Does not check any authority, because `meant` has
+    /// checked it.
     ///
     /// # Errors
     /// An error if the change cannot be stored or recorded; some approvals may have been removed.
@@ -310,6 +311,19 @@ impl CallApprovals {
     pub(crate) async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let is_meant = |one: &CallApproval| one.server_id.as_deref() == Some(server.as_str());
         let event = |one: &CallApproval| Some(event(Actor::kernel(), one, "revoked").build());
+        Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
+    }
+
+    /// Removes the approvals of a tenant. Does not check any authority: the caller of this method must have done so.
+    pub(crate) async fn forget_tenant(
+        &self,
+        by: &Principal,
+        tenant: &TenantId,
+    ) -> Result<(), RpcError> {
+        let is_meant = |one: &CallApproval| one.tenant == tenant.as_str();
+        let event = |one: &CallApproval| {
+            Some(event(Actor::of(by), one, "revoked").cause("tenant_removed").build())
+        };
         Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 

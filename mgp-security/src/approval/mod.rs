@@ -52,7 +52,8 @@ pub trait Approver: Send + Sync {
     /// Returns whether the approver's configuration grants a permission, so that no person is asked. Must not block.
     /// Returns `false` by default.
     ///
-    /// Called for every call, and the result is not cached, so a changed configuration counts from the next call on.
+    /// This method is called for every call, and its result is not cached. A changed configuration therefore counts
+    /// from the next call on.
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         let _ = (server, permission);
         false

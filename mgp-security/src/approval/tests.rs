@@ -1,4 +1,4 @@
-//! Approvers: their availability, the text they show, and the answers that approve.
+//! Tests of approvers: their availability, the text they show, and the answers that approve.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -197,7 +197,7 @@ async fn the_fields_of_permissions_have_names_that_typed_clients_keep() {
     for field in ["allow", "allow_2", "allow_2_2", "allow_a_b", "allow_A_B_2"] {
         assert!(shown.contains_key(field), "{field}: {shown:?}");
     }
-    // An answer with the field of an earlier form counts, unless it also has the new one.
+    // An answer with the field name of an earlier version counts, unless it also contains the current field name.
     for (content, allowed) in
         [(json!({"camera": true}), 1), (json!({"camera": true, "allow_camera": false}), 0)]
     {
@@ -375,7 +375,7 @@ async fn a_late_yes_approves_no_other_question() {
     let first = screen.questions(1).await;
     assert!(screen.text().contains("withdrawn"), "{}", screen.text());
     keys.write_all(format!("yes {first}\nyes\n").as_bytes()).unwrap();
-    // The reader thread needs time to read lines typed before the next question.
+    // Give the reader thread the time to read the lines that were typed before the next question.
     tokio::time::sleep(Duration::from_millis(100)).await;
     cx.principal = Principal::new("acme", "ada").agent("bot");
     let question = Question { principal: cx.principal.clone(), ..call("{}") };

@@ -116,7 +116,8 @@ impl<S: MgpService> State<S, S::Future> {
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
         let names_sources = cx.callee.has(Extension::Provenance);
-        // Inner layers add details to this record, and the handler marks in it that the call ran.
+        // Store the record among the extensions of the call: inner layers add details to it, and the handler marks in
+        // it that the call ran.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.caller_access {
             CallerAccess::Channel(asker) => Some(Arc::clone(asker)),

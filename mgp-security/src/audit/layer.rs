@@ -96,7 +96,7 @@ impl CallSettings {
     /// Returns the part of a call's record that is known before the call runs, or `None` if the call is not recorded.
     fn start(&self, call: &mut Call) -> Option<CallRecord> {
         call.tool()?;
-        // The trace id connects all events of one call.
+        // Create a trace id if the call has none, because the id connects all events of one call.
         call.cx_mut().trace_or_new();
         let mut start = CallRecord::from_call(call)?;
         if let Some(arguments) = call.params().arguments() {
@@ -121,7 +121,8 @@ impl CallSettings {
 
     /// Returns the event about a tool call that was sent as a notification; `None` for any other message.
     ///
-    /// MCP does not define such a message. A layer could not answer it, but a server might still run the tool.
+    /// MCP does not define such a message. A layer could not answer it, but a server might still run the tool, so this
+    /// layer blocks it.
     fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
         if call.kind() != Kind::Notification {
             return None;

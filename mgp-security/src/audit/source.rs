@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 /// A log that can be read while it is written.
 ///
-/// Every event has a number in `_mgp.seq`. Numbers grow by one. Only the number of an event that a power cut lost is
-/// given to another event.
+/// Every event has a number in `_mgp.seq`. Numbers grow by one. A number is given to a second event only if a power cut
+/// lost the first event that had it.
 ///
 /// An implementation needs the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]

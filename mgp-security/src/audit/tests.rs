@@ -246,7 +246,7 @@ async fn a_task_is_recorded_when_its_future_ends() {
     });
     let mut client = mock::client(audited(&log, yields));
     let mut future = client.call("tools/call", CALL);
-    // A layer that runs calls as tasks polls the future once and then moves it.
+    // Poll the future once and then move it, as a layer does that runs calls as tasks.
     poll_fn(|task| {
         assert!(future.as_mut().poll(task).is_pending());
         std::task::Poll::Ready(())

@@ -28,7 +28,7 @@ use super::token::TokenVerifier;
 #[must_use]
 pub struct AuthLayer(Arc<Credentials>);
 
-/// The accepted keys and tokens, and the answers to requests without valid ones.
+/// The accepted keys and tokens, and the answers to requests that have neither a valid key nor a valid token.
 #[derive(Clone, Default)]
 struct Credentials {
     keys: Option<ApiKeys>,
@@ -149,7 +149,8 @@ enum Check {
 }
 
 impl Credentials {
-    /// Decides about credentials that need no lookup: most keys, and malformed ones. Others are [`Check::Pending`].
+    /// Decides about credentials that need no lookup: most keys, and malformed credentials. For any other credentials,
+    /// returns [`Check::Pending`].
     fn decide(&self, headers: &HeaderMap) -> Check {
         let credential = match bearer(headers) {
             Ok(credential) => credential,

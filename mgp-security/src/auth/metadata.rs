@@ -72,8 +72,8 @@ impl ResourceMetadata {
         format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
     }
 
-    /// Returns the spellings of the resource's URL. A URL with an empty path has two: with and without a final slash
-    /// (RFC 3986 §6.2.3). Any other URL has one spelling.
+    /// Returns the forms in which the resource's URL can be written. A URL with an empty path has two forms: with and
+    /// without a final slash (RFC 3986 §6.2.3). Any other URL has one form.
     pub(super) fn spellings(&self) -> Vec<String> {
         let ResourceUrl { origin, path } = &self.url;
         if path.is_empty() {

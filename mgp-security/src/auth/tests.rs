@@ -1,4 +1,4 @@
-//! The layer around a small service: admitted requests, and the answers to refused ones.
+//! Tests of the layer around a small service: admitted requests, and the answers to refused ones.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -293,7 +293,7 @@ async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
     ] {
         assert_eq!(closed.get(method, path).await.status(), status, "{path}");
     }
-    // Clients show their user this text only.
+    // Clients show their user this text only, so it must explain what to do.
     let answer = closed.get(Method::POST, "/register").await;
     let body: Value = serde_json::from_slice(answer.body()).unwrap();
     let text = body["error_description"].as_str().unwrap();

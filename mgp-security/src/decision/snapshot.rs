@@ -18,6 +18,7 @@ use crate::definition::{
 };
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::scope::HeldScopes;
 use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators, with_reference};
 
 /// The origin of the tools that are called.
@@ -98,7 +99,7 @@ impl Sources {
         }
     }
 
-    /// Returns whether any rule besides those of access decides about calls.
+    /// Returns whether any other rules than those of access decide about calls.
     pub(crate) fn decides_beyond_access(&self) -> bool {
         self.definitions.is_some()
             || self.permissions.is_some()
@@ -114,7 +115,18 @@ impl Sources {
 
 mgp_types::opaque_debug!(Sources { server, origin });
 
-/// The state that decides about one call. Each part is read at most once, so the decision is consistent.
+/// The state that decides about one call.
+///
+/// The caller's access entries and the known tools of the server are read when the snapshot is created. The server's
+/// policy and the approvals of permissions are read when a check first needs them. Each of these is read at most once,
+/// so all checks see the same. Everything else is read at the moment when a check needs it:
+///
+/// - access: the validity of the credentials, and the entries for the agents on whose behalf the call is made;
+/// - definitions: whether the pins can be read, the number of changes that the server has announced, the assessment of
+///   a tool that the server does not list, and the definition with which a confirmation is compared;
+/// - permissions: those that the server declared for all of its tools, and those that the approver's configuration
+///   grants;
+/// - confirmations: the approvals of later calls, and entries that name the tool in other sources than the above.
 pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
     access: Option<AccessView<'a>>,
@@ -214,10 +226,13 @@ impl<'a> Snapshot<'a> {
         Some(Ok(rule))
     }
 
-    /// Returns whether any configured rule needs the assessment of the tool.
-    pub(super) fn assesses(&self) -> bool {
+    /// Returns whether a check of the call needs the assessment of the tool.
+    pub(super) fn assesses(&self, facts: &CallFacts<'_>) -> bool {
         let Sources { permissions, validators, confirmations, .. } = self.sources;
-        permissions.is_some() || validators.is_some() || confirmations.is_some()
+        permissions.is_some()
+            || validators.is_some()
+            || confirmations.is_some()
+            || facts.call.cx().extensions.get::<HeldScopes>().is_some()
     }
 
     /// Returns the assessment of a tool: the risk, permissions and checks of its calls.

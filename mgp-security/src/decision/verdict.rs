@@ -1,4 +1,4 @@
-//! The verdict about a call: its outcome, the assessment behind it, and the rules that led to it.
+//! The verdict about a call: its outcome, the assessment on which it is based, and the rules that led to it.
 
 use std::error::Error;
 use std::fmt;
@@ -52,7 +52,7 @@ impl CallVerdict {
         &self.outcome
     }
 
-    /// Returns whether the call can run immediately, i.e. is neither refused nor needs an answer first.
+    /// Returns whether the call can run immediately, i.e. it is not refused and does not need an answer first.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self.outcome, CallOutcome::Allow)
@@ -211,7 +211,7 @@ impl fmt::Display for StepResult {
     }
 }
 
-/// The results of the rules about a call, besides its outcome.
+/// The results of the rules about a call, in addition to its outcome.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     /// The assessment of the tool; `None` if the call was refused before the tool was assessed.

@@ -136,7 +136,8 @@ impl Definitions {
         let assessment = self.assessment(Some(server), tool);
         let tools = self.tools(Some(server));
         let listed = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
-        // A server that has not listed its tools since the kernel started is known only from its pins.
+        // A server that has not listed its tools since the kernel started is known only from its pins, so use the
+        // pinned definition.
         let known = listed.or_else(|| self.pinned(server, tool)?.shown.get().ok().map(Arc::new));
         let policy = self.0.policies.get(Some(server));
         assessment.risk_reason(tool, known.as_deref(), &policy)
@@ -332,8 +333,8 @@ impl Definitions {
     }
 
     /// Marks a server's list as outdated, because the server reported a change: before the next call of one of its
-    /// tools, the tools are listed again. If the server's last three announcements were false, this has an effect only
-    /// once its list is 30 s old.
+    /// tools, the tools are listed again. If the server's last three announcements were false, i.e. its list had stayed
+    /// the same, this has an effect only once the list is 30 s old.
     pub fn mark_stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::review::{EVIDENCE_MAX, visible};
 
-/// The maximum number of differences that are listed; the others are counted.
+/// The maximum number of differences that are listed; further differences are only counted.
 const CHANGES_MAX: usize = 32;
 
 /// The number of unchanged bytes shown before and after the part of a text that differs.

@@ -63,7 +63,7 @@ impl Definitions {
     ) -> Result<Option<u64>, RpcError> {
         let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
         let turn = turn(self, server, call).await?;
-        // Another call that held the lock may have listed the tools already.
+        // Another call that held the lock before may have listed the tools already.
         if !self.must_list(server, tool)? {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ fn own(cx: &Context) -> Context {
     own.logical = None;
     own.outlet = Outlet::none();
     own.caller_access = CallerAccess::Unavailable;
-    // Extensions that outer layers added belong to the original call only.
+    // Leave out the extensions that outer layers added, because they belong to the original call only.
     own.extensions = Extensions::default();
     own
 }

@@ -348,7 +348,8 @@ impl Definitions {
         }
         let is_pin = |pin: &Pin| pin.kind == PinKind::Pinned && pin.server == server.as_str();
         for found in self.0.pins.latest(is_pin).await? {
-            // An operator may have approved another definition in the meantime.
+            // An operator may have approved another definition in the meantime, so check again that the listed
+            // definition only adds checks to the stored one.
             let inspection = extended.get(&*found.entry.tool);
             let inspection = inspection.filter(|inspection| inspection.extends(&found.entry));
             let Some(shown) = inspection.and_then(|inspection| inspection.shown.as_ref()) else {

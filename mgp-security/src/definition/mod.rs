@@ -30,7 +30,7 @@ pub use diff::Difference;
 pub use inspection::Inspection;
 pub use name::NameFlaw;
 pub use operator_decision::PendingDefinition;
-pub(crate) use pin::{Pin, PinTable};
+pub(crate) use pin::PinTable;
 pub(crate) use refused::why_not_callable;
 pub use refused::{DecisionRefused, DefinitionRefused};
 pub(crate) use reply::{page, watch};

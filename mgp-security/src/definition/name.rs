@@ -237,9 +237,9 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// Returns two forms of a name, without separators and with one letter for all letters that look like it: one form of
-/// the name as written, and one form of the name in lower case. Both are needed, because a capital can look like other
-/// letters than its small letter does.
+/// Returns two forms of a name, without separators, in which letters that look alike are replaced by the same letter:
+/// one form of the name as written, and one form of the name in lower case. Both are needed, because a capital can look
+/// like other letters than its small letter does.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }

@@ -1,7 +1,8 @@
 //! Normalization of numbers in canonical JSON, without rounding: `1`, `1.0` and `10e-1` become the same text.
 //!
-//! Canonical JSON keeps numbers as they were written, because confirmations need that. In definitions, the spelling of
-//! numbers must not matter: a server that serializes the same definition with another library has not changed it.
+//! Canonical JSON keeps numbers as they were written, because a confirmation applies only to the exact arguments that
+//! the person confirmed. In definitions, the spelling of numbers must not matter: a server that serializes the same
+//! definition with another library has not changed it.
 
 /// The limit for the absolute value of an exponent: a number with this exponent or a larger one is not normalized.
 const EXPONENT_MAX: i64 = 1_000_000;

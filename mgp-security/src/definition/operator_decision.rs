@@ -83,7 +83,8 @@ impl Definitions {
         accepts_rejected: bool,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "approve_definition").await?;
-        // A waiting definition and a rejected definition have the same key in the store.
+        // A waiting definition and a rejected definition have the same key in the store, so this key is the right one
+        // for both.
         let held_key = Pin::key(server.as_str(), tool, PinKind::Waiting);
         let pin_key = Pin::key(server.as_str(), tool, PinKind::Pinned);
         for _ in 0..MAX_ATTEMPTS {

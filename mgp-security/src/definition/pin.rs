@@ -1,4 +1,4 @@
-//! The stored definitions of each tool: the pinned one, and one that waits or was rejected.
+//! The stored definitions of each tool: the pinned definition, and a definition that waits or was rejected.
 //!
 //! These two definitions of a tool have different keys in the store, so that a server that changes its tool cannot
 //! overwrite an approval that an operator makes at the same time.
@@ -49,7 +49,7 @@ pub(crate) enum PinKind {
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// The stored definitions of one tool: the pinned one, and one that waits or was rejected.
+/// The stored definitions of one tool: the pinned definition, and a definition that waits or was rejected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
@@ -82,8 +82,8 @@ impl Pin {
         }
     }
 
-    /// Returns the key of a definition in the store. The pinned definition of a tool and one that waits or was rejected
-    /// have different keys.
+    /// Returns the key of a definition in the store. The pinned definition of a tool and a definition that waits or was
+    /// rejected have different keys.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
         // Strings can always be encoded. As JSON, different pairs of names never result in the same key.

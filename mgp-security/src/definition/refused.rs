@@ -194,7 +194,7 @@ pub enum DecisionRefused {
         /// The tool about which the operator decided.
         tool: String,
     },
-    /// The operator decided about an earlier definition than the one that waits now.
+    /// The operator decided about an earlier definition, and another definition waits now.
     #[error(
         "the definition of `{tool}` changed again; look at it and decide about `{waiting}` instead"
     )]

@@ -32,7 +32,7 @@ pub(crate) fn page(definitions: &Definitions, server: &ServerId, call: &Call) ->
     }
 }
 
-/// Reviews and pins the tools of a list, and removes those that the caller must not see.
+/// Reviews and pins the tools of a list, and removes the tools that the caller must not see.
 pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
@@ -83,7 +83,7 @@ pub(super) fn show(
     let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
         // Meanwhile, a later list with another definition of the tool may have been processed. Then this definition is
-        // outdated.
+        // outdated, so leave it out.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }
@@ -114,7 +114,7 @@ pub(super) fn show(
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let is_supported = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);
-    // An escape in the text may be a part of the member's name.
+    // The member's name may be written with escapes, so a text that contains an escape must be parsed, too.
     let may_have_member = raw.as_str().contains(MEMBER) || raw.as_str().contains("\\u");
     if !is_supported && !may_have_member {
         return raw.clone();

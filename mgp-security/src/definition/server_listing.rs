@@ -50,8 +50,8 @@ pub(super) struct ServerListing {
     own: bool,
     /// The number of changes that the server has announced, or that `review_names` has found.
     announced: u64,
-    /// The value of `announced` when the server was asked for the last complete list. The list is outdated if there
-    /// were changes since, because the server may have read its tools before them.
+    /// The value of `announced` when the server was asked for the last complete list. If `announced` has grown since,
+    /// the list is outdated, because the server may have read its tools before the change.
     included: u64,
     /// The number of false announcements in a row.
     false_announcements: u32,
@@ -138,7 +138,7 @@ impl ServerListing {
             let mut inspection = listed.inspection.clone();
             inspection.flag_name(&flaw);
             *listed = Arc::new(ListedTool { raw: listed.raw, inspection, bytes: listed.bytes });
-            // Causes a new listing, during which the definition is stored as waiting.
+            // Cause a new listing, during which the definition is stored as waiting.
             self.announced += 1;
         }
     }
@@ -164,7 +164,8 @@ impl ServerListing {
         (self.false_announcements, self.complete) = (0, Some(Instant::now()));
     }
 
-    /// Adds the tools of a list. A complete list replaces all earlier tools, except those that wait or are refused.
+    /// Adds the tools of a list. A complete list replaces all earlier tools, except tools that wait for an operator or
+    /// are refused.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
         if let ListExtent::Complete { announced } = extent {
             self.count_false_announcements(&tools, announced);

@@ -24,12 +24,12 @@ pub(super) const SIZE_MAX: usize = 256 * 1024;
 /// `_meta`, which are reviewed.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 
-/// The members of `_meta` on which the requirements for calls depend, besides the category `requires_approval` of
-/// `cost`.
+/// The members of `_meta` on which the requirements for calls depend, in addition to the category `requires_approval`
+/// of `cost`.
 const DECIDING: [&str; 4] =
     ["required_scopes", "requires_confirmation", "risk_level", "confirmation_message"];
 
-/// The members of a tool that hosts read, and those of its annotations.
+/// The members of a tool that hosts read, and the members of its annotations that they read.
 const OF_TOOL: [&str; 10] = [
     "_meta",
     "annotations",

@@ -95,7 +95,7 @@ fn with(liar: Liar, store: MemoryStore, policies: Policies) -> World {
 }
 
 impl World {
-    /// Replaces the server behind the layer.
+    /// Replaces the server that the layer wraps.
     fn before(&mut self, server: &str, inner: Stack) {
         let layer = DefinitionLayer::new(self.definitions.clone()).server(server);
         self.client = mock::client(Stack::new(layer.layer(inner)));

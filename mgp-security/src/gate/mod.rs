@@ -152,9 +152,9 @@ fn answer<F>(outcome: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
 
 /// A mark in the extensions of a tool call that must not reach the server, even if the decision allows the call.
 ///
-/// A kernel marks a call of a tool that it knows only by a definition that waits for an operator or was rejected: it
-/// has not prepared such a call for the server. If the approved definition comes back while the call is decided, the
-/// call is refused with the remedy to repeat it.
+/// A kernel marks a call if its caller has no access to the tool, or if the definition of the tool waits for an
+/// operator or was rejected: it has not prepared such a call for the server. If access is granted or the approved
+/// definition comes back while the call is decided, the call is refused with the remedy to repeat it.
 #[derive(Clone, Copy, Debug)]
 pub struct DecideOnly;
 
@@ -241,11 +241,13 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
 fn leave_recheck(sources: &Arc<Sources>, call: &Call) {
     let Some(recheck) = call.cx().extensions.get_shared::<Recheck>() else { return };
     let (sources, mut call) = (Arc::clone(sources), call.clone());
-    // A function that contained the list in which it is stored would never be freed.
+    // Replace the list of functions in the copy: a function that contains the list in which it is stored would never be
+    // freed.
     call.cx_mut().extensions.insert(Recheck::default());
     recheck.insert(Arc::as_ptr(&sources).addr(), move |cx| {
         let mut call = call.clone();
-        // The credentials that began the call may have expired meanwhile, e.g. a token that its caller has refreshed.
+        // Use the credentials of the latest request: the credentials that began the call may have expired meanwhile,
+        // e.g. a token that its caller has refreshed.
         if let Some(grant) = cx.extensions.get::<CredentialGrant>() {
             call.cx_mut().extensions.insert(grant.clone());
         }

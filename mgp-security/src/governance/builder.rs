@@ -161,11 +161,24 @@ impl GovernanceBuilder {
             confirmations,
             validators,
             changed: Arc::new(watch::Sender::new(0)),
+            shared_changed: Arc::new(watch::Sender::new(0)),
         };
         let governance = Governance(Arc::new(books));
-        let changed = Arc::clone(&governance.0.changed);
-        governance.on_change(move || changed.send_modify(|count| *count = count.wrapping_add(1)));
+        governance.count_changes();
         governance
+    }
+}
+
+impl Governance {
+    fn count_changes(&self) {
+        let count = |counter: &Arc<watch::Sender<u64>>| {
+            let counter = Arc::clone(counter);
+            move || counter.send_modify(|count| *count = count.wrapping_add(1))
+        };
+        self.on_change(count(&self.0.changed));
+        let shared = count(&self.0.shared_changed);
+        self.0.access.on_shared_change(shared.clone());
+        self.0.definitions.on_change(shared);
     }
 }
 

@@ -287,8 +287,8 @@ async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, Folder
     Ok(verify_with_store(dir, name, head, &db).await?)
 }
 
-/// Returns whether a file certainly does not exist. If this user may not look into the folder, opening the file fails
-/// with that reason.
+/// Returns whether a file certainly does not exist. Returns `false` if this user may not look into the folder: opening
+/// the file then fails with that reason.
 fn is_missing(path: &Path) -> bool {
     matches!(path.try_exists(), Ok(false))
 }
@@ -440,7 +440,7 @@ mod tests {
         fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
-        // The folder continues with a log in another directory, and the changed one is still read and verified.
+        // The folder continues with a log in another directory. The changed log can still be read and verified.
         close(at("audit-2").in_folder(&folder).await.unwrap()).await;
         assert!(Governance::verify(&folder).await.is_ok());
         let error = Governance::verify_in(&folder, "audit").await.unwrap_err();
@@ -482,7 +482,7 @@ mod tests {
             let name = governance.log().unwrap().location().1.to_owned();
             close(governance).await;
             if has_absolute_place {
-                // A place that was stored with an absolute directory.
+                // Store the place with an absolute directory.
                 let place = serde_json::json!({ "dir": folder.join("logs"), "name": name });
                 let change = Change::new().put("audit_place", LOG, Payload::of(&place).unwrap());
                 db.commit(change).await.unwrap();

@@ -9,9 +9,9 @@ mod deferred_audit;
 mod folder;
 mod holdings;
 mod layer;
-mod leaving;
 #[cfg(feature = "sqlite")]
 mod place;
+mod removal;
 mod review;
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub use builder::GovernanceBuilder;
 pub use deferred_audit::DeferredAudit;
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
-pub use holdings::ServerHoldings;
+pub use holdings::{ServerHoldings, TenantHoldings};
 pub use layer::{GovernLayer, Governed};
 
 /// The rules about tool calls: access, permissions, definitions and confirmations, with the audit log that records the
@@ -97,6 +97,7 @@ struct Books {
     confirmations: Confirmations,
     validators: Validators,
     changed: Arc<watch::Sender<u64>>,
+    shared_changed: Arc<watch::Sender<u64>>,
 }
 
 impl Governance {
@@ -530,6 +531,13 @@ impl Governance {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
+    }
+
+    /// Returns a receiver of a counter that increases as that of [`changes`](Self::changes), except for changes of
+    /// access entries. These affect only the callers of one tenant; see [`Access::revisions`].
+    #[must_use]
+    pub fn shared_changes(&self) -> watch::Receiver<u64> {
+        self.0.shared_changed.subscribe()
     }
 
     /// Registers a hook that runs after each change of what callers may see or call; it must not block.

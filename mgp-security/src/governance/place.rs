@@ -1,6 +1,7 @@
 //! The place (directory and name) of a folder's audit log, as it was last configured (MGP §6).
 //!
-//! Each place has a separate chain of records, so a log that was moved is not mistaken for one that was tampered with.
+//! Each place has a separate chain of records, so a log that was moved is not mistaken for a log that was tampered
+//! with.
 
 use std::ffi::OsStr;
 use std::fs;

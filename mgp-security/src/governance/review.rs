@@ -1,5 +1,5 @@
-//! The answers of operators to the requests of the inbox, and the review of the permissions that a server needs if it
-//! was not ready when an operator granted access to it (MGP §3).
+//! The answers of operators to the requests of the inbox. Also the review of the permissions that a server needs, if
+//! the server was not ready when an operator granted access to it (MGP §3).
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
@@ -35,7 +35,8 @@ impl Governance {
         let Some(inbox) = self.inbox() else { return Ok(()) };
         for tenant in inbox.tenants_of_reviews(server)? {
             let Some(tools) = self.definitions().tools(Some(server)) else { continue };
-            // The permissions of a server are the same for all principals of a tenant.
+            // The permissions of a server are the same for all principals of a tenant, so the name of the principal
+            // does not matter.
             let principal = Principal::new(&*tenant, "");
             let missing = tools.names().flat_map(|tool| {
                 let missing = self.missing_permissions(&principal, server, tool);
@@ -55,11 +56,11 @@ impl Governance {
     /// `expected` is the state that the operator saw, as in [`Inbox::expecting`](crate::Inbox::expecting).
     ///
     /// # Errors
-    /// As [`Inbox::approve_for`](crate::Inbox::approve_for); −32602 if the request has another state than expected; and
-    /// if the permissions cannot be approved.
+    /// As [`Inbox::approve_for`](crate::Inbox::approve_for). Also code −32602 (invalid params) if the request has
+    /// another state than expected, and an error if the permissions cannot be approved.
     ///
     /// # Cancel safety
-    /// The decision may or may not be made.
+    /// If the future is dropped, the decision may or may not be made.
     pub async fn approve_request(
         &self,
         by: &Principal,
@@ -82,7 +83,7 @@ impl Governance {
     /// As [`approve_request`](Self::approve_request).
     ///
     /// # Cancel safety
-    /// The decision may or may not be made.
+    /// If the future is dropped, the decision may or may not be made.
     pub async fn deny_request(
         &self,
         by: &Principal,

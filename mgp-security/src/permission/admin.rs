@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, Permission, PermissionScope};
-use mgp_types::service::{Authority, Principal, ServerId};
+use mgp_types::service::{Authority, Principal, ServerId, TenantId};
 use mgp_types::{RpcError, Timestamp};
 
 use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
@@ -157,8 +157,7 @@ impl PermissionChange {
         decided.collect()
     }
 
-    /// Returns an error if the change has limits. Denials and revocations are checked, because only an approval can be
-    /// limited.
+    /// Checks a denial or a revocation: returns an error if it has limits, because only an approval can be limited.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
         if self.scope.is_some() || !self.tools.is_empty() {
             return Err(PermissionRefused::unfit("only an approval has limits"));
@@ -257,6 +256,30 @@ impl Permissions {
                     .before(approval.decision.as_str())
                     .cause("deregistered");
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
+        };
+        let gone = inner.entries.state().take_out(is_meant, event_of).await;
+        gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
+    }
+
+    /// Removes the decisions of a tenant. Checks no authority: the caller of this method must have done that.
+    ///
+    /// # Errors
+    /// An error if the change could not be stored or recorded; some of the decisions may have been removed.
+    pub(crate) async fn remove_tenant(
+        &self,
+        by: &Principal,
+        tenant: &TenantId,
+    ) -> Result<(), RpcError> {
+        let inner = &self.inner;
+        let _changing = inner.entries.begin_change().await;
+        let is_meant = |approval: &Approval| approval.tenant == tenant.as_str();
+        let event_of = |approval: &Approval| {
+            let server = approval.server.as_deref().map(ServerId::from);
+            let event = Event::permission_revoked(by, server.as_ref(), &approval.permission)
+                .tenant(&approval.tenant)
+                .before(approval.decision.as_str())
+                .cause("tenant_removed");
+            Some(event.build())
         };
         let gone = inner.entries.state().take_out(is_meant, event_of).await;
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())

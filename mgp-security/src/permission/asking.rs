@@ -84,7 +84,7 @@ impl OpenQuestions {
 
 impl Drop for QuestionOwner<'_> {
     fn drop(&mut self) {
-        // Dropping the last sender wakes the calls that wait.
+        // Remove the question, so that its last sender is dropped with this guard. That wakes the calls that wait.
         self.board.waiting().retain(|waiting| !waiting.done.same_channel(&self.done));
     }
 }
@@ -147,7 +147,8 @@ impl PermissionCore {
                     tokio::select! {
                         biased;
                         () = &mut late => notes.late(&open, wait),
-                        // An error means that the call which asked on behalf of all waiting calls was dropped.
+                        // An error means that the call which asked on behalf of all waiting calls was dropped. Then
+                        // this call tries again, and can ask itself.
                         answered = news.wait_for(Option::is_some) => {
                             if let Ok(answered) = answered && let Some(answered) = &*answered {
                                 notes.take(answered);

@@ -48,7 +48,7 @@ impl Grants {
     #[must_use]
     pub fn carried_by(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
-        // Most requests contain no decisions, and this search takes less time than parsing.
+        // Search the text first: most requests contain no decisions, and this search takes less time than parsing.
         if !text.contains("grants") {
             return None;
         }

@@ -132,9 +132,9 @@ impl Permissions {
     /// Sets the time limits for decisions: `call` for a call that waits, `connect` for a question that is asked when a
     /// connection is opened.
     ///
-    /// When the limit is reached, the decision is deferred. By default, the limit for calls is that of the approver,
-    /// and the limit for connections is 10 minutes. A connection does not wait that long before it opens; the longer
-    /// limit lets a late decision still count.
+    /// At the limit, the decision is deferred. By default, the limit for calls is the approver's, and the limit for
+    /// connections is 10 minutes. A connection does not wait that long before it opens; the longer limit lets a late
+    /// decision still count.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: Some(call), connect_wait: connect, ..self }

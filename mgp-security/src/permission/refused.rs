@@ -162,9 +162,7 @@ fn remedy(server: Option<&ServerId>, missing: &[MissingPermission]) -> String {
     if missing.iter().any(is(MissingStatus::Deferred)) {
         return format!("call again once an operator has decided about {names}{of_server}");
     }
-    format!(
-        "ask an operator to approve {names}{of_server}, or to list it in the server's configuration"
-    )
+    format!("ask an operator to approve {names}{of_server}")
 }
 
 /// Returns the names of permissions as a quoted list, for messages.

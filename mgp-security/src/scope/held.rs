@@ -22,7 +22,7 @@ pub(super) fn covers(patterns: &[String], scope: &str) -> bool {
 }
 
 impl HeldScopes {
-    /// Returns those of the required scopes that the call does not have.
+    /// Returns the required scopes that the call does not have.
     ///
     /// # Errors
     /// [`SessionEnded`] if the session ended.

@@ -35,7 +35,8 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let ScopeLayer(scopes) = &self.layer;
         let has_extension = call.cx().caller.has(Extension::Scopes);
-        // Remove the token of a tool call even if it is not needed: a server behind a gateway must not receive it.
+        // Remove the token of a tool call even if it is not needed: a server to which a gateway forwards the call must
+        // not receive it.
         let token = match take_token(&mut call).transpose() {
             None => None,
             Some(Ok(token)) => Some(token),

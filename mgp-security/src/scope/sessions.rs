@@ -98,7 +98,7 @@ struct Session {
     is_unstored: bool,
 }
 
-/// The scopes of a request that are granted and those that are denied, and the duration of the grant.
+/// The granted and the denied scopes of a request, and the duration of the grant.
 struct Granted {
     scopes: Vec<String>,
     denied: Vec<DeniedScope>,
@@ -140,8 +140,8 @@ impl Scopes {
         ScopeLayer(self.clone())
     }
 
-    /// Grants those of the requested scopes that the operator allows, in a new session. If the params contain a refresh
-    /// token, the new session replaces the one to which the token belongs.
+    /// Grants the requested scopes that the operator allows, in a new session. If the params contain a refresh token,
+    /// the new session replaces the one to which the token belongs.
     ///
     /// # Errors
     /// Code −32602 (invalid params) if a scope is not valid, code 1003 (authentication expired) if the refresh token is

@@ -12,7 +12,7 @@ use super::{ChangeError, Snapshot, State, Writes};
 pub(crate) type Replacement<E> = (String, Arc<E>, E);
 
 impl<S: Snapshot> State<S> {
-    /// Writes entries in place of those that a decision read from the snapshot, together with their audit events.
+    /// Writes entries in place of the entries that a decision read from the snapshot, together with their audit events.
     ///
     /// Returns `false` if one of the old entries has been changed since, e.g. by another process. Then nothing is
     /// written, and the snapshot contains that other change.
@@ -34,8 +34,9 @@ impl<S: Snapshot> State<S> {
         self.commit_unless_changed(change, events).await
     }
 
-    /// Writes entries together with their audit events, unless the entry that a decision read from the snapshot, and
-    /// that has this key, has been changed since. Returns `false` as [`replace`](Self::replace) does.
+    /// Writes entries together with their audit events, unless the entry on which a decision was based has been changed
+    /// since. `key` names this entry, and `before` is the entry as the decision read it from the snapshot. Returns
+    /// `false` as [`replace`](Self::replace) does.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

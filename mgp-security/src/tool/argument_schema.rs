@@ -23,7 +23,8 @@ use serde_json::{Map, Value};
 /// counts repeatedly.
 const MAX_SCHEMA_VALUES: usize = 10_000;
 
-/// The maximum depth of a schema after its references are replaced. The text of a schema alone is not deeper.
+/// The maximum depth of a schema after its references are replaced. The parser of JSON already refuses a deeper text,
+/// but replaced references can add levels.
 const MAX_SCHEMA_DEPTH: usize = 128;
 
 /// The maximum number of schemas with `unevaluatedProperties` or `unevaluatedItems` around each other. Each one can
@@ -256,7 +257,7 @@ struct Place {
     times: usize,
     /// The number by which `times` grows with each level below the part.
     again: usize,
-    /// The number of schemas around the part, as in [`MAX_UNEVALUATED_DEPTH`].
+    /// The number of schemas with `unevaluatedProperties` or `unevaluatedItems` around the part.
     unevaluated: usize,
 }
 
@@ -337,7 +338,8 @@ impl<'a> SchemaSize<'a> {
                 branches += added;
             }
         }
-        // `unevaluatedProperties` checks a condition once for each set of names in its branches.
+        // To find the members that `unevaluatedProperties` applies to, `jsonschema` checks the condition (`if`) once,
+        // and once more for each condition inside its branches. The branches have at most one condition per value.
         let copies = (branches / inside.times + 1).min(MAX_CONDITION_CHECKS);
         self.values += condition.saturating_mul(copies * inside.again) / inside.times;
         (self.values <= MAX_SCHEMA_VALUES).then_some(())
@@ -358,8 +360,8 @@ impl<'a> SchemaSize<'a> {
 }
 
 impl CompiledSchema {
-    /// Returns the first violations of the schema by a JSON text. A text that cannot be checked is one violation as a
-    /// whole: a text that is too large, repeats a member, or is not JSON to every reader.
+    /// Returns the first violations of the schema by a JSON text. A text that cannot be checked yields a single
+    /// violation: a text that is too large, repeats a member, or is not JSON for every parser.
     fn violations(&self, text: &str) -> Vec<SchemaViolation> {
         if self.values.saturating_mul(text.len() / 1024) > MAX_COST {
             return vec![unchecked("it is too large for a schema of this size")];

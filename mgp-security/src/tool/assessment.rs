@@ -91,8 +91,8 @@ impl Assessment {
     /// Assesses a tool that its server does not list, by its name and the operator's policy; everything else is assumed
     /// to be the worst case.
     ///
-    /// A server gains nothing by hiding a tool: calls of a hidden tool need a confirmation even if those of the listed
-    /// tool would not, unless the operator overrides the risk.
+    /// A server gains nothing by hiding a tool: calls of a hidden tool need a confirmation even if calls of the listed
+    /// tool would need none, unless the operator overrides the risk.
     ///
     /// ```
     /// use mgp_security::{Assessment, ServerPolicy};
@@ -145,7 +145,7 @@ fn is_believed(trust: &TrustLevel) -> bool {
     trust.rank() >= TrustLevel::Standard.rank()
 }
 
-/// Returns the declared permissions and, unless only the declaration counts, those that the signals suggest.
+/// Returns the declared permissions and, unless only the declaration counts, the permissions that the signals suggest.
 fn permissions(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
@@ -200,7 +200,7 @@ fn declared_risk(security: &ToolSecurity) -> RiskLevel {
         SideEffect::Network => RiskLevel::Safe,
         _ => RiskLevel::Moderate,
     });
-    // MCP uses the word destructive for effects that are irreversible.
+    // MCP uses the word destructive for effects that are irreversible, so an irreversible tool counts as dangerous.
     let irreversible = (security.reversible == Some(false)).then_some(RiskLevel::Dangerous);
     effects.chain(irreversible).fold(security.risk_level.clone(), Ord::max)
 }

@@ -224,8 +224,8 @@ impl Arguments {
     /// Returns the validators that can judge the arguments of a tool of this name.
     fn validators(&self, name: &[String]) -> Vec<Validator> {
         let runs_code = any(name, words::RUNS) || any(name, words::CODE);
-        // A URI can be a local identifier, e.g. `file:///x`, so it counts as a target only for tools that use the
-        // network.
+        // An argument `uri` may contain a local identifier, e.g. `file:///x`, so it counts as a network target only if
+        // the name of the tool suggests that the tool uses the network.
         let is_target = |word: &str| {
             words::URL.contains(&word) || word.starts_with("uri") && any(name, words::NETWORK)
         };
@@ -242,8 +242,8 @@ impl Arguments {
 
     /// Collects the properties of a schema and of the definitions that it uses.
     ///
-    /// Some servers attach all definitions of an OpenAPI document to each tool. Those that a tool does not use describe
-    /// none of its arguments.
+    /// Some servers attach all definitions of an OpenAPI document to each tool. The definitions that a tool does not
+    /// use describe none of its arguments.
     fn read_schema(&mut self, mut schema: Value) {
         let mut definitions = take_definitions(&mut schema);
         let mut parts = vec![schema];
@@ -276,7 +276,7 @@ impl Arguments {
 
     fn add(&mut self, name: &str, property: &Value) {
         let words = words(name);
-        // A URI can be a local identifier, e.g. `file:///x`, and not a target.
+        // A URI can be a local identifier, e.g. `file:///x`, so it does not count as a target.
         let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));
         self.targets |= !is_identifier && target_of(property).is_some();
         if !is_boolean(property) {

@@ -84,10 +84,11 @@ fn is_one(urls: &[String], url: &str) -> bool {
     urls.iter().any(|own| own == url)
 }
 
-/// Returns the names of the arguments that a definition declares as URLs, and of those that it declares as hosts.
+/// Returns the names of the arguments that a definition declares as URLs, and the names of the arguments that it
+/// declares as hosts.
 fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     let schema = definition.map(|tool| tool.input_schema.as_payload().as_str()).unwrap_or_default();
-    // Most schemas declare no URLs and hosts. This search takes less time than parsing them.
+    // Search the text first: most schemas declare no URLs and hosts, and the search takes less time than parsing.
     let declares =
         ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
     let (mut urls, mut hosts) = (Vec::new(), Vec::new());
@@ -121,8 +122,8 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
 /// The patterns that are blocked in the same code and scripts as [`BLOCKED_IMPORTS`].
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
-/// Returns the rules for code in the arguments of a tool: those that its server declares. Without a declaration, these
-/// are the level `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
+/// Returns the rules for code in the arguments of a tool: the rules that its server declares or, without a declaration,
+/// the level `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
 ///
 /// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
 /// another validator.

@@ -1,4 +1,5 @@
-//! An agent with one tool grant tries to widen its rights in every possible spelling (MGP §5.4).
+//! Tests that an agent with one tool grant cannot extend its rights with the methods of access control, whatever the
+//! spelling of the methods and whatever the params (MGP §5.4).
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! (MGP §5.4).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{Access, KernelToolsLayer, Policies, ServerPolicy};
@@ -68,6 +68,38 @@ fn of_type(log: &MemoryAudit, event_type: &str) -> Vec<AuditEvent> {
 
 fn details(event: &AuditEvent) -> Value {
     serde_json::from_str(Payload::of(&event.details).unwrap().as_str()).unwrap()
+}
+
+#[tokio::test]
+async fn a_tenant_learns_nothing_of_a_server_that_is_for_others() {
+    let policies = Policies::default();
+    let open = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
+    policies.set("files", open.tenants(["acme"]));
+    let access = Access::in_memory(policies).clock(|| SystemTime::UNIX_EPOCH);
+    let boss = Principal::new("beta", "boss").operator();
+    let query = |server: &str| {
+        let mut params = AccessQueryParams::new("ada", server);
+        params.tool_name = Some("read".to_owned());
+        params
+    };
+    let answer = async |server: &str| {
+        let answer = access.query(&boss, query(server)).await.unwrap();
+        Payload::of(&answer).unwrap().as_str().replace(server, "SERVER")
+    };
+    assert_eq!(answer("files").await, answer("unknown").await);
+    for server in ["files", "unknown"] {
+        let granted = access.grant(&boss, AccessGrantParams::allow("ada", server)).await.unwrap();
+        assert_eq!(granted.status, "granted");
+    }
+    assert_eq!(answer("files").await, answer("unknown").await);
+    assert!(!may(&access, "beta", "ada", "read"));
+
+    // An operator of `local` learns the reason.
+    let mut params = query("files");
+    params.extra.encode("tenant", "beta").unwrap();
+    let answer = access.query(&Principal::local().operator(), params).await.unwrap();
+    assert_eq!(answer.permission, Some(AccessPermission::Deny));
+    assert_eq!(answer.source.unwrap().as_str(), "tenants");
 }
 
 #[tokio::test]
@@ -241,6 +273,27 @@ async fn only_operators_of_the_local_tenant_see_entries_of_another_tenant() {
     }
 }
 
+/// Regression test: the member `tenant`, which queries accept, was ignored in changes. Therefore the changes were made
+/// in the operator's own tenant.
+#[tokio::test]
+async fn a_change_that_names_another_tenant_is_refused() {
+    let Book { access, .. } = book();
+    let mut denial = AccessGrantParams::deny("ada", "files");
+    let mut back = AccessRevokeParams::server_grant("ada", "files");
+    for params in [&mut denial.extra, &mut back.extra] {
+        params.encode("tenant", "acme").unwrap();
+    }
+    let local = Principal::local().operator();
+    for other in [&local, &Principal::new("other", "eve").operator()] {
+        assert_eq!(access.grant(other, denial.clone()).await.unwrap_err().code().0, -32602);
+        assert_eq!(access.revoke(other, back.clone()).await.unwrap_err().code().0, -32602);
+        let own = access.query(other, AccessQueryParams::new("ada", "files")).await.unwrap();
+        assert_eq!(own.entries.len(), 0);
+    }
+    access.grant(&ann(), denial).await.unwrap();
+    assert_eq!(access.revoke(&ann(), back).await.unwrap().deleted_count, 1);
+}
+
 #[tokio::test]
 async fn a_grant_that_names_a_tool_may_say_that_it_is_never_confirmed() {
     let Book { access, .. } = book();
@@ -320,6 +373,28 @@ async fn every_change_runs_the_hooks() {
     assert!(news() && may(&access, "acme", "ada", "read"), "a policy");
     access.groups().set("acme", "ada", ["interns"]);
     assert!(news(), "a group");
+}
+
+#[tokio::test]
+async fn a_change_or_expiry_of_entries_changes_the_revision_of_their_tenant_only() {
+    let seconds = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&seconds);
+    let after = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let access = Access::in_memory(Policies::default());
+    let access = access.clock(move || after(clock.load(Ordering::Relaxed)));
+    let boss = Principal::new("beta", "boss").operator();
+    access.grant(&boss, allow("ada")).await.unwrap();
+    let of = |tenant: &str| access.revisions().unwrap().get(tenant).copied();
+    let (before, beta) = (of("acme"), of("beta"));
+    access.grant(&ann(), allow("ada").until(after(5))).await.unwrap();
+    let granted = of("acme");
+    assert!(before.is_none() && granted.is_some() && beta.is_some());
+    access.grant(&ann(), tool("ada", "wipe")).await.unwrap();
+    assert_ne!(of("acme"), granted, "a second entry");
+    let both = of("acme");
+    seconds.store(5, Ordering::Relaxed);
+    assert_ne!(of("acme"), both, "the first entry has expired");
+    assert_eq!(of("beta"), beta);
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mgp_security::{Access, AccessLayer, AuditLayer, Policies};
+use mgp_security::{Access, AccessLayer, AuditLayer, Governance, Policies, ServerPolicy};
 use mgp_types::Payload;
-use mgp_types::mgp::AccessGrantParams;
+use mgp_types::mgp::{AccessGrantParams, DefaultPolicy};
 use mgp_types::service::{
     CredentialGrant, MemoryAudit, Principal, Reply, Rule, Stack, Visibility, mock,
 };
@@ -134,6 +134,66 @@ async fn methods_of_a_whole_server_are_decided_for_the_server() {
         let answer = client.request(method, params).await.unwrap();
         assert!(answer.as_str().contains("[1]"), "{method}");
     }
+}
+
+#[tokio::test]
+async fn a_server_for_other_tenants_is_closed_whatever_is_granted() {
+    let policies = Policies::default();
+    let access = Access::in_memory(policies.clone());
+    let open = || ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
+    let (ada, boss) = (Principal::new("beta", "ada"), Principal::new("beta", "boss").operator());
+    for grant in [allow_all("*"), allow_all("ada"), allow_all("ada").tool("read")] {
+        access.grant(&boss, grant).await.unwrap();
+    }
+    let mut client = client(&access, LIST);
+    client.cx.principal = ada.clone();
+    assert_eq!(client.request("tools/list", "{}").await.unwrap().as_str(), LIST);
+
+    policies.set("files", open().tenants(["acme"]));
+    let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`ada` has no access to `read` on `files`; an operator can allow it with `mgp/access/grant` (1001)"
+    );
+    assert_eq!(Rule::of(&error).unwrap().as_str(), "tenants: the server is for other tenants");
+    assert!(client.notify("tools/call", r#"{"name":"read"}"#).await.is_err());
+    assert!(client.request("resources/read", r#"{"uri":"file:///a"}"#).await.is_err());
+    let listed = client.request("tools/list", "{}").await.unwrap();
+    assert_eq!(listed.as_str(), r#"{"tools":[],"nextCursor":"n","z":[1]}"#);
+    let files = "files".into();
+    assert!(!access.may_see_a_tool(&client.cx, &files));
+    assert!(access.may_call(&client.cx, &files, "read").is_err());
+    // The tenant `local`, and an operator, are treated as any other caller.
+    for principal in [Principal::local(), Principal::local().operator(), boss] {
+        client.cx.principal = principal;
+        assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_err());
+    }
+    client.cx.principal = Principal::new("acme", "ada");
+    assert_eq!(client.request("tools/list", "{}").await.unwrap().as_str(), LIST);
+    assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_ok());
+
+    policies.set("files", open().tenants(["acme", "beta"]));
+    client.cx.principal = ada;
+    assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_explanation_names_the_tenants_of_a_server() {
+    let policies = Policies::default();
+    policies.set("files", ServerPolicy::default().tenants(["acme"]));
+    let governance = Governance::builder().policies(policies).build();
+    let (operator, ada) = (Principal::local().operator(), Principal::local().agent("ada"));
+    governance.access().grant(&operator, allow_all("ada")).await.unwrap();
+    let verdict = governance.explain(&ada, &"files".into(), "read", &Payload::empty_object());
+    let step = &verdict.steps()[0];
+    assert_eq!(
+        format!("{} {}: {}", step.stage, step.result, step.rule),
+        "access refused: tenants: the server is for other tenants"
+    );
+}
+
+fn allow_all(agent: &str) -> AccessGrantParams {
+    AccessGrantParams::allow(agent, "files")
 }
 
 #[tokio::test]

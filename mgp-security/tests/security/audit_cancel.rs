@@ -336,7 +336,7 @@ impl Approver for Asked {
     }
 }
 
-/// The code of the child process that the tests below start. As a test, it does nothing.
+/// Runs in the child process that the tests below start. In an ordinary test run, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = child_role() else { return };

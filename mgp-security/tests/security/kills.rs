@@ -88,7 +88,7 @@ impl Open {
         let until = Instant::now() + PATIENCE;
         let log = loop {
             match AuditLog::open(config.clone(), Some(Arc::clone(&store))).await {
-                // A task that follows the store may still hold the last handle for a short time.
+                // A task that follows the store may still hold the last handle for a short time, so try again.
                 Err(LogError::InUse { .. }) if Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -151,7 +151,7 @@ fn event_key(event: &AuditEvent) -> Option<(&str, String)> {
     Some((event.event_type.as_str(), details.get("agent_id")?.get().unwrap()))
 }
 
-/// The code of the child process. As a test, it does nothing.
+/// Runs in the child process. In an ordinary test run, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((from, folder)) = child_role() else { return };

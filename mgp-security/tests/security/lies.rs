@@ -298,7 +298,7 @@ impl Liar {
     }
 }
 
-/// A client behind all layers, with the operator's configuration and grants.
+/// A client whose calls pass through all layers, with the operator's configuration and grants.
 struct World {
     liar: Liar,
     governance: Governance,

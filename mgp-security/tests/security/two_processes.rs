@@ -154,7 +154,7 @@ fn after(kind: Kind) -> bool {
     kind == Kind::Pin
 }
 
-/// The code of the child process. As a test, it does nothing.
+/// Runs in the child process. In an ordinary test run, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = child_role() else { return };
@@ -237,7 +237,8 @@ async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
     let mut took = Vec::new();
     for number in 0..ROUNDS {
         assert_eq!(there.wait_for("now"), number);
-        // Times in entries are rounded to milliseconds.
+        // Times in entries are rounded to milliseconds, so an entry may expire up to a millisecond before its exact
+        // end.
         let late = SystemTime::now() + Duration::from_millis(1);
         took.push(late.duration_since(end(number)).expect("it expired too early there"));
         assert!(!here.may(Kind::Expiry, number));

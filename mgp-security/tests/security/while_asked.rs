@@ -64,7 +64,7 @@ struct World {
     client: mock::Client,
     /// The lists that the server returns in turn.
     lists: Arc<Mutex<[&'static str; 2]>>,
-    /// The number of further requests for the list of tools for which the server announces a change before it answers.
+    /// The number of further list requests that the server answers only after it has announced a change.
     announces: Arc<AtomicUsize>,
     /// `true` if the server announces a change immediately before each call reaches it.
     announces_calls: Arc<AtomicBool>,

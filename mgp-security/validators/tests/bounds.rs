@@ -479,7 +479,7 @@ proptest! {
 
     #[test]
     fn an_operator_outside_of_quotes_is_never_allowed(before in "[a-z ]{1,20}", operator in "[;&|<>`()\n]", after in "[a-z ]{0,20}") {
-        // A newline at the end ends the command.
+        // A newline at the end only ends the command, so another command must follow it.
         prop_assume!(operator != "\n" || !after.is_empty());
         let arguments = json!({ "command": format!("ls {before}{operator}{after}") });
         prop_assert!(ValidatorSet::new().check(&Validator::Sandbox, &GuardedCall::new("run", &arguments)).is_err());

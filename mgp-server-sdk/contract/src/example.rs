@@ -35,8 +35,8 @@ enum Size {
     All,
 }
 
-/// Returns up to three different examples for a schema: examples from the schema itself, one with all members, and one
-/// with only the required members.
+/// Returns up to three different examples for a schema: those in the schema itself, an example with all members, and an
+/// example with only the required members.
 ///
 /// # Errors
 /// [`NoExample`] if no generated value is valid for the schema.

@@ -147,7 +147,8 @@ impl LockedServer {
     /// Returns the differences of the current tools `now` from the locked ones; only tools that differ are included.
     #[must_use]
     pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
-        // A locked tool that is the same counts in its current form, which differs between the eras of MCP.
+        // If a tool is the same as the locked tool, compare its current form with itself, so that no change is found:
+        // the written form of a tool can differ between the eras of MCP.
         let current = |old: Contract| {
             now.iter().find(|new| old.name == new.name && old.is_same(new)).cloned().unwrap_or(old)
         };
@@ -210,7 +211,7 @@ fn short(hash: Option<&str>) -> &str {
 
 impl fmt::Display for LockedPackage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The code that arguments name has no version if it is a single file.
+        // The version is empty for code that consists of a single file.
         let space = if self.version.is_empty() { "" } else { " " };
         write!(f, "{}{space}{} ({})", self.name, self.version, short(Some(&self.hash)))
     }

@@ -12,7 +12,7 @@ use crate::diff::Bump;
 pub fn required_version(old: &Version, bump: Bump) -> Version {
     let (major, minor, patch) = (old.major, old.minor, old.patch);
     if bump != Bump::None && !old.pre.is_empty() {
-        // E.g. the lowest version above 1.0.0-rc.1 is 1.0.0-rc.1.0.
+        // Return the lowest version above the pre-release, e.g. 1.0.0-rc.1.0 for 1.0.0-rc.1.
         let pre = Prerelease::new(&format!("{}.0", old.pre)).unwrap_or_else(|_| old.pre.clone());
         return Version { pre, ..Version::new(major, minor, patch) };
     }

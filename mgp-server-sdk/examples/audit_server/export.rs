@@ -89,7 +89,7 @@ fn row(event: &AuditEvent) -> String {
     for (index, cell) in cells.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
         // A spreadsheet runs a cell that begins with one of these characters as a formula, and callers choose the
-        // names.
+        // names. So write an apostrophe before such a cell.
         let guard = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(row, "{comma}\"{guard}{}\"", cell.replace('"', "\"\""));

@@ -32,7 +32,7 @@ impl Gaps {
 
     /// Stores an event, and requests the missing events before it.
     pub(crate) fn receive(&self, cx: &Context, mut event: AuditEvent) {
-        // `_meta` belongs to the message that carried the event, not to the event.
+        // `_meta` belongs to the message that carried the event, not to the event, so it is not stored.
         event.extra.remove("_meta");
         self.store(&event);
         let is_legacy = cx.caller.era == Era::Legacy;

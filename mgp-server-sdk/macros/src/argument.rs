@@ -112,7 +112,7 @@ impl Field {
     /// Returns the function that computes the default, or `None` if the argument has no default expression.
     pub(crate) fn default_function(&self) -> Option<TokenStream> {
         let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
-        // A string literal is converted to the type of the argument.
+        // A string literal is converted with `into`, so that it can also be the default of e.g. a `String`.
         let is_text = matches!(value, Expr::Lit(ExprLit { lit: Lit::Str(_), .. }));
         let into = is_text.then(|| quote!(.into()));
         Some(quote! {

@@ -290,7 +290,7 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
 
 fn check_version(root: &Value) -> Result<(), OpenApiError> {
     let bad = |why: String| Err(OpenApiError::Version(why));
-    // In YAML, a version without quotation marks such as `3.1` is a number.
+    // In YAML, a version without quotation marks such as `3.1` is a number, so numbers are accepted too.
     let version = |member: &str| match &root[member] {
         Value::String(version) => Some(clip(version, 20)),
         Value::Number(version) => Some(version.to_string()),
@@ -307,8 +307,8 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     }
 }
 
-/// Returns the address of the API: that of the first entry of `servers`, or the one that a document of Swagger 2.0
-/// names in other members.
+/// Returns the address of the API: the address in the first entry of `servers`, or the address that a document of
+/// Swagger 2.0 has in other members.
 fn described_url(root: &Value) -> Option<String> {
     if root["openapi"].is_null() {
         return Some(swagger::address(root));
@@ -316,8 +316,8 @@ fn described_url(root: &Value) -> Option<String> {
     url_of(root["servers"].get(0)?)
 }
 
-/// Returns the operations of a path that are left out whatever they contain: all of them if the path is a reference
-/// without a target in the document, or else those whose methods cannot be sent.
+/// Returns the operations of a path that cannot be offered as tools. If the path is a reference without a target in the
+/// document, these are all its operations; otherwise, they are those whose methods cannot be sent.
 fn unusable(root: &Value, path: &str, item: &Value) -> Vec<LeftOut> {
     let Some(item) = resolve(root, item) else {
         let to = clip(item["$ref"].as_str().unwrap_or_default(), 200);

@@ -16,7 +16,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// The headers that are sent if neither the credentials nor the arguments set them.
 const USUAL_HEADERS: &[(&str, &str)] = &[
     ("accept", "application/json, text/*;q=0.9, */*;q=0.5"),
-    // Some APIs refuse requests without this header.
+    // Some APIs refuse requests without this header, so it is always sent.
     ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
 ];
 
@@ -149,8 +149,8 @@ impl Credentials {
         }
     }
 
-    /// Returns a text with the values of the credentials replaced by `…`. The value of a header is replaced also
-    /// without its scheme, e.g. `Bearer`, and each value also as it is in a URL and in JSON with escaped slashes.
+    /// Returns a text with the values of the credentials replaced by `…`. Also replaces the value of a header without
+    /// its scheme, e.g. `Bearer`, and each value in the forms that it has in a URL and in JSON with escaped slashes.
     pub(crate) fn redacted(&self, text: &str) -> String {
         let values = self.headers.iter().chain(&self.query).flat_map(|(_, value)| {
             let value = value.trim();
@@ -370,7 +370,7 @@ fn is_undefined(value: &Value, style: Style) -> bool {
 /// Writes a value as name-value pairs of a query or form.
 fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     match (style, value) {
-        // Do not send an empty text in its place, because that would replace the value that the API has.
+        // Send nothing for such a value: an empty text would replace the value that the API has.
         (style, value) if is_undefined(value, style) => {}
         (Style::Exploded, Value::Array(items)) => {
             out.extend(items.iter().map(|item| pair(name, &text(item))));

@@ -31,7 +31,7 @@ pub(crate) fn result(
     let kind = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let location = response.header("location");
     if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
-        // The new address may repeat the query, which may contain a key of the operator.
+        // The new address may repeat the query, which may contain a key of the operator, so do not show keys.
         let to = credentials.redacted(&shown_url(location));
         return Err(ToolError(format!(
             "HTTP {status}: the API redirects to {to}, which is not followed"
@@ -49,7 +49,8 @@ pub(crate) fn result(
         return Err(ToolError(text.trim_end_matches(": ").to_owned()));
     }
     if response.body.is_empty() {
-        // Often only the header `Location` has the identifier of the resource that the request created.
+        // Often only the header `Location` has the identifier of the resource that the request created, so add it to
+        // the result.
         let to = location.map_or_else(String::new, |location| {
             format!("; Location: {}", clip(&credentials.redacted(location), 2_000))
         });

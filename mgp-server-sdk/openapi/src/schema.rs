@@ -125,7 +125,8 @@ impl<'a> Schemas<'a> {
         let references = schemas.iter().filter_map(|schema| schema["$ref"].as_str());
         for reference in references.take(MAX_SELECTED) {
             let Some(own) = self.names.get(reference) else { continue };
-            // Without a mapping, the value is the name of the schema. A mapping has that name or the reference.
+            // The value that selects a schema is, without a mapping, the name of the schema. A mapping has its own
+            // values, each with the name of a schema or a reference to it.
             let last = reference.rsplit('/').next().unwrap_or_default();
             let mapping = discriminator["mapping"].as_object().into_iter().flatten();
             let mapped = mapping.filter(|(_, to)| **to == reference || **to == last);
@@ -216,7 +217,8 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Describes a member of an object, unless its schema has a description. The text does not restrict its values.
+/// Adds a description to the schema of a member, unless it already has one. Only the description is added, so the
+/// member's values are not restricted.
 fn describe_member(schema: &mut Map<String, Value>, member: &str, text: String) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     let Some(properties) = properties.as_object_mut() else { return };
@@ -317,7 +319,8 @@ fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> 
     if members.get("nullable") != Some(&Value::Bool(true)) {
         return read.into();
     }
-    // The listed schemas do not permit `null`, even if the type beside the list would.
+    // The schemas in the list do not permit `null`, even if the `type` of this schema did. So permit `null` as an
+    // alternative to the whole schema.
     if ["allOf", "anyOf"].iter().any(|list| read.contains_key(*list)) {
         return or_null(read.into());
     }

@@ -1,4 +1,4 @@
-//! Tests of documents with parts that cannot be sent or that are elsewhere.
+//! Tests of documents that contain operations that cannot be sent, or refer to parts in other documents.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

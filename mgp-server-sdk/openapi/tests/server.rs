@@ -500,7 +500,7 @@ paths:
     let text = text.replace("servers: [{url: \"https://x.org/v1\"}]\npaths", "paths");
     let api = Api::parse(&text).unwrap();
     assert!(api.left_out().is_empty());
-    // Without `servers`, the host of the document is the address of only those operations that have none.
+    // Without `servers`, the document's host is the address of only those operations that have no own address.
     let error = api.address(Some("https://files.example/api.yml")).unwrap_err().to_string();
     assert!(error.contains("--base-url") && error.contains("https://upload.x.org"), "{error}");
     let address = api.clone().base_url("https://x.org").address(None).unwrap();

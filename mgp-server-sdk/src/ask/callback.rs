@@ -13,8 +13,9 @@ use crate::log::Logger;
 
 /// A question to the caller's user; awaiting this value asks it.
 ///
-/// A caller that negotiated MGP callbacks receives a callback, any other caller an elicitation: a caller of 2026-07-28
-/// in the result of its call, one of an older revision as a request.
+/// A caller that negotiated MGP callbacks receives a callback; any other caller receives an elicitation. A caller of
+/// MCP 2026-07-28 receives the elicitation in the result of its call, and a caller of an older revision receives it as
+/// a request.
 ///
 /// # Errors
 /// Code 3003 (timeout) if the question was not answered in time, or was closed without an answer; this never counts as

@@ -82,7 +82,8 @@ fn field(schema: Value) -> Option<Value> {
             Choices::Plain(words) => ("enum", words),
             Choices::Titled(words) => ("oneOf", words),
         };
-        // Before revision 2025-11-25, the titles of the choices were in `enumNames`.
+        // Before revision 2025-11-25, the titles of the choices were in `enumNames`, so this member is kept for older
+        // clients.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
             && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
         {
@@ -131,7 +132,8 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
     let mut titled = Vec::new();
     for choice in choices {
-        // `schemars` combines all variants without a description into one `enum`.
+        // `schemars` combines all variants without a description into one `enum`, so add each of its words as a choice
+        // of its own.
         if let Some(Value::Array(plain)) = choice.get("enum") {
             for word in plain {
                 titled.push(json!({ "const": word.as_str()?, "title": word }));

@@ -127,8 +127,8 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns error −32042, which contains the page to visit. For a caller that does not support elicitation by URL,
-    /// returns the error that reports this.
+    /// Returns error −32042, which contains the page to visit. If the caller does not support elicitation by URL,
+    /// returns an error that reports this instead.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {

@@ -178,8 +178,8 @@ impl Resources {
         self.changed();
     }
 
-    /// Notifies all subscribers of a resource that it changed. The spelling of the URI does not matter: subscribers may
-    /// have escaped other characters of it.
+    /// Notifies all subscribers of a resource that it changed, also those whose URI differs from this URI in its
+    /// escapes.
     ///
     /// For a resource of a template, [`Resource::uri_of`] returns the URI.
     pub fn updated(&self, uri: &str) {

@@ -132,7 +132,8 @@ impl Server {
             if events {
                 mgp.extensions = mgp.extensions.with(Extension::Events);
             }
-            // Clients send audit events only to servers that offer the extension.
+            // Clients send audit events only to servers that offer the extension, so offer it if the author added an
+            // endpoint for them.
             if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
                 mgp.extensions = mgp.extensions.with(Extension::Audit);
             }

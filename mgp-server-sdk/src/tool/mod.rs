@@ -112,9 +112,9 @@ impl Tool {
     /// The function runs on its own task and should not block its thread. A function that must block should run [on the
     /// blocking pool](Self::on_blocking_pool). If a function blocks nevertheless, a multi-thread runtime with a free
     /// thread continues to serve everything else, including pings. Everything stops if the function blocks the only
-    /// thread (a current-thread runtime), or if calls block all threads. A connection that is served on a spawned task
-    /// stops, even on a multi-thread runtime, while a function blocks that has just sent a chunk, progress or a log
-    /// message.
+    /// thread (a current-thread runtime), or if calls block all threads. Even on a multi-thread runtime, a connection
+    /// that is served on a spawned task stops while a function blocks directly after it has sent a chunk, progress or a
+    /// log message.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,

@@ -1,19 +1,23 @@
 //! The registry of a server's tools.
+//!
+//! [`Tools`] changes the registry and starts calls. Each change replaces the [`Snapshot`] (`snapshot.rs`), a list of
+//! [`Entry`] values (`entry.rs`). Further methods of [`Tools`] are in `build.rs` (changes while the server is built),
+//! `list.rs` (the lists for callers), `properties.rs` (facts about tools for other parts of the server) and `hooks.rs`
+//! (the connection to governance).
 
+mod build;
 mod entry;
 mod hooks;
 mod list;
+mod properties;
 mod snapshot;
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use mgp_types::RpcError;
 #[cfg(feature = "schemas")]
 use mgp_types::mcp;
-use mgp_types::mcp::TaskSupport;
-use mgp_types::mgp::Permission;
-use mgp_types::service::{Call, Context, Extensions};
+use mgp_types::service::{Call, Context};
 use mgp_types::sync::Mutex;
 
 use self::entry::Entry;
@@ -22,7 +26,7 @@ use self::snapshot::{Settings, Snapshot};
 use super::extract::{ToolRequest, received_meta};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, name_errors, retry_hint};
+use super::{Tool, name_errors};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 
@@ -49,7 +53,7 @@ impl WeakTools {
 }
 
 impl Tools {
-    /// Adds a tool, or replaces the tool with the same name.
+    /// Adds a tool, or replaces the tool with the same name. The new tool is enabled, even if the old one was disabled.
     ///
     /// If the tool is invalid, it is logged and not added; [`Tools::try_add`] returns the error instead.
     pub fn add(&self, tool: Tool) {
@@ -58,7 +62,7 @@ impl Tools {
         }
     }
 
-    /// Adds a tool, or replaces the tool with the same name.
+    /// Adds a tool, or replaces the tool with the same name. The new tool is enabled, even if the old one was disabled.
     ///
     /// # Errors
     /// Returns −32603 (internal error) if the tool's name or one of its permissions is invalid, or if the server lacks
@@ -70,11 +74,12 @@ impl Tools {
     /// Removes a tool; returns `true` if there was a tool of this name.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
-        let exists = self.snapshot().by_name.contains_key(name);
-        if exists {
-            self.change(|entries, _| entries.retain(|entry| entry.definition.name != name));
-        }
-        exists
+        self.has(name)
+            && self.change(|entries, _| {
+                let before = entries.len();
+                entries.retain(|entry| entry.definition.name != name);
+                entries.len() < before
+            })
     }
 
     /// Enables a disabled tool; returns `true` if there is such a tool.
@@ -111,77 +116,6 @@ impl Tools {
         }
     }
 
-    // === The build of the server ===
-
-    /// Adds a tool of the server that is being built; fails if another tool has the same name.
-    pub(crate) fn declare(&self, tool: Tool) -> Result<(), BuildError> {
-        let name = &tool.definition.name;
-        if self.snapshot().by_name.contains_key(name) {
-            return Err(BuildError::DuplicateTool(name.clone()));
-        }
-        self.put(tool)
-    }
-
-    pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
-        tool.check()?;
-        if let Some(state) = &self.snapshot().settings.state {
-            tool.check_state(state)?;
-        }
-        tool.advise();
-        {
-            let mut current = self.0.snapshot.lock();
-            // This copies the snapshot only if a call uses it, so adding thousands of tools to a new server is fast.
-            let snapshot = Arc::make_mut(&mut current);
-            snapshot.put(Entry::new(tool, snapshot.settings.style, true));
-        }
-        self.report_change();
-        Ok(())
-    }
-
-    /// Sets whether schemas describe the types of fields in place or under `$defs`, and generates all schemas again.
-    pub(crate) fn set_schema_style(&self, style: SchemaStyle) {
-        self.change(|entries, settings| {
-            settings.style = style;
-            for entry in entries {
-                let mut tool = (*entry.tool).clone();
-                if tool.style.is_none() {
-                    tool.write_schemas(style);
-                    *entry = Entry::new(tool, style, entry.is_enabled);
-                }
-            }
-        });
-    }
-
-    /// Makes the server check arguments against the schema of their tool before the tool runs.
-    #[cfg(feature = "schemas")]
-    pub(crate) fn check_arguments(&self) {
-        self.change(|_, settings| settings.checks_arguments = true);
-    }
-
-    /// Makes the server omit tools from a client's list if the client is known to deny a permission that they need.
-    pub(crate) fn hide_denied_tools(&self) {
-        self.change(|_, settings| settings.hides_denied = true);
-    }
-
-    /// Sets the server's state, and whether callers may know the names of all tools. Returns an error for each tool
-    /// that needs state that the server lacks.
-    pub(crate) fn set_state(&self, state: Arc<Extensions>, shows_names: bool) -> Vec<BuildError> {
-        let snapshot = self.snapshot();
-        let missing = snapshot.entries.iter().map(|entry| entry.tool.check_state(&state));
-        let errors = missing.filter_map(Result::err).collect();
-        self.change(|_, settings| {
-            settings.state = Some(state);
-            settings.shows_names = shows_names;
-        });
-        errors
-    }
-
-    /// Sets the table of the clients that are notified of changes.
-    pub(crate) fn set_subscribers(&self, subscribers: Subscribers) {
-        // Ignore the result: `Server::into_stack` consumes the server, so the value is never set twice.
-        let _ = self.0.subscribers.set(subscribers);
-    }
-
     /// Returns a handle that does not keep the tools alive.
     pub(crate) fn downgrade(&self) -> WeakTools {
         WeakTools(Arc::downgrade(&self.0))
@@ -213,7 +147,7 @@ impl Tools {
         Ok(entry.tool.start(request))
     }
 
-    /// Checks that there is a tool of this name which is enabled, and that this caller may see it.
+    /// Checks that a tool of this name exists and is enabled, and that this caller may see it.
     pub(crate) fn check_callable(&self, name: &str, cx: &Context) -> Result<(), RpcError> {
         self.snapshot().find(name, cx)?;
         if self.0.hooks.has_access(cx, name) {
@@ -234,99 +168,53 @@ impl Tools {
         super::argument_schema::check(&snapshot.find(&params.name, cx)?.definition, params)
     }
 
-    // === Properties of the tools ===
-
-    /// Returns whether there is a tool of this name, including disabled ones.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.snapshot().by_name.contains_key(name)
-    }
-
-    /// Returns the number of enabled tools.
-    pub(crate) fn enabled_len(&self) -> usize {
-        self.snapshot().entries.iter().filter(|entry| entry.is_enabled).count()
-    }
-
-    /// Returns whether there is a tool whose calls can become tasks.
-    pub(crate) fn any_task(&self) -> bool {
-        self.snapshot().any_task
-    }
-
-    /// Returns whether calls of a tool can, must or cannot become tasks.
-    pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
-        let snapshot = self.snapshot();
-        if !snapshot.any_task {
-            return TaskSupport::Forbidden;
-        }
-        let entry = snapshot.by_name.get(name);
-        entry.map_or(TaskSupport::Forbidden, |entry| entry.task_support())
-    }
-
-    /// Returns whether a tool has an output schema.
-    pub(crate) fn is_typed(&self, name: &str) -> bool {
-        let snapshot = self.snapshot();
-        snapshot.any_typed && snapshot.by_name.get(name).is_some_and(|entry| entry.is_typed())
-    }
-
-    /// Returns the time limit of the tool that a call names, if the tool has its own limit.
-    pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
-        let snapshot = self.snapshot();
-        if !snapshot.any_timeout {
-            return None;
-        }
-        snapshot.by_name.get(call.tool()?.name)?.tool.timeout
-    }
-
-    /// Returns whether repeating a call of the tool is safe.
-    pub(crate) fn is_repeatable(&self, name: &str) -> bool {
-        let snapshot = self.snapshot();
-        snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
-    }
-
-    /// Returns whether a tool declares that it only reads.
-    pub(crate) fn only_reads(&self, name: &str) -> bool {
-        let snapshot = self.snapshot();
-        let entry = snapshot.by_name.get(name);
-        let hints = entry.and_then(|entry| entry.definition.annotations.as_ref());
-        hints.and_then(|hints| hints.read_only_hint) == Some(true)
-    }
-
-    /// Returns the permissions that the tools need, by their standard names and without duplicates.
-    pub(crate) fn permissions(&self) -> Vec<Permission> {
-        let snapshot = self.snapshot();
-        Permission::canonical(snapshot.entries.iter().flat_map(|entry| entry.permissions.iter()))
-    }
-
-    /// Returns the permissions a tool needs; `None` if there are none or the tool does not exist for the caller.
-    pub(crate) fn permissions_of(&self, name: &str, cx: &Context) -> Option<Arc<[Permission]>> {
-        let snapshot = self.snapshot();
-        let entry = snapshot.by_name.get(name)?;
-        let is_asked = !entry.permissions.is_empty() && entry.is_visible_to(cx);
-        is_asked.then(|| Arc::clone(&entry.permissions))
-    }
-
     // === Changes ===
 
-    fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
-        let Some(entry) = self.snapshot().by_name.get(name).cloned() else { return false };
-        if entry.is_enabled != is_enabled {
-            self.change(|entries, _| {
-                for entry in entries.iter_mut().filter(|entry| entry.definition.name == name) {
-                    *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
-                }
-            });
+    /// Adds an enabled tool, or replaces the tool with the same name.
+    pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
+        tool.check()?;
+        let Settings { style, state, .. } = self.snapshot().settings.clone();
+        if let Some(state) = &state {
+            tool.check_state(state)?;
         }
-        true
+        tool.advise();
+        // Creating an entry and dropping one can run code of the author, which may use this registry. So both happen
+        // without the lock.
+        let entry = Entry::new(tool, style, true);
+        // This copies the snapshot only if a call uses it, so adding thousands of tools to a new server is fast.
+        let replaced = Arc::make_mut(&mut self.0.snapshot.lock()).put(entry);
+        drop(replaced);
+        self.report_change();
+        Ok(())
+    }
+
+    fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
+        let before = self.snapshot().by_name.get(name).map(|entry| entry.is_enabled);
+        if before.is_none_or(|before| before == is_enabled) {
+            return before.is_some();
+        }
+        // Search again, because another thread may have removed the tool meanwhile.
+        self.change(|entries, _| {
+            let found = entries.iter_mut().find(|entry| entry.definition.name == name);
+            let Some(entry) = found else { return false };
+            *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
+            true
+        })
     }
 
     /// Changes the tools or their settings, then reports the change.
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings)) {
-        {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
+        let (result, old) = {
             let mut current = self.0.snapshot.lock();
             let (mut entries, mut settings) = (current.entries.clone(), current.settings.clone());
-            change(&mut entries, &mut settings);
-            *current = Arc::new(Snapshot::new(entries, settings));
-        }
+            let result = change(&mut entries, &mut settings);
+            let new = Arc::new(Snapshot::new(entries, settings));
+            (result, std::mem::replace(&mut *current, new))
+        };
+        // The entries that were removed are dropped without the lock, as in `put`.
+        drop(old);
         self.report_change();
+        result
     }
 
     /// Reports the new definitions to the observer, and notifies the clients.
@@ -337,5 +225,75 @@ impl Tools {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.snapshot.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn tool(name: impl Into<String>) -> Tool {
+        Tool::new(name, "A tool", || async { "" })
+    }
+
+    #[test]
+    fn of_the_threads_that_remove_a_tool_only_one_removes_it() {
+        let tools = Tools::default();
+        let names: Vec<_> = (0..200).map(|number| number.to_string()).collect();
+        for name in &names {
+            tools.add(tool(name));
+        }
+        let remove_all = || names.iter().filter(|name| tools.remove(name)).count();
+        let removed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(remove_all)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!((removed, tools.len()), (200, 0));
+    }
+
+    #[test]
+    fn a_tool_that_replaces_a_disabled_one_is_enabled() {
+        let tools = Tools::default();
+        tools.add(tool("a"));
+        assert!(tools.disable("a") && tools.enabled_len() == 0);
+        tools.add(tool("a"));
+        assert_eq!((tools.len(), tools.enabled_len()), (1, 1));
+        assert!(tools.remove("a") && !tools.enable("a"), "a removed tool cannot be enabled");
+    }
+
+    /// A value in a tool's function. When it is dropped, another tool is removed.
+    struct Companion(Tools, &'static str);
+
+    impl Drop for Companion {
+        fn drop(&mut self) {
+            assert!(self.0.remove(self.1));
+        }
+    }
+
+    #[test]
+    fn a_tool_may_change_the_registry_when_it_is_dropped() {
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let tools = Tools::default();
+            let with_companion = |name: &'static str, other: &'static str| {
+                let companion = Companion(tools.clone(), other);
+                Tool::new(name, "Counts the tools", move || {
+                    let count = companion.0.len().to_string();
+                    async { count }
+                })
+            };
+            for name in ["a", "b", "c"] {
+                tools.add(tool(name));
+            }
+            tools.add(with_companion("removed", "a"));
+            tools.add(with_companion("replaced", "b"));
+            assert!(tools.remove("removed"));
+            tools.add(tool("replaced"));
+            done.send(tools.len()).unwrap();
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(2));
     }
 }

@@ -122,8 +122,8 @@ enum FunctionState {
 }
 
 impl BlockingFunction {
-    /// Creates the record of a function that will run on the blocking pool. Adds a flag to the function's request that
-    /// later shows the function that its call was dropped.
+    /// Creates the record of a function that will run on the blocking pool. Adds a flag to the function's request, by
+    /// which the function can later detect that its call was dropped.
     fn of(request: &mut ToolRequest) -> Arc<Self> {
         let abandoned = Arc::<Abandoned>::default();
         request.cx.extensions.insert_shared(Arc::clone(&abandoned));

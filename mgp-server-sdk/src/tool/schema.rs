@@ -33,7 +33,7 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     if permits_objects {
         object.insert("type".to_owned(), "object".into());
     }
-    // OpenAI refuses all tools of a host if the schema of one tool has no `properties`.
+    // OpenAI refuses all tools of a host if the schema of one tool has no `properties`, so add an empty object.
     if object.get("type").is_some_and(|kind| kind == "object") {
         object.entry("properties").or_insert_with(|| serde_json::Map::new().into());
     }
@@ -48,7 +48,7 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
 /// the type as it is serialized: a member that may be left out is not required.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
     let schema = schema_of::<T>(style, Contract::Serialize);
-    // The schema `true` allows any value.
+    // The schemas `true` and `{}` allow any value, so return no schema.
     if schema.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }

@@ -56,7 +56,7 @@ impl ChunkRecorder {
         Arc::new(Self {
             inner: if wants { outlet.clone() } else { Outlet::none() },
             is_blocking,
-            // If the caller wants chunks, the layer that sends them limits their size.
+            // If the caller wants chunks, the layer that sends them limits their size, so no limit is needed here.
             max_bytes: if wants {
                 u64::MAX
             } else {

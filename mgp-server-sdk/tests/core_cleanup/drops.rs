@@ -118,7 +118,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     assert!(alive.ever() > count / 4, "only {} tools ran", alive.ever());
     quiet(&pairs, &calls, &alive).await;
     assert_eq!(ends.load(Ordering::SeqCst), 0);
-    // All connections still work afterwards.
+    // All connections must still work afterwards.
     for pair in &pairs {
         pair.call("now", 0).await.unwrap();
         assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));

@@ -18,8 +18,8 @@ const REPORT: &str = concat!(
 const ROOTS: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n";
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
-/// Creates a server with a faulty handler: it handles one kind of notification and never completes, so that all later
-/// notifications wait behind it.
+/// Creates a server with a faulty handler for one kind of notification: the handler never completes, so that all later
+/// notifications wait.
 fn stuck(alive: &Alive) -> Stack {
     let alive = alive.clone();
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |_, _| {

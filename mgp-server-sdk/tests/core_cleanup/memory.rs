@@ -1,4 +1,4 @@
-//! The memory that a scenario needs, measured in a separate process.
+//! Measures the memory that a scenario (a part of a test) needs, in a separate process.
 
 use std::process::{Command, Stdio};
 

@@ -31,7 +31,7 @@ async fn slows_down_its_server_and_blocks_no_other() {
         assert!(text(&reply).ends_with("99all 100"));
     }
     assert_eq!(before.elapsed().as_millis(), 0);
-    // The text that the tool returns is the last chunk.
+    // The text that a tool returns is sent as a chunk too, so each call has one more chunk than the tool sent.
     assert_eq!(quick.taken.load(Ordering::Relaxed), 1_010);
 
     assert!(!streaming.is_finished());

@@ -138,7 +138,8 @@ async fn the_outcome_of_a_task_reaches_the_caller_that_waits_for_it() {
             let id = json!({"taskId": id});
             world.write(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
         }
-        // Once this call is answered, the server has also read the request before it, which still waits for a task.
+        // Send a call and wait for its answer: then the server has also read the request before it, which still waits
+        // for a task.
         world.write(&call(200, "inline", 0)).await;
         assert_eq!(world.receive().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));

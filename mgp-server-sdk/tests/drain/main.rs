@@ -28,5 +28,5 @@ fn at_once() -> Duration {
     Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
 }
 
-/// The number of drains from which on a test runs as an acceptance check, while no other test runs.
+/// With at least this number of drains, a test is an acceptance check, and no other test runs at the same time.
 const A_CHECK: usize = 1000;

@@ -177,7 +177,8 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
     let question = cut.event().await.unwrap();
     drop(cut);
     let stream = question.id.as_deref().unwrap().split_once('-').unwrap().0;
-    // A client that lost the question requests the stream from its beginning, for which there is no event id.
+    // A client that has lost even the question cannot request the stream from its beginning, because that position has
+    // no event id.
     assert_eq!(caller.get(Some(&format!("{stream}-"))).await.status, 400);
     let result = json!({ "action": "accept", "content": { "name": "Ann" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question.data["id"], "result": result });

@@ -138,7 +138,8 @@ async fn authentication_must_be_chosen_and_cannot_be_off_beyond_this_machine() {
     }
 }
 
-/// Regression test: `no_auth` before `auth` let every caller pass whom the layer did not authenticate.
+/// Regression test: if a program called `no_auth` before `auth`, callers that the layer did not authenticate were
+/// admitted.
 #[tokio::test]
 async fn last_choice_of_authentication_counts() {
     let at = || server(&Hold::default()).http("127.0.0.1:0");
@@ -173,7 +174,7 @@ async fn hosts_and_origins_are_written_as_browsers_write_them() {
     assert!(server.bind().await.is_ok());
 }
 
-/// Regression test: a service for another router accepted such entries, which no request matches.
+/// Regression test: a service for another router accepted hosts and origins in a wrong form, which no request matches.
 #[test]
 fn service_of_a_router_is_refused_for_the_same_configurations() {
     let changes: [fn(&mut HttpConfig); 3] = [

@@ -124,7 +124,7 @@ async fn over_sockets() {
                 }
             }
         });
-        // Each connection needs two descriptors of this process.
+        // Each connection needs two descriptors of this process, so at most 300 connections are open at the same time.
         if running.len() == 300 {
             running.join_next().await.unwrap().unwrap();
         }

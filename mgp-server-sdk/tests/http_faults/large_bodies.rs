@@ -1,5 +1,5 @@
-//! Tests that the server refuses a body of a gibibyte before it reads the body if the client announces the length, and
-//! otherwise stops to read it at the limit.
+//! Tests that the server refuses a body of a gibibyte: before it reads the body if the client announces the length, and
+//! otherwise as soon as the limit is reached.
 
 use mgp_testkit::until_shown;
 use mgp_types::mcp::Era;

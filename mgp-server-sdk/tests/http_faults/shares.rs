@@ -44,7 +44,7 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
     assert_eq!(ann.call(99, "now", json!({})).await.status, 200);
 }
 
-/// Opens a world that runs one request at a time, and a call in it that waits for the answer to its question. Returns
+/// Starts a server that runs one request at a time, and a call that waits for the answer to its question. Also returns
 /// the response to the call, and the id of the question.
 async fn asking() -> (World, Caller, Response, Value) {
     let world = World::open(|server| server.config(|config| config.in_flight = 1)).await;

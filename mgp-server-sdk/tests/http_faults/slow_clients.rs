@@ -115,7 +115,8 @@ fn client_that_reads_nothing_is_cut() {
             let modern = Caller::modern(&world, json!({}), None);
             let gigabyte = json!({ "n": 16_384, "bytes": 65_536 });
             read_nothing(&world, &modern, gigabyte).await;
-            // A legacy call runs to its end, and its last messages are kept.
+            // A legacy call runs to its end although its client does not read. Its last messages are kept, but not all
+            // of them.
             let legacy = Caller::legacy(&world, json!({}), None).await;
             read_nothing(&world, &legacy, json!({ "n": 512, "bytes": 65_536 })).await;
             assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);

@@ -57,7 +57,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
         asked.push(question["id"].clone());
     }
     assert_ne!(asked[0], asked[1]);
-    // The caller answers the questions in the opposite order.
+    // Answer the questions in the opposite order: each answer must still reach its own call.
     for (id, name) in [(&asked[1], "Bob"), (&asked[0], "Ann")] {
         let result = json!({ "action": "accept", "content": { "name": name } });
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });

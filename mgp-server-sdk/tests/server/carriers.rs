@@ -248,7 +248,7 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     world.change_tools();
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
 
-    // After a call has ended, its messages can only be sent on the session's stream.
+    // After a call has ended, its messages can only be sent on the session's stream, so they must arrive there.
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
     assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Ok(()));
@@ -351,7 +351,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     assert_eq!(world.service.stored_bytes(), 0, "nothing is stored without a reader");
 }
 
-/// A peer that did not request the messages does not receive them, in either era.
+/// A peer that did not request a kind of messages must not receive it, in either era.
 #[tokio::test]
 async fn items_that_were_not_requested_are_not_made() {
     let world = World::open(|_| {}).await;

@@ -148,7 +148,7 @@ async fn what_is_served_is_advertised_and_nothing_else() {
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));
-                // Audit events are served only by servers with an endpoint for them.
+                // Only a server with an endpoint for audit events offers them, and this server has none.
                 let is_chosen = info.name == AuditNotification::METHOD || is_anothers(extension);
                 assert_eq!(is_offered, !is_chosen, "{era:?} {extension}: {}", info.name);
             }

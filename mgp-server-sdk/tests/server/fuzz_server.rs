@@ -56,7 +56,7 @@ async fn attacked(seed: u64, first: &str) {
         let (written, ()) = tokio::join!(writing, reading);
         written.unwrap();
     }
-    // Calls that run on tasks may end shortly after the last ping.
+    // Calls that run on tasks may end shortly after the last ping, so wait for them.
     while monitor.running() > 0 {
         tokio::task::yield_now().await;
     }

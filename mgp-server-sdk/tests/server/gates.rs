@@ -146,7 +146,7 @@ fn slow(seconds: u64) -> Tool {
     })
 }
 
-/// The member `_meta` that a caller that supports tasks adds to the params of its requests.
+/// The member `_meta` of requests whose caller supports tasks.
 const TASKS: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Tests of a server over HTTP that authenticates its callers, and of services beside it.
+//! Tests of a server over HTTP that authenticates its callers, and of other services that are mounted in it.
 
 use http::StatusCode;
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};

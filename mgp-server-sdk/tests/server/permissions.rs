@@ -50,7 +50,7 @@ async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
         assert_eq!(mgp["permissions_required"], needed);
     }
     // A client of the first specification has one name, `security`, for two extensions; this server serves only one of
-    // the two.
+    // the two. So the methods of the other extension must be unknown.
     let (mut raw, mgp) = legacy(Server::new("s", "1"), offer(&["security"])).await;
     assert_eq!(mgp["extensions"], json!(["security"]));
     let params = json!({ "request_id": "p", "grants": {} });
@@ -128,7 +128,8 @@ async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
 #[tokio::test]
 async fn a_modern_caller_is_asked_once_for_missing_grants() {
     asked_once(offer(&["permissions"])).await;
-    // A client that also supports other questions receives a sealed state with the question about permissions.
+    // A client that also supports other questions receives a sealed state in addition to the question about
+    // permissions.
     let mut answers_forms = offer(&["permissions"]);
     answers_forms["elicitation"] = json!({ "form": {} });
     asked_once(answers_forms).await;

@@ -112,7 +112,7 @@ async fn each_revision_is_answered_with_itself_or_with_the_newest() {
     }
 }
 
-/// Tests every revision that a client requests with every revision that a server supports.
+/// Tests each pair of a revision that a client requests and a revision that a server supports.
 #[tokio::test]
 async fn every_pair_of_revisions_agrees_or_is_refused() {
     for only in Revision::KNOWN {

@@ -165,7 +165,8 @@ child.on("close", (code) => {
 child.stdin.write(env.HELLO + "\n");
 "#;
 
-/// Node's `pipe` is a socket; `overlapped` differs from it only on Windows.
+/// Tests both kinds of pipes of Node: `pipe` is a socket, and so is `overlapped`, which differs from it only on
+/// Windows.
 #[test]
 fn node_with_its_sockets() {
     parent("node", "-e", NODE, &["pipe", "overlapped"]);

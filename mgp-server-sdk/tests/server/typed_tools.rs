@@ -444,7 +444,7 @@ async fn a_blocking_tool_counts_as_running_until_it_returns() {
         while started.load(Ordering::Relaxed) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // In the first case, the caller ends the call; in the second one, its time limit does.
+        // In the first case, the caller ends the call; in the second case, the call's time limit does.
         if per_caller.is_none() {
             running.abort();
         }

@@ -1,8 +1,9 @@
 //! Tests of the compile errors for invalid tools: of the macros' own errors, and of the notes of the traits.
 //!
-//! Each program in `tests/ui` is compiled with the library of this test. The file beside it has the errors, their
-//! places, labels and notes, without the source lines around them, which depend on the compiler and on the build
-//! folder. `UPDATE_GOLDEN=1 cargo test -p mgp-server-sdk --test server ui` writes these files.
+//! Each program in `tests/ui` is compiled with the library of this test. The file of the same name that ends in
+//! `.stderr` has the expected errors with their places, labels and notes. It has no source lines, which depend on the
+//! compiler and on the build folder. `UPDATE_GOLDEN=1 cargo test -p mgp-server-sdk --test server ui` writes these
+//! files.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -12,7 +13,7 @@ use std::process::{Command, Output};
 /// The folder of the programs, below that of the package.
 const PROGRAMS: &str = "tests/ui";
 
-/// A program without mistakes, which needs the features of the library that the other programs need.
+/// A program without mistakes. It needs the features of the library that the other programs need.
 const FINE: &str = "
 use mgp_server_sdk::prelude::*;
 
@@ -29,7 +30,7 @@ fn main() {
 
 /// Compiles a program with a library, without code generation.
 fn compile(program: &Path, library: &Path) -> Output {
-    // The compiler of the same toolchain is beside cargo.
+    // The compiler of the same toolchain is in the same folder as cargo.
     let cargo = std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
     Command::new(cargo.with_file_name("rustc"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -80,7 +81,8 @@ fn messages(output: &str) -> String {
             is_program = place.starts_with(PROGRAMS);
             is_program.then_some(line)
         } else if line.starts_with("error: aborting due to ") || line.starts_with("= note: `") {
-            // Notes that begin with a type are lists of other implementations, whose form depends on the folder.
+            // Skip notes that begin with a type: they are lists of other implementations, whose form depends on the
+            // folder.
             None
         } else if KINDS.iter().any(|kind| line.starts_with(kind)) {
             Some(line)

@@ -1,4 +1,4 @@
-//! An extractor without `#[extract]`, which counts as an argument.
+//! A parameter with an extractor's type but without `#[extract]`: it counts as an argument, so it does not compile.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{FromCall, ToolRequest};

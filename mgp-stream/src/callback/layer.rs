@@ -14,8 +14,8 @@ use super::table::{CallbackTable, Owner};
 
 /// Layer that passes the answers to callbacks on to the calls that wait for them.
 ///
-/// Place it outside every layer that can make a call wait. Otherwise an answer might have to wait behind the call that
-/// needs this answer.
+/// Place it outside every layer that can make a call wait. Otherwise an answer might have to wait until the call ends
+/// that needs this answer.
 ///
 /// ```
 /// use mgp_stream::CallbackLayer;

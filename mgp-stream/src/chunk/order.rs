@@ -51,7 +51,7 @@ pub(super) struct ChunkOrder {
 }
 
 impl ChunkOrder {
-    /// Accepts a chunk, and returns the chunks to deliver and to request because of it.
+    /// Accepts a chunk, and returns the chunks that can be delivered now, and those that must be requested.
     pub(super) fn accept(&mut self, received: ReceivedChunk) -> Arrival {
         let index = received.index.unwrap_or(self.next);
         let mut arrival = Arrival::default();
@@ -95,7 +95,8 @@ impl ChunkOrder {
         self.arrived
     }
 
-    /// Returns the number of chunks that were lost or dropped, including those that still wait.
+    /// Returns the number of chunks that were lost or dropped. Chunks that still wait for an earlier chunk count as
+    /// dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped + self.waiting.len() as u64
     }
@@ -215,7 +216,8 @@ mod tests {
             match lost {
                 0 => order.record_lost(1),
                 1 | 2 => {
-                    // Some programs write spaces between the members of JSON objects.
+                    // Some programs write spaces between the members of JSON objects, so both forms must be recognized
+                    // as empty chunks.
                     let empty = [r#"{"type":"text","text":""}"#, r#"{"type": "text", "text": ""}"#];
                     let chunk = Chunk::new(Payload::from_trusted(empty[lost - 1]));
                     let report = ReceivedChunk { index: Some(1), chunk, reports_loss: true };

@@ -1,8 +1,8 @@
 //! The receiving side of the chunks of one outbound call.
 //!
-//! The chunks are put in order, and then pushed into the inbox of the call. A full inbox drops a chunk and all later
-//! chunks: `has_gap` in `src/connection/pending.rs` of `mgp-transport`. While too many chunks wait for the caller, the
-//! callee is asked to pause.
+//! The chunks are put in order, and then pushed into the inbox of the call. If the inbox is full, it drops the chunk
+//! and all later chunks (see `has_gap` in `src/connection/pending.rs` of `mgp-transport`). While too many chunks wait
+//! for the caller, the callee is asked to pause.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl ChunkReceiver {
         self.meta.clone()
     }
 
-    /// Accepts a chunk. Passes it, and then the chunks that waited for it, to `push`, which returns the room that is
+    /// Accepts a chunk. Passes it to `push`, and then the chunks that waited for it. `push` returns the room that is
     /// left in the queue of the caller.
     ///
     /// Chunks can arrive on two streams at the same time, so `push` is called while the lock is held, which keeps the
@@ -151,7 +151,8 @@ impl ChunkReceiver {
             if left.is_zero() {
                 self.send_pace().await;
             }
-            // If the pace could not be sent, the stream counts as paused again: the loop then sends it again.
+            // If the pace could not be sent, the stream counts as paused again, and the next iteration of this loop
+            // sends the pace again.
             sleep(left.max(Duration::from_secs(1))).await;
         }
     }

@@ -54,7 +54,7 @@ struct SendState {
     /// `true` after the end of the call. A chunk is then sent only if the caller's pace permits it immediately;
     /// otherwise, it is refused.
     is_over: bool,
-    /// The number of chunks that the tool sent after the chunk that it marked as the last; they are dropped.
+    /// The number of chunks that the tool sent although it had marked an earlier chunk as the last. They are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
     /// The waker of the task that answers the call; it must answer with an error when a chunk is refused.
@@ -108,7 +108,7 @@ impl ChunkSender {
         self.state.lock().next
     }
 
-    /// Returns the number of chunks that the tool sent after the chunk that it marked as the last.
+    /// Returns the number of chunks that the tool sent although it had marked an earlier chunk as the last.
     pub(crate) fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }

@@ -429,7 +429,7 @@ impl Hub {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Returns the names of the visible channels that match one of the requested patterns, and the patterns that match
+    /// Returns the names of the visible channels that match a requested pattern. Also returns the patterns that match
     /// no known channel yet.
     pub(super) fn known_channels(
         &self,

@@ -141,7 +141,7 @@ impl EventReader {
         }
     }
 
-    /// Moves the reader's position behind an event, which is then not read again, even after a restart. Does nothing if
+    /// Moves the reader's position past an event, which is then not read again, even after a restart. Does nothing if
     /// the subscription has ended.
     ///
     /// # Errors

@@ -95,8 +95,8 @@ struct SubscriptionState {
 /// The connection or stream that carries the events of a subscription.
 #[derive(Clone)]
 pub(super) struct Target {
-    /// The key of the call that opened the stream. A stream that ends uses the key to detach only its own target, and
-    /// not a target that has replaced it.
+    /// The key of the call that opened the stream. When a stream ends, it detaches only the target with its own key,
+    /// because another target may have replaced that target.
     pub(super) key: CallKey,
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.

@@ -1,4 +1,4 @@
-//! A set of tools, with one bit for each slot, i.e. for the number of each tool (MGP §16.5).
+//! A set of tools with one bit for each tool. The position of the bit is the number of the tool, its slot (MGP §16.5).
 
 use super::Slot;
 

@@ -62,7 +62,7 @@ impl Catalog {
         self.bytes
     }
 
-    /// Returns a number that is greater than every slot; callers create bitmaps of this length.
+    /// Returns a number that is greater than every slot, i.e. the length of a bitmap with all tools.
     pub(crate) fn reach(&self) -> usize {
         self.tools.reach()
     }
@@ -146,7 +146,7 @@ impl Catalog {
 
     // === changes ===
 
-    /// Inserts a tool into a slot, in place of the tool that had the slot before.
+    /// Inserts a tool into a slot; replaces the tool that had the slot before.
     pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
         self.remove(slot, generation);
         self.names.insert(self.name_hash(entry.name()), slot);

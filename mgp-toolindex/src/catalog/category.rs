@@ -1,5 +1,5 @@
-//! The categories of a tool: those that the user of the index gave, or one derived from the texts of the tool (MGP
-//! §16.4).
+//! The categories of a tool: the categories that the user of the index gave it, or else one category that is derived
+//! from its texts (MGP §16.4).
 
 use std::sync::LazyLock;
 
@@ -19,12 +19,12 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
-/// The score of a subject for each of its words that is in the name of a tool, when the category of the tool is
-/// derived.
+/// The score that a subject gets for each of its words in the name of a tool. The subject with the highest score
+/// becomes the category of the tool.
 const NAME_WORD: u32 = 6;
-/// The score of a subject for each of its words that is in the texts of the tool's server.
+/// The score that a subject gets for each of its words in the texts of the tool's server.
 const SERVER_WORD: u32 = 3;
-/// The score of a subject for each of its words that is in the tool's description.
+/// The score that a subject gets for each of its words in the tool's description.
 const DESCRIPTION_WORD: u32 = 2;
 
 /// The category of a tool whose words suggest no category.

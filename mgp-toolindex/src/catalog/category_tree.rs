@@ -52,7 +52,7 @@ impl CategoryTree {
         for (labels, tools) in lists.into_values() {
             let mut paths: Vec<&str> =
                 labels.words.iter().flat_map(|path| prefixes(path)).collect();
-            // A tool in two subcategories counts only once in their parent.
+            // Remove duplicates, so that a tool in two subcategories counts only once in their parent.
             paths.sort_unstable();
             paths.dedup();
             for path in paths {

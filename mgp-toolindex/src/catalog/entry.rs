@@ -117,7 +117,7 @@ impl Entry {
             return known & !EXACT;
         }
         let bound = tokens::max_tokens_of_definition(&self.definition) & !EXACT;
-        // If another thread stored a count in the meantime, keep that count, which might be exact.
+        // If another thread has stored a count meanwhile, keep that count, because it might be exact.
         match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => bound,
             Err(known) => known & !EXACT,

@@ -13,7 +13,8 @@ use crate::search::Filter;
 
 /// Returns the cost and latency that a definition states.
 pub(crate) fn cost_hints(definition: &str) -> CostHints {
-    // Search the text for the names of the members first: few definitions have them, and only those must be parsed.
+    // Search the text for the names of the members first: few definitions have these members, and only such a
+    // definition must be parsed.
     if !definition.contains("\"cost\"") && !definition.contains("\"latency\"") {
         return CostHints::default();
     }
@@ -86,8 +87,8 @@ impl<'a> FilterTest<'a> {
         self.filter.max_cost_units.is_some() || self.filter.latency_max.is_some()
     }
 
-    /// Returns whether a tool is within the filter's limits of cost and latency. A tool whose definition does not state
-    /// a limited value is not within its limit.
+    /// Returns whether a tool is within the filter's limits of cost and latency. If a value is limited and the tool's
+    /// definition does not state it, the tool is not within the limit.
     fn is_cheap(&self, entry: &Entry) -> bool {
         let hints = cost_hints(&entry.definition);
         let units = |most| hints.units().is_some_and(|units| units <= most);

@@ -39,7 +39,7 @@ impl IndexedTool {
         self.0.name()
     }
 
-    /// Returns whether another value is the same tool of the same server; its definition may differ.
+    /// Returns whether another value is the same tool, i.e. has the same server and name. The definitions may differ.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.server_id() == other.server_id() && self.name() == other.name()
     }
@@ -89,7 +89,7 @@ impl IndexedTool {
         self.0.categories.words.iter().map(|category| &**category)
     }
 
-    /// Returns the additional words by which searches find the tool, besides the words of its definition.
+    /// Returns the words by which searches find the tool in addition to the words of its definition.
     pub fn keywords(&self) -> impl Iterator<Item = &str> {
         self.0.keywords.words.iter().map(|keyword| &**keyword)
     }

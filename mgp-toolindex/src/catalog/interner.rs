@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The minimum number of entries at which a purge removes the entries of dropped values.
+/// The minimum number of entries of the table before entries of dropped values are removed.
 const MIN_PURGED: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// The number of entries at which the next purge removes entries of dropped values.
+    /// The number of entries of the table at which entries of dropped values are removed next.
     purge_at: usize,
 }
 

@@ -40,8 +40,8 @@ impl ToolFeatures {
             |meta: &Meta| meta.get(key::UI).is_some() || meta.get(key::UI_RESOURCE_URI).is_some();
         let found = [
             (ToolFeature::OutputSchema, tool.output_schema.is_some()),
-            // Search the schema as text. An escape also counts as the feature, because the name of the member can be
-            // written with escapes.
+            // Search the schema as text. Treat any escape as a use of the feature, because the name of the member can
+            // be written with escapes.
             (
                 ToolFeature::HeaderParams,
                 schema.contains("x-mcp-header") || schema.contains("\\u00"),

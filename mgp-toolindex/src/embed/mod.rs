@@ -83,8 +83,8 @@ pub trait Embedder: Send + Sync + fmt::Debug {
 pub enum Cost {
     /// Some microseconds: the index computes the vector of a tool while it adds the tool.
     Small,
-    /// Some milliseconds: the index computes vectors in the background. Until they are ready, searches use words, and
-    /// older vectors of the same model.
+    /// Some milliseconds: the index computes vectors in the background. Until the vector of a tool is ready, searches
+    /// find the tool by its words and by its previous vector of the same model.
     Large,
 }
 

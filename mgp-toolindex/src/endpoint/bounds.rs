@@ -10,8 +10,8 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The maximum length of a query in a request, in bytes; a longer query is refused. Of a long query below this limit,
-/// the search reads only the beginning, and the result reports that.
+/// The maximum length of a query in a request, in bytes; a longer query is refused. If a shorter query is still too
+/// long to be read completely, the search reads only its beginning, and the result reports that.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The maximum length of the member `context` of a request for tools, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;

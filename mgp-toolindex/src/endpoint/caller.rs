@@ -1,4 +1,5 @@
-//! Decides which tools a caller can find, in the same way as for the caller's calls and lists (MGP §16.5, §5).
+//! Decides which tools a caller can find, by the same rules that decide which tools the caller may call and list (MGP
+//! §16.5, §5).
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// A function whose result changes whenever other tools than before might be visible to any caller.
+/// A function whose result changes whenever the tools that any caller can see might have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A policy that decides which tools one caller of the index can find.

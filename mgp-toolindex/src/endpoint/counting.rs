@@ -1,7 +1,7 @@
 //! Counts the tokens of definitions in the background; searches start the counting (MGP §16.8).
 //!
-//! A search never waits for exact counts. Until they are known, it uses upper bounds, so its answer might contain fewer
-//! tools.
+//! A search never waits for exact counts. Until they are known, it uses upper bounds, so fewer tools might fit into its
+//! answer.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -44,8 +44,8 @@ impl TokenCounting {
         drop(last);
         let running = RunningBatch { last: Arc::clone(&self.0), counted: None };
         let index = Arc::downgrade(&index.shared);
-        // Count on a separate thread, so that neither a runtime nor the index waits for it: a million tools take a
-        // minute.
+        // Count on a thread of its own, because a million tools take a minute, for which it would block a thread of the
+        // runtime.
         let run = move || {
             let all = is_all_counted(&index);
             running.done(all.then_some(generation));
@@ -57,7 +57,7 @@ impl TokenCounting {
     }
 }
 
-/// Counts tokens until those of all tools are counted. Returns `false` if the index was dropped or counting failed.
+/// Counts the tokens of tools until all tools are counted. Returns `false` if the index was dropped or counting failed.
 fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     while let Some(shared) = index.upgrade() {
         match (ToolIndex { shared }).count_some() {

@@ -40,8 +40,8 @@ pub(super) async fn answer(
     let order = params.sort;
     let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_slow() { run_blocking(work).await? } else { work()? };
-    // Do not record a search with explanations: only operators make such searches, to try them out, so they do not show
-    // that an agent needs a tool.
+    // Do not record a search with explanations: only operators make such searches, to test queries, so it is not
+    // evidence that an agent needs a tool.
     if params.explain != Some(true) {
         inner.record_search(&cx, session.as_ref(), &text, &found);
     }
@@ -117,7 +117,7 @@ impl<'a> AvailableTools<'a> {
         Self { inner, caller, decided: Mutex::default() }
     }
 
-    /// Searches among these tools. Further hits replace tools that are refused.
+    /// Searches among these tools. If found tools are refused, the next tools in the ranking take their places.
     pub(super) fn search(&self, query: &Query) -> Result<SearchResult, RpcError> {
         let index = &self.inner.index;
         if !self.inner.has_standing() {
@@ -127,7 +127,7 @@ impl<'a> AvailableTools<'a> {
         let before = found.hits.len();
         found.hits.retain(|hit| self.is_available(&hit.tool));
         if before == Query::CAP && found.hits.len() < query.max_hits() {
-            // Further available tools may rank below the maximum number of hits, so search again among only the
+            // Other available tools may rank below the maximum number of hits, so search again, only among the
             // available tools.
             let is_available = |tool: &IndexedTool| self.is_available(tool);
             return Ok(index.search_among(query, self.caller, Some(&is_available))?);

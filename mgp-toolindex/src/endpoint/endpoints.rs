@@ -119,9 +119,9 @@ impl Endpoints {
 
     /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
-    /// The hook is called for each found tool. If so many found tools are refused that too few remain, it is called for
-    /// all tools that the caller sees. Hide tools that a caller can never call by [`visibility`](Self::visibility),
-    /// which also hides them from counts and categories.
+    /// The hook is called for each found tool. If too few tools remain because it refuses many of them, it is called
+    /// for all tools that the caller sees. Tools that a caller can never call should be hidden by
+    /// [`visibility`](Self::visibility), which also hides them from counts and categories.
     pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
@@ -132,8 +132,8 @@ impl Endpoints {
     }
 
     /// Sets a hook that is called after a request or an eviction has changed a caller's session, and so the caller's
-    /// list of tools. The hook is not called after a tool call; there, the result of [`record_call`](Self::record_call)
-    /// shows whether the list has changed.
+    /// list of tools. The hook is not called after a tool call, because the result of
+    /// [`record_call`](Self::record_call) already shows whether the list has changed.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -150,9 +150,9 @@ impl Endpoints {
         self.0.caller(cx)
     }
 
-    /// Records a call: keeps the tool in the session, and reports the call to the history of the index, if there is
-    /// one, which learns from it which query found the tool. `handle` is the session handle of the call. Returns `true`
-    /// if the tool was not in the session before, so that the caller's list of tools has changed.
+    /// Records a call. The session of the call keeps the tool, and the history of the index, if there is one, learns
+    /// which query found the tool. `handle` is the handle of that session. Returns `true` if the tool was not in the
+    /// session before, so that the caller's list of tools has changed.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal; then nothing is
@@ -174,14 +174,14 @@ impl Endpoints {
         Ok(is_new)
     }
 
-    /// Returns the tools that a caller may mean by an unknown name, the most similar first. These are tools that the
-    /// caller can find, and whose names differ from this name by the server, the spelling or typing errors.
+    /// Returns the tools that a caller may mean by an unknown name, the most similar first. The caller can find these
+    /// tools, and their names differ from this name by the server, the case, the separators or typing errors.
     #[must_use]
     pub fn similar_tools(&self, cx: &Context, name: &str) -> Vec<IndexedTool> {
         let caller = self.caller(cx);
         let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_SIMILAR);
-        // A name without letters and digits causes no keyword search; the result then only lists the first tools, so
-        // ignore it.
+        // Ignore the result for a name without letters and digits: no keyword search runs for it, and the result lists
+        // the first tools only.
         let is_search = |found: &SearchResult| found.ran == SearchStrategy::Keyword;
         let found = AvailableTools::new(&self.0, &caller).search(&query).ok().filter(is_search);
         let hits = found.map(|found| found.hits).unwrap_or_default().into_iter();

@@ -1,4 +1,5 @@
-//! Hooks that the kernel sets: one checks whether a tool can be called now, one creates tools (MGP §16.6).
+//! Hooks that the kernel sets. One hook checks whether a tool can be called now, and another hook creates tools (MGP
+//! §16.6).
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Permission, RiskLevel};

@@ -16,13 +16,12 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The maximum number of tokens that are kept free for each later tool while a tool is rendered. Four of five real
-/// tools need fewer tokens; the value is a tenth of the default reserve.
+/// While a tool is rendered, tokens are kept free for each later tool; this is the maximum for one of them. Four of
+/// five real tools need fewer tokens; the value is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens that are kept free for those members of a later tool that are not in its definition, e.g. its
-/// score.
+/// The number of tokens that are kept free for a later tool's members that are not in its definition, e.g. its score.
 const MEMBER_TOKENS: u32 = 60;
-/// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
+/// The minimum number of tokens for a tool; if fewer tokens are left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
 /// The maximum number of bytes that the result repeats of each request, if a query consists of several requests.
 const MAX_PART_BYTES: usize = 80;
@@ -37,7 +36,7 @@ const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
 ///
-/// The members of the result around its tools count too, so the whole result stays within the reserve.
+/// The reserve limits the whole result: the tokens of its other members count in addition to the tokens of its tools.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, render_results};
@@ -96,14 +95,14 @@ pub(super) fn present_as(
     let (mut tools, omitted) = render(&result);
     let is_whole = !tools.is_empty() && tools.iter().all(|tool| tool.trimmed != Some(true));
     if !is_whole && let [hit] = &found.hits[..] {
-        // If the only found tool is too large, add a note that no search can show more of it.
+        // If only one tool was found and it is too large, add a note that no other search shows more of it.
         let tool = RenderedTool::hit(hit, is_clear(&hit.tool));
         result.notes.push(too_large(&tool, budget));
         match render(&result) {
             (again, 0) => tools = again,
-            // Keep the note, because the note fits, and the tool did not fit even without the note.
+            // Keep the note: it fits, and dropping it would not make room for the tool.
             _ if tools.is_empty() && room(budget, envelope(&result)) > 0 => {}
-            // Drop the note, because the tool fits only without the note.
+            // Drop the note: the tool fits only without it.
             _ => drop(result.notes.pop()),
         }
     }
@@ -138,7 +137,7 @@ fn parts(
     (!found.requests.is_empty()).then_some(extension)
 }
 
-/// Renders the tools that a request loaded. `envelope` is the number of tokens for the rest of the answer.
+/// Renders the tools that a request loaded. `envelope` is the number of tokens of the answer without these tools.
 pub(super) fn loaded<'a>(
     tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
@@ -227,8 +226,8 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
 
 /// Renders the tools in order while there is room; also returns the number of omitted tools.
 ///
-/// Each tool can use all room except the tokens reserved for the tools after it, so that no tool is trimmed while there
-/// is room.
+/// Each tool can use all tokens that are left, except the tokens kept free for the tools after it. So no tool is
+/// trimmed unnecessarily.
 fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) {
     let (mut all, mut omitted, mut left) = (Vec::new(), 0, room);
     let kept =
@@ -251,8 +250,8 @@ fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) 
 
 /// Returns an upper bound of the tokens of all members except the name, the description and the schema.
 ///
-/// The parts are counted separately. Each part begins and ends at punctuation, where the encoding splits a text in any
-/// case. So the sum of the counts is never lower than the count of the whole text.
+/// The parts are counted separately. Each part begins and ends at punctuation, where the tokenizer splits a text
+/// anyway, so the sum of the counts is never lower than the count of the whole text.
 fn other_tokens(rendered: &FoundTool) -> u32 {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let server = format!("server_id\":{},\"", quoted(&rendered.server_id));

@@ -27,13 +27,13 @@ use crate::tokens::max_tokens_of;
 /// The conditions under which a tool fulfils a capability; a tool needs to meet one of them. Each condition combines a
 /// minimum share of the capability's words that the tool contains with a minimum score.
 ///
-/// Every query finds some tool, so a score alone proves little. A capability that no tool has can score 0.46, although
-/// no tool shares a word with it, while one in a hundred real queries scores less than that. Therefore shared words
+/// Every query finds some tool, so a high score alone proves little. A capability that no tool has can score 0.46,
+/// although no tool shares a word with it; one in a hundred real queries scores less than that. Therefore shared words
 /// decide, and a match by meaning alone needs a high score. The values were chosen with real and absurd requests over
 /// two catalogues of 527 and 2,247 tools; in smaller catalogues, scores are lower, see [`lower_scores`].
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// The minimum score of a candidate, relative to the best candidate, so that a tool that does not fit is not chosen
-/// only because of its lower risk.
+/// The minimum score of a candidate, relative to the best candidate. A tool with a lower score does not fit, so it must
+/// not be chosen only because its risk is lower.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
 /// The minimum score of a tool that can be called now and therefore replaces a tool that needs an approval, relative to
 /// the score of the replaced tool. A lower score usually means that the tool does something else.
@@ -63,8 +63,7 @@ pub(super) async fn answer(
     let (mut result, is_missing) = run_blocking(move || {
         let loaded =
             Decision::of(&working, &caller, &request)?.load(&working, &caller, &request)?;
-        // Call the hook before the result is passed back, because the future of the request can be dropped in the
-        // meantime.
+        // Call the hook before the result is passed back, because the future of the request can be dropped before that.
         if loaded.0.context_tokens_added.is_some_and(|tokens| tokens > 0) {
             working.changed(caller.cx());
         }
@@ -106,8 +105,8 @@ impl Decision {
         let context =
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
-            // Hits for the context only change the order of the tools that other searches found, so they may include
-            // refused tools.
+            // Do not remove refused tools from the hits for the context: these hits only change the order of the tools
+            // that other searches found.
             Some(context) => {
                 inner.index.search(&ask(caller, context).limit(Query::CAP), caller)?.hits
             }
@@ -227,8 +226,8 @@ impl Decision {
         Ok((result, is_missing))
     }
 
-    /// Reports to the caller that a tool was not loaded because it does not fit into the session. `capabilities` are
-    /// the capabilities for which it was chosen.
+    /// Reports to the caller that a tool was not loaded, because its definition does not fit into the token budget of
+    /// the session. `capabilities` are the capabilities for which the tool was chosen.
     fn leave_out(&mut self, tool: &IndexedTool, capabilities: &[String]) {
         for capability in capabilities {
             // Remove an earlier entry about missing types, because it states that the tool was loaded.
@@ -377,7 +376,8 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // The tool mentions the input types and the output types, but the search for both together did not find it.
+        // The tool mentions both the input types and the output types, but a search for a tool with both did not find
+        // it.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))

@@ -303,8 +303,8 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // Count the tokens now that the task in the background has not counted yet, so that the second round searches
-        // with exact counts.
+        // Do not wait for the background task: count the remaining tokens now, so that the second round searches with
+        // exact counts.
         index.count_tokens();
         assert_eq!(index.count_tokens(), 0);
     }
@@ -324,7 +324,7 @@ async fn a_definition_is_cut_only_when_the_reserve_is_spent() {
     assert_eq!(tools.len(), 5);
     assert!(tools.iter().all(|tool| tool["trimmed"].is_null()), "{among}");
     assert_eq!(tools[0]["inputSchema"]["properties"].as_object().unwrap().len(), 12);
-    // Fifty definitions do not fit.
+    // Fifty definitions do not fit into the answer.
     let params = json!({"query": "report_11", "max_results": 50});
     let crowded = ask(&mut client, "discover", params).await;
     let tools = crowded["tools"].as_array().unwrap();
@@ -506,7 +506,7 @@ async fn a_missing_tool_is_created_only_with_a_hook() {
         } else {
             "asleep"
         }));
-        // No tool is created for a capability that an existing tool has.
+        // No tool must be created for a capability that an existing tool has.
         let asked = json!({"requirements": {"capabilities": ["read file"]}});
         assert_eq!(ask(&mut client, "request", asked).await["status"], "fulfilled");
     }
@@ -542,7 +542,7 @@ async fn stateless_requests_get_a_handle_that_no_other_principal_can_use() {
         assert_eq!(refused.code().0, -32602);
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
     }
-    // A request without a match opens no session.
+    // A request without a match must not open a session.
     let nothing = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});
     assert!(ask(&mut client, "request", nothing).await["session_handle"].is_null());
 }

@@ -84,7 +84,7 @@ impl<'a> Change<'a> {
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // Discard unfinished steps that the keyword index still has if the previous change panicked.
+        // If the previous change panicked, the keyword index might still have its unfinished steps, so discard them.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -436,9 +436,9 @@ impl<'a> Change<'a> {
 
     /// Completes the change in all parts of the index, so that it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Compute the vectors first, because they stay in memory, while the buffers for indexing are freed afterwards.
-        // If the buffers are allocated after the vectors, they are at the end of the heap, so the allocator can return
-        // their memory to the system.
+        // Compute the vectors before the keyword index allocates its buffers. The vectors stay in memory, while the
+        // buffers are freed soon. If the buffers are at the end of the heap, the allocator can return their memory to
+        // the system.
         self.embed();
         self.write();
         match self.failed.take() {

@@ -26,12 +26,12 @@ use crate::vector::VectorTable;
 /// The minimum number of changed documents before the keyword segments are stored again. Fewer documents are indexed
 /// again quickly when the index is opened.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
-/// The keyword segments are stored again only after at least one in this many documents has changed.
+/// The keyword segments are stored again only after at least one document in `CHANGED_FRACTION` has changed.
 const CHANGED_FRACTION: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct RestoreResult {
-    /// The number of damaged rows, and of stored tools that the index refused.
+    /// The number of damaged rows, plus the number of stored tools that the index refused.
     dropped: usize,
     /// The tools whose stored vectors are up to date.
     fresh: Bitmap,
@@ -86,7 +86,7 @@ impl ToolIndexBuilder {
     /// Opens the index of a database without writing to it: later changes are not stored, and missing vectors are not
     /// computed. Only stored vectors of the embedder's model are used.
     ///
-    /// Use it in a process with a different embedder or without one, so that the stored vectors stay unchanged.
+    /// Use it in a process that has no embedder or a different embedder, so that the stored vectors stay unchanged.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -104,7 +104,8 @@ impl ToolIndexBuilder {
         store: Option<IndexStore>,
     ) -> Result<ToolIndex, IndexError> {
         let (sender, opened_index) = oneshot::channel();
-        // Restoring ten thousand tools takes some hundred milliseconds, which is too long for a thread of the runtime.
+        // Restore on a blocking thread: ten thousand tools take some hundred milliseconds, which is too long for a
+        // thread of the runtime.
         let make = move || {
             let mut shared = self.shared();
             shared.store = store;

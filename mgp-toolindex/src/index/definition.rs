@@ -17,8 +17,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Checks a tool, and serialises its definition, unless `kept` is the stored text of the definition. The hash in
-    /// the result shows whether the stored text still belongs to the tool.
+    /// Checks a tool and serialises its definition. If `kept`, the stored text of the definition, is given, uses this
+    /// text instead; the hash in the result shows whether it still belongs to the tool.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,
@@ -29,7 +29,8 @@ impl Definition {
         if name.is_empty() {
             return Err(ToolRefusal::NoName);
         }
-        // Count the characters only if there are too many bytes: a text has at least as many bytes as characters.
+        // Count the characters only if there are more bytes than allowed characters, because a text never has more
+        // characters than bytes.
         if name.len() > limits.name {
             let length = name.chars().count();
             if length > limits.name {

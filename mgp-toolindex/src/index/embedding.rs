@@ -20,7 +20,7 @@ use crate::text::{TextLimits, truncate};
 /// The number of vectors that are published together.
 const BATCH: usize = 32;
 
-/// The minimum length of the queue of servers at which duplicates are removed from it.
+/// Duplicates are removed from the queue of servers only if it has at least this length.
 const MIN_DEDUPLICATED_LEN: usize = 1024;
 
 /// The maximum time that the thread waits for a slow disk before it computes more vectors.
@@ -72,7 +72,7 @@ enum EmbeddedJob {
 }
 
 impl EmbeddingQueue {
-    /// Queues tools and servers for embedding. Those that were queued last are embedded first.
+    /// Queues tools and servers for embedding. The tools and servers that are queued last are embedded first.
     pub(super) fn add(
         &self,
         shared: &Arc<SharedIndex>,
@@ -198,7 +198,7 @@ impl EmbeddingQueue {
         self.update_progress(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
-    /// Records that the thread stops because of an error; the next change of the index starts a new one.
+    /// Records that the thread stops because of an error; the next change of the index starts a new thread.
     fn stop(&self, error: EmbedError) {
         let _state = self.state.lock();
         self.update_progress(|progress| {

@@ -11,14 +11,13 @@ pub struct IndexLimits {
     pub name: usize,
     /// The maximum number of bytes in a definition (1 MiB).
     pub definition: usize,
-    /// The maximum nesting depth of a definition (120, because most programs cannot read JSON that is nested more
-    /// deeply).
+    /// The maximum nesting depth of a definition (120); many programs cannot read JSON that is nested more deeply.
     pub depth: usize,
-    /// The number of searchable bytes of a description (8 KiB); the rest is stored, but not searched.
+    /// The number of searchable bytes of a description (8 KiB); the remaining bytes are stored, but not searched.
     pub description: usize,
     /// The number of searchable bytes of each text of a parameter (512).
     pub parameter: usize,
-    /// The number of searchable parameters of a tool (128); the rest are stored, but not searched.
+    /// The number of searchable parameters of a tool (128); the remaining parameters are stored, but not searched.
     pub parameters: usize,
     /// The maximum number of tools of one server (100,000).
     pub tools_of_server: usize,

@@ -2,7 +2,8 @@
 
 use std::ops::AddAssign;
 
-/// The result of adding or replacing a server: the numbers of its added, changed and other tools.
+/// The result of adding or replacing a server: the numbers of its tools that were added, changed, removed and left
+/// unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PutReport {

@@ -12,8 +12,8 @@ use crate::catalog::{Allowed, Bitmap, Extent, IndexedTool, Record};
 use crate::error::IndexError;
 use crate::search::{Figures, Filter, Hit, Query, SearchResult, View, rank};
 
-/// The maximum number of searches for one query. A search is repeated if the caller lost access to found tools in the
-/// meantime.
+/// The maximum number of searches for one query. A search is repeated if the caller lost access to found tools while it
+/// ran.
 const MAX_ROUNDS: usize = 4;
 
 impl ToolIndex {
@@ -30,8 +30,8 @@ impl ToolIndex {
     }
 
     /// Searches like [`search`](Self::search), but finds and counts only tools that `is_available` accepts; `None`
-    /// means all tools. The scores are the same as without it, because the weights still depend on all tools that the
-    /// caller is allowed to call.
+    /// accepts all tools. The scores do not depend on `is_available`, because the weights are computed from all tools
+    /// that the caller is allowed to call.
     pub(crate) fn search_among(
         &self,
         query: &Query,
@@ -99,7 +99,8 @@ impl SharedIndex {
         allowed: &dyn Allowed,
     ) -> Result<SearchResult, IndexError> {
         let Some(all) = &now.keywords else { return Ok(SearchResult::nothing(query)) };
-        // Compute no figures for a query without a letter or digit, because it produces no scores.
+        // Compute no figures for a query without a letter or digit: they are needed only for scores, and this query
+        // produces none.
         let visible = visible.filter(|_| query.text.chars().any(char::is_alphanumeric));
         let known = visible.map(|visible| {
             let compute = || Figures::of(all, now.vectors.as_ref(), &visible);

@@ -62,8 +62,8 @@ impl<T> CachedValues<T> {
             self.version = version;
             self.values.clear();
         }
-        // Do not cache a value of an older version, which only running searches still use, and do not cache a value
-        // again that another search has cached in the meantime.
+        // Do not cache a value of an older version, because only searches that already run use that version. Also do
+        // not cache a value that another search has cached meanwhile.
         if self.version > version || self.values.iter().any(|(set, _)| *set == within) {
             return;
         }

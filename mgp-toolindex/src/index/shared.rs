@@ -44,8 +44,8 @@ pub(crate) struct SharedIndex {
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
-    /// The ids of removed servers. `resolve` still reserves them, so that a tool of another server cannot take a name
-    /// that begins with such an id.
+    /// The ids of removed servers. `resolve` still reserves names that begin with such an id, so that a tool of another
+    /// server cannot be called by such a name.
     pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
@@ -162,7 +162,7 @@ impl SharedIndex {
     }
 
     fn writer(&self) -> MutexGuard<'_, IndexWriter> {
-        // Use the writer even after a panic in a change, because a panic only leaks some slots.
+        // Use the writer even if an earlier change panicked, because the panic can at most have leaked some slots.
         self.writer.lock()
     }
 
@@ -193,7 +193,7 @@ impl SharedIndex {
         let thread = thread::Builder::new().name("mgp-index-merge".to_owned());
         match thread.spawn(move || worker.run(merge)) {
             Ok(_) => writer.pending_merge = Some(pending_merge),
-            // The next change tries to start the thread again.
+            // Only log the failure, because the next change tries to start the thread again.
             Err(error) => tracing::debug!(%error, "segment merge thread not started"),
         }
     }

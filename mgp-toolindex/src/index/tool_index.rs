@@ -135,8 +135,9 @@ impl ToolIndex {
     /// this name that the caller is allowed to call.
     ///
     /// Operators choose the ids of servers, but servers choose the names of their tools, so ids have precedence. A
-    /// server cannot capture the id `server.tool` of another server's tool by giving this name to one of its own tools.
-    /// This also holds for callers without access to the real tool, and if `server` has no such tool or was removed.
+    /// server cannot capture the id `server.tool` of another server's tool by giving this name to a tool of its own,
+    /// not even for callers without access to the real tool. The id also stays reserved if `server` has no such tool or
+    /// was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();

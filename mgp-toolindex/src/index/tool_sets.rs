@@ -96,7 +96,8 @@ impl ToolSets {
         }
         let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // The new set contains decisions that were copied from the older set, so keep the age of the older set.
+            // The new set contains decisions that were copied from the older set, so it expires when the older set
+            // would.
             Some(before) => {
                 self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
             }
@@ -106,8 +107,8 @@ impl ToolSets {
     }
 }
 
-/// Returns the tools with at least one of the filter's input types and one of its output types; `None` if the filter
-/// names no types.
+/// Returns the tools that have at least one of the filter's input types and at least one of its output types; `None` if
+/// the filter names no types.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,
@@ -168,8 +169,8 @@ pub(super) fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut
 /// Computes the set of tools that `passes` accepts. `before` is an older set of the same kind; for chunks of the
 /// catalogue that have not changed since, its bits are copied.
 ///
-/// A set that is newer than the snapshot is ignored. A search that began before a change can get such a set, if another
-/// search computed it after the change.
+/// Ignores a `before` that is newer than the snapshot: a search that began before a change can get such a set, if
+/// another search computed it after the change.
 fn update_set(
     now: &Snapshot,
     before: Option<&CachedSet>,

@@ -46,7 +46,7 @@ impl ToolIndex {
     pub(crate) fn is_slow(&self) -> bool {
         let now = self.shared.snapshot();
         let is_large = now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES;
-        // A slow embedder computes the vector of the query during the search.
+        // A slow embedder makes a search slow, because it computes the vector of the query during the search.
         is_large || self.shared.is_costly()
     }
 
@@ -97,7 +97,7 @@ impl ToolIndex {
         }
         let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
         let (counts, exactness) = TokenCounter::count_all(&texts);
-        // Stop here, because an upper bound that was stored as a count would never be corrected.
+        // Stop if the count is not exact: an upper bound that is stored as an exact count would never be corrected.
         if exactness != Exactness::Exact {
             return CountProgress::Failed;
         }

@@ -53,7 +53,8 @@ impl IndexWriter {
         }
     }
 
-    /// Returns the object that all tools with equal metadata share; most tools have one of a few values of metadata.
+    /// Returns the object that all tools with equal metadata share; this saves memory, because most tools have one of a
+    /// few values.
     pub(super) fn security(&mut self, security: ToolSecurity) -> Arc<ToolSecurity> {
         match serde_json::to_string(&security) {
             Ok(key) => self.securities.get(&key, || Arc::new(security)),

@@ -14,11 +14,11 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// The minimum length of a word for which words with one different letter are also searched; a shorter word would be
-/// similar to too many words.
+/// The minimum length of a word for which a search also looks for words with one different letter. A shorter word would
+/// be similar to too many words.
 const MIN_LETTERS: usize = 4;
 
-/// The minimum length of a word for which words with two different letters are also searched.
+/// The minimum length of a word for which a search also looks for words with two different letters.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
 /// The maximum length of a word for which similar words are also searched; longer words do not occur in names.
@@ -30,8 +30,8 @@ const MAX_NAME_WORDS: usize = 8;
 /// The maximum number of words of a query that are compared one by one with the words of names.
 const MAX_WORDS: usize = 12;
 
-/// The maximum number of the caller's tools whose names have a word; more frequent words are skipped. The names of
-/// other tools are also read but not counted, because hidden tools must not change a result.
+/// A word is skipped if more than this number of the caller's tools have it in their names. Tools that are hidden from
+/// the caller do not count, because they must not change a result.
 const MAX_TOOLS: u64 = 20_000;
 
 /// The score of a tool whose name contains every word of the query as a separate word. The score is 1 if the name as a
@@ -150,9 +150,9 @@ impl KeywordReader {
         Ok(near)
     }
 
-    /// Returns the word that is most likely meant by a misspelled word: among the words in the names of tools in
-    /// `within` with the same beginning, the word with the fewest changes. Among several such words, prefers English
-    /// words, and then the most frequent word.
+    /// Returns the word that is most likely meant by a misspelled word. Compares the words with the same beginning in
+    /// the names of the tools in `within`, and prefers the word with the fewest changed letters, then English words,
+    /// then the most frequent word.
     pub(crate) fn correction(
         &self,
         word: &str,
@@ -167,8 +167,8 @@ impl KeywordReader {
         let mut best: Option<Correction> = None;
         for (term, similar) in candidates {
             let other: Vec<char> = term.chars().collect();
-            // Skip a word that lacks a letter of the short word: it is usually a different word, e.g. `mapo` does not
-            // mean `maps`.
+            // If the misspelled word is short, skip words that lack one of its letters, because they are usually
+            // different words: `mapo` does not mean `maps`.
             let is_other_word = letters.len() == MIN_LETTERS
                 && letters.iter().any(|letter| !other.contains(letter));
             if is_other_word || other.len() < MIN_LETTERS || !have_same_beginning(&letters, &other)

@@ -17,7 +17,8 @@ const MIN_CLASS_SIZE: u32 = 2_000;
 /// The maximum ratio between the sizes of the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// The threshold for deleted documents: a segment is merged if more than one in this many of its documents is deleted.
+/// The inverse of the maximum share of deleted documents: with 4, a segment is merged if more than a quarter of its
+/// documents are deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 pub(crate) struct Merge {
@@ -40,8 +41,8 @@ impl Merge {
     }
 }
 
-/// Returns the segments to merge next: all segments of the smallest size class that needs a merge, or none if no class
-/// needs one.
+/// Returns the segments to merge next: all segments of the smallest size class that needs a merge, or no segments if no
+/// class needs a merge.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

@@ -15,8 +15,8 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// The number of postings of a word per wanted document above which seeking each document is faster than scanning all
-/// postings.
+/// If a word has more than this number of postings for each wanted document, seeking the wanted documents is faster
+/// than scanning all postings.
 const SEEK_RATIO: u32 = 40;
 
 #[derive(Debug)]

@@ -166,8 +166,8 @@ impl KeywordReader {
         self.figures.documents
     }
 
-    /// Returns the number of documents of a segment that contain a word. `index` is the index of a field, and the
-    /// postings are those of the word in it.
+    /// Returns the number of documents of a segment that contain a word. `index` is the index of a field, and `info`
+    /// the location of the word's postings in it.
     pub(super) fn count_in(
         &self,
         segment: &IndexSegment,

@@ -213,8 +213,8 @@ impl IndexSegment {
         self.live.as_ref().is_none_or(|live| live.contains(doc))
     }
 
-    /// Returns whether a word occurs in a tool of `within`. The arguments are the index of a field, and the word's
-    /// postings in it.
+    /// Returns whether a word occurs in a tool of `within`. `index` is the index of a field, and `info` the location of
+    /// the word's postings in it.
     pub(super) fn has_word(
         &self,
         index: &InvertedIndexReader,
@@ -233,8 +233,8 @@ impl IndexSegment {
         Ok(false)
     }
 
-    /// Returns the number of tools in a set that have a word. The arguments include the index of a field, and the
-    /// word's postings in it.
+    /// Returns the number of tools of `within` that have a word. `index` is the index of a field, and `info` the
+    /// location of the word's postings in it.
     pub(super) fn count(
         &self,
         index: &InvertedIndexReader,

@@ -146,8 +146,8 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // Hold the lock intentionally while waiting for a batch: the other threads wait for the lock in the
-            // meantime.
+            // Keep the lock while waiting for a batch. The other threads wait for the lock, so one thread at a time
+            // receives a batch.
             let next = jobs.lock().recv();
             match next {
                 Ok(jobs) => self.add(jobs)?,

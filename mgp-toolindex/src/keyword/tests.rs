@@ -110,7 +110,7 @@ fn a_rolled_back_change_is_never_committed() {
     writer.roll_back();
     let next = apply(&mut writer, &[], vec![(2, document("paint_file", ""))]);
     assert_eq!(ask(&next, "file"), [0, 2]);
-    // If a change has several steps for a tool, only the last step counts.
+    // If a change has several steps for a tool, only the last step must count.
     let steps = [(3, "one_cat"), (3, "two_dogs")];
     let steps = steps.map(|(slot, name)| [Step::Remove(slot), Step::Add(slot, document(name, ""))]);
     writer.write(steps.into_iter().flatten().collect()).unwrap();
@@ -127,7 +127,7 @@ fn a_change_replaces_a_tool_and_reuses_its_slot() {
     assert_eq!(ask(&reader, "file"), [0, 1]);
     let next = apply(&mut writer, &[0], vec![(0, document("paint_wall", ""))]);
     assert_eq!((ask(&next, "file"), ask(&next, "paint")), (vec![1], vec![0]));
-    // The reader from before the change still sees the old documents.
+    // A reader that was created before the change must still see the old documents.
     assert_eq!((ask(&reader, "file"), ask(&reader, "paint")), (vec![0, 1], vec![]));
     let next = apply(&mut writer, &[0, 1], Vec::new());
     assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
@@ -157,7 +157,7 @@ fn threads_build_the_same_as_the_caller() {
     for start in [100, 200, 300, 400, 500, 600] {
         one = apply(&mut tools, &[], many(start..start + 100));
     }
-    // Only the last step for a tool counts, even if other threads processed the earlier steps.
+    // Only the last step for a tool must count, even if other threads processed the earlier steps.
     for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
         let steps = batch.into_iter().flat_map(|(slot, make)| {
             let gone = (40..50).contains(&slot).then_some(Step::Remove(slot));
@@ -217,7 +217,7 @@ fn changes_during_a_merge_count() {
     assert_eq!(found(&after_merge, "words").len(), live_count);
     assert_eq!(slots(&found(&after_merge, "again")), [1305]);
     assert!(found(&after_merge, &format!("{} {}", own(7), own(1307))).is_empty());
-    // A reader of the old state still has all documents.
+    // A reader of the old state must still have all documents.
     assert_eq!(found(&after, &own(7)).len(), 1);
 }
 

@@ -26,7 +26,8 @@ impl TopTools {
     }
 
     /// Returns the score that a tool must exceed to be added: 0 while there is room, else a value just below the score
-    /// of the worst kept tool, because a tool with an equal score and a lower slot is better.
+    /// of the worst kept tool. The value is lower than that score, because a tool with an equal score and a lower slot
+    /// is better.
     pub(crate) fn threshold(&self) -> f32 {
         match self.best.peek() {
             Some(Reverse(worst)) if self.best.len() >= self.max => worst.score.next_down(),

@@ -148,8 +148,8 @@ impl KeywordWriter {
         self.reader()
     }
 
-    /// Merges all segments of a small index immediately, because deleted documents affect scores, and equal small
-    /// catalogues should give equal scores. A background thread would need more memory than the segments.
+    /// Merges all segments of a small index immediately. Deleted documents affect scores until they are merged, and
+    /// equal small catalogues should give equal scores. A background thread would need more memory than these segments.
     fn merge_if_small(&mut self) {
         let documents: u32 = self.segments.iter().map(IndexSegment::documents).sum();
         let is_clean =

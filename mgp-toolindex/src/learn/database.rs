@@ -1,9 +1,9 @@
 //! Stores a history in a database.
 //!
-//! Changed queries are written in the background, in their latest state, so a query that was called ten times in the
-//! meantime is written once. Erasures and writes are passed to the database under the same lock, so an older write
-//! cannot follow an erasure. If two processes write the same query to one file, the last of them wins; each process
-//! reads the queries of the other when it opens the file.
+//! Changed queries are written in the background, in their latest state: a query that changed ten times since the last
+//! write is written once. Erasures and writes are passed to the database under the same lock, so an older write cannot
+//! follow an erasure. If two processes write the same query to one file, the last of them wins; each process reads the
+//! queries of the other when it opens the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,14 +77,14 @@ type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
 pub(super) struct HistoryDatabase {
     db: Db,
-    /// A lock that ensures that writes and erasures reach the database in order: its holder prepares one of them and
-    /// passes it on.
+    /// A lock that keeps writes and erasures in order. It is held while a write or an erasure is prepared and passed to
+    /// the database.
     order: Mutex<()>,
     /// A lock that is held from the start of a write until it has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
     /// The vectors that were read from the database. When an embedder is set, vectors of its model are moved to the
-    /// table, and the others are dropped.
+    /// table, and all other vectors are dropped.
     vectors: Mutex<Vec<StoredVector>>,
 }
 

@@ -12,8 +12,8 @@ const MAX_VOTERS: usize = 12;
 /// dominate.
 const VOTE_EXPONENT: i32 = 4;
 
-/// The maximum number of past queries that are preselected by words, and again by vectors, before all of them are
-/// compared exactly.
+/// The maximum number of past queries that are preselected by their words. The same number is preselected by their
+/// vectors; then all preselected queries are compared exactly.
 const MAX_CANDIDATES: usize = 40;
 
 /// The maximum number of tools that past calls can suggest for one query.
@@ -24,8 +24,8 @@ const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the feature of the words to about one.
 const WORD_SCALE: f32 = 6.0;
-/// The decay rate of the feature of the mean vectors. The feature of a tool decreases exponentially with the difference
-/// between two similarities to the query: of the best tool's mean vector, and of this tool's mean vector.
+/// The decay rate of the feature of the mean vectors. The similarity of the query to a tool's mean vector is compared
+/// with its similarity to the best tool's mean vector; the feature decreases exponentially with the difference.
 const MEAN_DECAY: f32 = 8.0;
 
 /// A query that is looked up in the history, with the data by which it is compared with past queries.

@@ -31,7 +31,7 @@ use crate::text::{Analyzer, QueryWords, truncate};
 /// The maximum number of stored queries to which a model is fitted.
 const MAX_EXAMPLES: usize = 256;
 
-/// The minimum probability of a call at which a tool is ranked higher.
+/// A tool is ranked higher only if the probability of its call is at least this number.
 const MIN_SHARE: f32 = 1e-3;
 
 /// A history of queries and the tools that were called after them, which improves later searches.
@@ -411,8 +411,8 @@ impl History {
                 }
             };
             let mut table = self.0.table.write();
-            // Drop the vector if another embedder was set in the meantime, because its vectors could have the same
-            // length.
+            // Drop the vector if another embedder was set meanwhile. Its vectors cannot be compared with this vector,
+            // even if they have the same length.
             if self.0.embedder().is_none_or(|now| now.model() != embedder.model()) {
                 return;
             }

@@ -98,7 +98,7 @@ impl Partition {
             match of.tools.iter().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // Such a small weight is only a rounding error of earlier subtractions.
+                    // Remove a very small weight, which is only a rounding error of earlier subtractions.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }

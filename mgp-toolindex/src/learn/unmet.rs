@@ -39,7 +39,7 @@ pub(super) struct UnmetCounts {
 #[derive(Debug, Default)]
 pub(super) struct UnmetSearches {
     searches: BTreeMap<UnmetKey, UnmetCounts>,
-    /// The searches to write to the database; `None` without a database.
+    /// The keys of the searches to write to the database; `None` without a database.
     changed: Option<HashSet<UnmetKey>>,
 }
 
@@ -138,8 +138,8 @@ impl UnmetSearches {
 
     /// Marks changes as not written, so that they are written later.
     ///
-    /// If the database could not be written for a long time and the list has very many changes, deletions are dropped,
-    /// so that the list stays bounded.
+    /// If writing fails for so long that the list of changes becomes very long, deletions are dropped from the list, so
+    /// that it stays bounded.
     pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
         let Some(changed) = &mut self.changed else { return };
         for key in keys {

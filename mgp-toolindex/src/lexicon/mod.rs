@@ -1,7 +1,7 @@
-//! A lexicon of words that occur in tools and queries, in twelve languages besides English (MGP §16.5).
+//! A lexicon of words that occur in tools and queries, in twelve languages and English (MGP §16.5).
 //!
 //! Most tools are described in English, but users ask in their own language. [`translate`] replaces foreign words by
-//! English ones, in queries and in tools. Searches by words and by meaning then work as they do in English.
+//! English words, in queries and in tools. Searches by words and by meaning then work as they do in English.
 
 #[cfg(feature = "lexicon")]
 mod language;

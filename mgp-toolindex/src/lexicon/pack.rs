@@ -32,8 +32,9 @@ const LANGUAGES: &[(&str, Language)] = &[
 /// The maximum size of the packed file and `english.txt` together, in bytes.
 const MAX_PACKED_BYTES: usize = 1_500_000;
 
-/// A map from the key of a word to all English words that translate it. Each English word is given by two numbers: its
-/// position among the translations of the word (0 is the most usual one), and its line number in `english.txt`.
+/// A map from the key of a word to all English words that translate it. Each English word is given by two numbers. The
+/// first is its position among the translations, where 0 is the most usual translation; the second is its line number
+/// in `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
 #[test]
@@ -87,8 +88,8 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     assert!(is_same, "{} is old: run this test with UPDATE_GOLDEN=1", path.display());
 }
 
-/// Adds the words without a meaning of their own, e.g. articles. They are stored by their stems, or in their exact
-/// spelling if another word has the same stem.
+/// Adds the words without a meaning of their own, e.g. articles. They are stored by their stems, or exactly as they are
+/// written if another word has the same stem.
 fn add_function_words(values: &mut BTreeMap<Vec<u8>, u64>) {
     for line in read("function_words.tsv").lines() {
         let (code, words) = line.split_once('\t').expect(line);
@@ -198,7 +199,7 @@ fn has_no_stems(language: Language) -> bool {
     matches!(language, Language::Chinese | Language::Japanese | Language::Korean)
 }
 
-/// Returns the keys of a word or phrase in the lexicon: its stems, once for each usual spelling and inflection.
+/// Returns the keys of a word or phrase in the lexicon: its stems, once for each usual way to write and inflect it.
 fn spellings(language: Language, word: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (_, stems) in exact_spellings(language, word) {
@@ -209,8 +210,7 @@ fn spellings(language: Language, word: &str) -> Vec<String> {
     all
 }
 
-/// Returns the usual spellings and inflections of a word or phrase. Each is returned twice: in lower case, and as
-/// stems.
+/// Returns the usual ways to write and inflect a word or phrase. Each is returned twice: in lower case, and as stems.
 fn exact_spellings(language: Language, word: &str) -> Vec<(String, String)> {
     let word: String = word.nfc().collect();
     let mut written = vec![word.clone()];

@@ -54,7 +54,7 @@ pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
     let mut is_paired = vec![false; words.len()];
     for first in 0..stems.len() {
         for second in first + 1..stems.len().min(first + MAX_DISTANCE + 1) {
-            // In the lexicon, the two stems of a pair are in alphabetical order.
+            // Look up the two stems of a pair in alphabetical order, in which the lexicon has them.
             let (begin, end) = match stems[first].cmp(&stems[second]) {
                 Ordering::Less => (first, second),
                 Ordering::Greater => (second, first),

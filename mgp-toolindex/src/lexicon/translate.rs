@@ -2,8 +2,8 @@
 //!
 //! The script of a word determines its language, except for Latin letters. All words with Latin letters count as words
 //! of one language: the language whose lexicon has most of these words, if it has more of them than the English
-//! lexicon. Otherwise the text is English, and only words are replaced that another language has, but neither the
-//! English lexicon nor the index.
+//! lexicon. Otherwise the text is English. In an English text, a word is replaced only if another language has it, and
+//! neither the English lexicon nor the index has it.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ pub(super) const MAX_TRANSLATIONS: usize = 3;
 /// The weights of the English words that replace a foreign word, beginning with the most likely word.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
-/// Words in the languages of the lexicon that only separate two steps. They are translated by `then`, which splits a
-/// query with several requests.
+/// Words in the languages of the lexicon whose only function is to separate two steps. They are translated by `then`,
+/// at which the search splits a query into several requests.
 const STEP_WORDS: [(Language, &str); 9] = [
     (Language::Arabic, "ثم"),
     (Language::Chinese, "然后"),
@@ -143,7 +143,8 @@ fn is_joined(text: &str, word: &Range<usize>) -> bool {
     is_dotted || after.starts_with("'t") || after.starts_with("\u{2019}t")
 }
 
-/// The result of looking up a phrase at a token: the number of tokens of the phrase, and the results for its parts.
+/// The result of looking up a phrase that begins at a token: the number of tokens of the phrase, and the results for
+/// its parts.
 struct Read {
     tokens: usize,
     found: Vec<Found>,

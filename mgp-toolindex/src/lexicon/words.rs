@@ -28,9 +28,9 @@ pub(super) const RELATED_MARK: u8 = b'~';
 /// words that tools use for them.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
-/// The byte between the mark of a language and a word without a meaning of its own that is stored in its exact
-/// spelling. Such a word is stored in this way if words with a meaning have the same stem: in Spanish, `como` has the
-/// stem of `comer`.
+/// The byte between the mark of a language and a word without a meaning of its own, if the word is stored exactly as it
+/// is written. It is stored in this way if words with a meaning have the same stem: in Spanish, `como` has the stem of
+/// `comer`.
 pub(super) const EXACT_MARK: u8 = b'=';
 
 /// The bit that is set in the value of an everyday word that rarely means anything other than the words in its value.
@@ -55,9 +55,9 @@ pub(super) struct Senses(u64);
 /// the word.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// The node of the FST (finite-state transducer) from which the second words of pairs are looked up: its address,
-    /// which follows the word and a space, and the sum of the outputs on the path to it. `None` if no pair begins with
-    /// the word.
+    /// The node of the FST (finite-state transducer) from which the second words of pairs are looked up; `None` if no
+    /// pair begins with the word. The first value is the address of the node, which is reached by the word and a space;
+    /// the second is the sum of the outputs on the path to it.
     pairs: Option<(CompiledAddr, u64)>,
 }
 
@@ -77,8 +77,8 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the entry of a word or phrase that has no meaning of its own and is stored in its exact spelling, which
-    /// must be in lower case.
+    /// Returns the entry of a word or phrase that has no meaning of its own and is stored exactly as it is written.
+    /// `words` must be in lower case.
     pub(super) fn find_exact(&self, language: Language, words: &str) -> Option<Senses> {
         let key = [&[language.mark(), EXACT_MARK], words.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))

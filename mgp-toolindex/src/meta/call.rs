@@ -25,7 +25,8 @@ pub struct ForwardedCall {
 impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// Parsing a call does not permit it: the kernel must check the call like one that names the tool directly.
+    /// Parsing a call does not permit it: the kernel must check the call in the same way as a call that names the tool
+    /// directly.
     ///
     /// # Errors
     /// −32602 (invalid params) if the arguments are invalid; 4001 if the caller is allowed to call no tool with this

@@ -86,8 +86,8 @@ pub fn listed_tool(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed)
     Some(listed)
 }
 
-/// Returns a tool's security metadata with the effective risk. The caller of this module must remove it for clients
-/// that did not negotiate it.
+/// Returns a tool's security metadata with the effective risk. The caller of this module must remove the metadata for
+/// clients that did not negotiate it.
 fn security(tool: &IndexedTool) -> ToolSecurity {
     let mut security = tool.security().cloned().unwrap_or_else(|| ToolSecurity::new(tool.risk()));
     security.effective_risk_level = Some(tool.risk());

@@ -1,6 +1,6 @@
 //! Summaries of the tools that a caller can find (MGP §16.3, §16.5).
 //!
-//! Each caller gets its own summary, in which tools that it is not allowed to call appear in no count and no category.
+//! Each caller gets its own summary. Tools that the caller is not allowed to call appear in no count and no category.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const MAX_SHORT_TOKENS: u32 = 64;
 const MAX_LONG_TOKENS: u32 = 4500;
 /// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
-/// The number of tools from which on the short summary omits categories with only one tool.
+/// If the caller can find at least this number of tools, the short summary omits categories with only one tool.
 const FEW_TOOLS: usize = 10;
 /// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;
@@ -38,7 +38,7 @@ impl Summary {
             return Self(no_tools.to_owned());
         }
         let mut text = head(tools);
-        // Among many tools, a category with only one tool is not typical.
+        // Among many tools, leave out a category with only one tool, because it is not typical.
         let min = if tools < FEW_TOOLS { 1 } else { 2 };
         let large = categories.roots.iter().filter(|node| node.tools >= min);
         let named = large.filter_map(|node| name(&node.path));
@@ -55,7 +55,7 @@ impl Summary {
     }
 
     /// Returns a summary that lists the top-level categories with the numbers of their tools. Subcategories are listed
-    /// if all of them fit into the limit. If not even the top-level categories fit, those at the end are omitted.
+    /// if all of them fit into the limit. If not even the top-level categories fit, the last of them are omitted.
     pub(crate) fn index(index: &ToolIndex, allowed: &dyn Allowed) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         let head = format!("{}. Categories, for `filter.categories`:", head(tools));

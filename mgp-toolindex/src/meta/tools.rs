@@ -23,8 +23,8 @@ pub enum MetaTool {
 
 /// The meta tools that are listed.
 ///
-/// A meta tool can be called in every spelling of its name. It is listed in the only spelling that all model providers
-/// accept.
+/// A meta tool can be called by every form of its name: with underscores, dots or slashes. It is listed with
+/// underscores, the only form that all model providers accept.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
@@ -43,7 +43,7 @@ pub struct MetaTools {
 }
 
 impl MetaTool {
-    /// Returns the meta tool with a name, in any of its spellings.
+    /// Returns the meta tool with a name, which may have underscores, dots or slashes.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let known = find_kernel_tool(name)?;
@@ -77,7 +77,7 @@ impl MetaTool {
     }
 }
 
-/// Returns the name of the kernel tool for a method, in the spelling with dots.
+/// Returns the name of the kernel tool for a method, in the form with dots.
 fn dotted(method: &'static str) -> &'static str {
     find_kernel_tool(method).map_or(method, |tool| tool.name)
 }

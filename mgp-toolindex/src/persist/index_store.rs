@@ -31,7 +31,7 @@ pub(crate) struct IndexStore {
 
 struct SharedQueue {
     state: Mutex<QueueState>,
-    /// Notified when `state` changes, i.e. when a change was queued or a flag was set.
+    /// Wakes the thread when `state` changes, i.e. when a change was queued or a flag was set.
     changed: Condvar,
 }
 

@@ -1,8 +1,8 @@
 //! The queue of changes that must be written to the disk.
 //!
 //! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged, so
-//! that only the last state of each server remains. So the file can skip states, but never has a state that the index
-//! did not have, and the queue is never larger than the index.
+//! that only the last state of each server remains. As a result, the file can skip states, but never has a state that
+//! the index did not have. Also, the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -166,13 +166,13 @@ impl Queue {
         for id in order {
             match servers.remove(&id) {
                 Some(Some(new)) => changes.push(Change::Put(new)),
-                // If the server is not in the file, nothing needs to be removed.
+                // Remove the server only if it is in the file.
                 Some(None) if self.stored.contains(&id) => changes.push(Change::Remove(id)),
                 _ => {}
             }
         }
-        // Some of these vectors belong to texts that were replaced in the meantime. They match no row, so writing them
-        // has no effect.
+        // Some of these vectors may belong to texts that were replaced meanwhile. Such a vector matches no row, so
+        // writing it has no effect.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }

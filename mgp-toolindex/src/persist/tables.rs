@@ -290,7 +290,7 @@ pub(super) fn load(conn: &Connection, steps: usize) -> Result<LoadedIndex, Store
                 break;
             }
         }
-        // Sending fails only if the parser has ended; joining it below reports its error.
+        // Ignore an error of sending: the parser has then ended, and joining it below reports its error.
         drop(give.send(batch));
         drop(give);
         let died =

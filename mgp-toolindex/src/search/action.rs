@@ -6,16 +6,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
+use super::weight::{UNASKED_CHANGE_FACTOR, UNASKED_DELETION_FACTOR, UNASKED_READ_FACTOR};
 use crate::text::{Analyzer, words_of};
-
-/// The factor for the score of a tool that deletes things, if the query does not request a deletion.
-const UNASKED_DELETION: f32 = 0.8;
-
-/// The factor for the score of a tool that changes things, if the query only requests to see or to delete things.
-const UNASKED_CHANGE: f32 = 0.9;
-
-/// The factor for the score of a tool that only shows things, if the query only requests a change.
-const UNASKED_READ: f32 = 0.9;
 
 /// The maximum number of words that are read from a query.
 const MAX_QUERY_WORDS: usize = 24;
@@ -134,11 +126,11 @@ impl Actions {
     pub(super) fn factor(self, name: &str) -> f32 {
         let tool = Self::of_name(name);
         if tool.deletes && !self.deletes {
-            UNASKED_DELETION
+            UNASKED_DELETION_FACTOR
         } else if tool.changes && !self.changes && (self.reads || self.deletes) {
-            UNASKED_CHANGE
+            UNASKED_CHANGE_FACTOR
         } else if tool.reads && self.changes && !self.reads {
-            UNASKED_READ
+            UNASKED_READ_FACTOR
         } else {
             1.0
         }
@@ -157,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_tool_with_another_action_counts_less() {
-        check("remember that Ada likes tea", "delete_note", UNASKED_DELETION);
-        check("what is in this folder", "create_directory", UNASKED_CHANGE);
-        check("delete the branch", "createBranch", UNASKED_CHANGE);
-        check("write a letter", "read_file", UNASKED_READ);
+        check("remember that Ada likes tea", "delete_note", UNASKED_DELETION_FACTOR);
+        check("what is in this folder", "create_directory", UNASKED_CHANGE_FACTOR);
+        check("delete the branch", "createBranch", UNASKED_CHANGE_FACTOR);
+        check("write a letter", "read_file", UNASKED_READ_FACTOR);
     }
 
     #[test]

@@ -3,23 +3,20 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::catalog::{Bitmap, Catalog, Record, Slot};
+use super::view::Search;
+use crate::catalog::{Record, Slot};
 
-/// Returns the first `k` of the wanted tools in the order of category, name and server.
-pub(super) fn browse(
-    catalog: &Catalog,
-    within: Option<&Bitmap>,
-    k: usize,
-    is_wanted: &dyn Fn(Slot, &Record) -> bool,
-) -> Vec<Slot> {
-    // The top of this heap is the last of the kept tools in this order, so that a tool before it can replace it.
-    let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
-    for (slot, record) in catalog.records() {
-        if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {
+/// Returns the first of the wanted tools in the order of category, name and server, up to the limit of the search.
+pub(super) fn browse(search: &Search<'_>, is_wanted: &dyn Fn(Slot, &Record) -> bool) -> Vec<Slot> {
+    // The top of the heap is the last of the kept tools in this order, so that a tool that comes before it can replace
+    // it.
+    let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(search.limit + 1);
+    for (slot, record) in search.view.catalog.records() {
+        if !search.can_find(slot) || !is_wanted(slot, record) {
             continue;
         }
         let item = Item { slot, record };
-        if first.len() < k {
+        if first.len() < search.limit {
             first.push(item);
         } else if first.peek().is_some_and(|last| item < *last) {
             first.pop();

@@ -7,12 +7,12 @@ use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
 
 use super::browse::browse;
-use super::rank::{Ranked, Ranking, rank_by_evidence};
+use super::rank::{Ranked, Ranking};
+use super::view::Search;
 use super::weight::{
     CATEGORY_NAME_WEIGHT, CATEGORY_WEIGHT, MAX_UNNAMED_SCORE, NAMED_CATEGORY_SCORE,
 };
-use super::{Query, View};
-use crate::catalog::{Bitmap, canonical, is_in};
+use crate::catalog::{canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
@@ -20,51 +20,49 @@ use crate::lexicon::to_english;
 /// wanted.
 const MAX_TOOLS: usize = 100;
 
-pub(super) fn rank(
-    view: &View<'_>,
-    query: &Query,
-    text: &str,
-    within: Option<&Bitmap>,
-    k: usize,
-) -> Result<Ranking, IndexError> {
-    let ranking =
-        rank_by_evidence(view, query, text, SearchStrategy::Hybrid, within, MAX_TOOLS.max(k))?;
-    let words = view.analyzer.query(&to_english(text));
-    let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
-    let named = canonical(text);
-    // The score of each list of categories, by the number of the list. It is computed from the names of the categories
-    // and from the best tool in them.
-    let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
-    let mut hits = ranking.hits;
-    for hit in &mut hits {
-        let Some(record) = view.catalog.record(hit.slot) else { continue };
-        let own = hit.score.min(MAX_UNNAMED_SCORE);
-        // The hits are sorted by score, so the first hit with these categories is their best tool.
-        let fit = *fits.entry(record.categories).or_insert_with(|| {
-            let labels = record.entry.categories.words.iter();
-            let by_name = labels.map(|label| {
-                if named.as_deref().is_some_and(|named| is_in(label, named)) {
-                    1.0
-                } else {
-                    share(&view.analyzer.query(label).terms, &is_asked)
-                }
+impl Search<'_> {
+    pub(super) fn rank_by_category(&self, text: &str) -> Result<Ranking, IndexError> {
+        let view = self.view;
+        let wide = Search { limit: MAX_TOOLS.max(self.limit), ..*self };
+        let ranking = wide.rank_by_evidence(text, SearchStrategy::Hybrid)?;
+        let words = view.analyzer.query(&to_english(text));
+        let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
+        let named = canonical(text);
+        // The score of each list of categories, by the number of the list. It is computed from the names of the
+        // categories and from the best tool in them.
+        let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
+        let mut hits = ranking.hits;
+        for hit in &mut hits {
+            let Some(record) = view.catalog.record(hit.slot) else { continue };
+            let own = hit.score.min(MAX_UNNAMED_SCORE);
+            // The hits are sorted by score, so the first hit with these categories is their best tool.
+            let fit = *fits.entry(record.categories).or_insert_with(|| {
+                let labels = record.entry.categories.words.iter();
+                let by_name = labels.map(|label| {
+                    if named.as_deref().is_some_and(|named| is_in(label, named)) {
+                        1.0
+                    } else {
+                        share(&view.analyzer.query(label).terms, &is_asked)
+                    }
+                });
+                CATEGORY_NAME_WEIGHT * by_name.fold(0.0, f32::max)
+                    + (1.0 - CATEGORY_NAME_WEIGHT) * own
             });
-            CATEGORY_NAME_WEIGHT * by_name.fold(0.0, f32::max) + (1.0 - CATEGORY_NAME_WEIGHT) * own
-        });
-        hit.score = CATEGORY_WEIGHT * fit + (1.0 - CATEGORY_WEIGHT) * own;
+            hit.score = CATEGORY_WEIGHT * fit + (1.0 - CATEGORY_WEIGHT) * own;
+        }
+        if let Some(named) = named {
+            // If the query is the name of a category, add the tools of this category that the search did not find.
+            let rest = browse(self, &|slot, record| {
+                record.entry.categories.words.iter().any(|label| is_in(label, &named))
+                    && !hits.iter().any(|hit| hit.slot == slot)
+            });
+            hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, NAMED_CATEGORY_SCORE)));
+        }
+        // The sort is stable, so tools with equal scores keep their order.
+        hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+        hits.truncate(self.limit);
+        Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None, ..ranking })
     }
-    if let Some(named) = named {
-        // If the query is the name of a category, add the tools of this category that the search did not find.
-        let rest = browse(view.catalog, within, k, &|slot, record| {
-            record.entry.categories.words.iter().any(|label| is_in(label, &named))
-                && !hits.iter().any(|hit| hit.slot == slot)
-        });
-        hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, NAMED_CATEGORY_SCORE)));
-    }
-    // The sort is stable, so tools with equal scores keep their order.
-    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
-    hits.truncate(k);
-    Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None, ..ranking })
 }
 
 /// Returns the share of a category's words that occur in the query.

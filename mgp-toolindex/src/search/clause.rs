@@ -7,7 +7,7 @@
 use super::action::is_verb;
 use super::word::{Word, leading_phrase, words};
 
-/// The maximum number of clauses of a query; the last clause contains the rest of the text.
+/// The maximum number of clauses of a query. If the text has more clauses, the last clause contains all remaining text.
 pub(super) const MAX_CLAUSES: usize = 8;
 
 /// The minimum number of content words in a sentence that forms a separate clause.
@@ -235,7 +235,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             || before.ends_with([':', '-', '–', '&'])
             || at > 0 && is_conjunction(words[at - 1]);
         if separated > 0 {
-            // If the sentence begins with a separator, no clause ends before it.
+            // Add no clause if the sentence begins with the separator.
             if at > 0 {
                 is_request |= is_step && begins_step(&words[first..]);
                 all.push(Part { start: start + from, end: start + words[at].start, is_request });

@@ -13,7 +13,7 @@
 
 use super::evidence::Evidence;
 use super::weight::{
-    BEST_CLAUSE_WEIGHT, MAX_UNNAMED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
+    BEST_CLAUSE_WEIGHT, MAX_UNNAMED_SCORE, NEXT_TOOL_FACTOR, QUERY_WEIGHT_IN_CLAUSE,
     STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
@@ -32,12 +32,12 @@ pub(super) struct ClauseScores {
 impl ClauseScores {
     /// Combines the evidence for the whole query and its clauses.
     ///
-    /// `requests` contains, for each unit, the index of its request.
-    pub(super) fn of(evidence: &Evidence, requests: &[usize]) -> Self {
+    /// `request_of_unit` contains, for each unit, the index of its request.
+    pub(super) fn of(evidence: &Evidence, request_of_unit: &[usize]) -> Self {
         let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
-        let (mut shares, units) = shares(evidence, best_evidence, requests.len());
-        if requests.iter().any(|request| *request > 0) {
-            alternate(&mut shares, |at| requests[units[at]]);
+        let (mut shares, units) = shares(evidence, best_evidence, request_of_unit.len());
+        if request_of_unit.iter().any(|request| *request > 0) {
+            alternate(&mut shares, |at| request_of_unit[units[at]]);
         }
         let best_score = MAX_UNNAMED_SCORE * confidence(best_evidence);
         let best_share = maximum(&shares);
@@ -92,8 +92,8 @@ fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f3
     (shares, units)
 }
 
-/// Lowers the share of each tool that follows a better tool for the same request, so that the best tools of all
-/// requests come first.
+/// Lowers the share of each tool if a better tool exists for the same request, so that the best tools of all requests
+/// come first.
 fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     let mut factors = Vec::new();
     for at in best_first(shares) {
@@ -102,7 +102,7 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
             factors.resize(request + 1, 1.0);
         }
         shares[at] *= factors[request];
-        factors[request] *= NEXT_TOOL_WEIGHT;
+        factors[request] *= NEXT_TOOL_FACTOR;
     }
 }
 
@@ -134,8 +134,9 @@ mod tests {
 
     /// Combines evidence in which each clause is a separate request.
     fn scores_of(units: &[&[f32]]) -> ClauseScores {
-        let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
-        ClauseScores::of(&evidence(units), &requests)
+        let request_of_unit: Vec<usize> =
+            (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
+        ClauseScores::of(&evidence(units), &request_of_unit)
     }
 
     #[test]
@@ -152,8 +153,8 @@ mod tests {
     fn the_tools_of_two_requests_alternate() {
         let units: &[&[f32]] =
             &[&[50.0, 49.0, 48.0, 40.0], &[50.0, 49.0, 48.0, 1.0], &[1.0, 1.0, 1.0, 40.0]];
-        let with = |requests: &[usize]| {
-            let scores = ClauseScores::of(&evidence(units), requests).scores;
+        let with = |request_of_unit: &[usize]| {
+            let scores = ClauseScores::of(&evidence(units), request_of_unit).scores;
             scores.iter().filter(|score| **score > scores[3]).count()
         };
         assert_eq!(with(&[0, 0, 0]), 3, "one request");

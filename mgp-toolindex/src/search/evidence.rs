@@ -4,13 +4,17 @@
 //! - The *evidence* for a tool is a number without upper limit, its *strength*, for how well the tool fits a unit.
 //! - *Hints* are the words that tools use for everyday words, e.g. `weather` for `umbrella`. If some tool fits a unit
 //!   well without them, they count only in part; this part is their *share*.
+//!
+//! A *table* of numbers about the candidates is a list of rows, one after the other; each row has a number for each
+//! candidate.
 
 use rustc_hash::FxHashMap;
 
-use super::View;
 use super::parsed_query::ParsedQuery;
-use super::weight::{self, Weights};
-use crate::catalog::{Bitmap, ServerNumber, Slot};
+use super::plan::Plan;
+use super::view::{Search, View};
+use super::weight::{self, SIMILAR_NAME_EVIDENCE};
+use crate::catalog::{ServerNumber, Slot};
 use crate::error::IndexError;
 
 /// The number of tools found by words that become candidates; the number is higher if many results are wanted. One list
@@ -25,54 +29,49 @@ const MAX_BY_MEANING: usize = 16;
 pub(super) struct Evidence {
     /// The candidates, sorted by slot.
     pub(super) slots: Vec<Slot>,
-    /// The evidence for each unit and candidate: first the values of all candidates for the first unit, then those for
-    /// the second unit, and so on.
+    /// The evidence: a table with a row for each unit.
     pub(super) strength: Vec<f32>,
-    /// The score of each word of the query for each candidate: first the scores of all candidates for the first word,
-    /// then those for the second word, and so on.
+    /// The scores by words: a table with a row for each word of the query.
     pub(super) word_scores: Vec<f32>,
     /// The cosine between the whole query and each candidate; `None` for a candidate without a vector.
     pub(super) meaning: Vec<Option<f32>>,
     /// The cosine between the whole query and the server of each candidate.
     pub(super) server: Vec<f32>,
-    /// `true` if a word of the query occurs in any tool.
-    pub(super) has_words: bool,
+    /// `true` if no tool contains a word of the query, and tools with similar names are among the candidates.
+    pub(super) has_similar_names: bool,
 }
 
 impl Evidence {
-    /// Collects candidates and their evidence. The tools in `more` become candidates even if they are found neither by
-    /// words nor by meaning.
+    /// Finds the candidates, and collects their evidence. The tools in `known` become candidates even if they are found
+    /// neither by words nor by meaning.
     pub(super) fn collect(
-        view: &View<'_>,
-        parsed: &ParsedQuery<'_>,
-        weights: Weights,
-        within: Option<&Bitmap>,
-        more: &[Slot],
-        k: usize,
+        search: &Search<'_>,
+        plan: &Plan<'_>,
+        known: Vec<Slot>,
     ) -> Result<Self, IndexError> {
-        let terms = view.keywords.look_up(&parsed.words)?;
-        let mut found = terms.top(MAX_BY_WORDS.max(2 * k), within)?;
-        let has_words = !found.is_empty();
+        let (view, parsed) = (search.view, &plan.parsed);
+        let words = view.keywords.look_up(&parsed.words)?;
         let hints = view.keywords.look_up(&parsed.hints)?;
-        if !parsed.hints.is_empty() {
-            found.extend(hints.top(MAX_BY_WORDS.max(2 * k), within)?);
-        }
-        let vectors = parsed.vectors();
-        let queries: Vec<&[f32]> = vectors.iter().map(|(_, vector)| *vector).collect();
-        let near = match view.vectors.filter(|_| !queries.is_empty()) {
-            Some(table) => table.top(&queries, MAX_BY_MEANING.max(k), within),
-            None => Vec::new(),
+        let max_by_words = MAX_BY_WORDS.max(2 * search.limit);
+        let by_words = words.top(max_by_words, search.within)?;
+        let by_hints = if parsed.hints.is_empty() {
+            Vec::new()
+        } else {
+            hints.top(max_by_words, search.within)?
         };
-        let mut slots: Vec<Slot> =
-            found.iter().chain(near.iter().flatten()).map(|(slot, _)| *slot).collect();
-        slots.extend_from_slice(more);
+        let by_meaning = nearest(search, parsed);
+        let similar = if by_words.is_empty() { similar_names(search, plan)? } else { Vec::new() };
+        let found = by_words.iter().chain(&by_hints).chain(by_meaning.iter().flatten());
+        let mut slots = known;
+        slots.extend(found.chain(&similar).map(|(slot, _)| *slot));
         slots.sort_unstable();
         slots.dedup();
-        // Every word of a name is also indexed as a word of the tool. So looking up the words in names too increases
-        // scores, but finds no further candidates.
-        let mut word_scores = terms.score_each(&slots)?;
-        let named = view.keywords.look_up(&parsed.names)?.score_each(&slots)?;
-        word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
+
+        // Look up the words in names only now: it increases scores, but finds no other candidates, because every word
+        // of a name is also indexed as a word of the tool.
+        let mut word_scores = words.score_each(&slots)?;
+        let name_scores = view.keywords.look_up(&parsed.names)?.score_each(&slots)?;
+        word_scores.iter_mut().zip(name_scores).for_each(|(score, of_name)| *score += of_name);
         let hint_scores =
             if parsed.hints.is_empty() { Vec::new() } else { hints.score_each(&slots)? };
         let mut evidence = Self {
@@ -81,101 +80,80 @@ impl Evidence {
             server: vec![0.0; slots.len()],
             slots,
             word_scores,
-            has_words,
+            has_similar_names: !similar.is_empty(),
         };
         evidence.add_words(parsed);
-        let hint_cosines = evidence.add_meaning(view, parsed, &vectors, weights.meaning);
-        evidence.add_servers(view, parsed, weights.server);
+        let hint_cosines = evidence.add_meaning(view, plan);
+        evidence.add_servers(view, plan);
         evidence.add_hints(parsed, &hint_scores, &hint_cosines);
+        evidence.add_similar_names(parsed, &similar);
         Ok(evidence)
     }
 
-    /// Adds the given values to the evidence of each unit for these tools.
-    pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
-        for (slot, strength) in more {
-            let Ok(at) = self.slots.binary_search(slot) else { continue };
-            (0..units).for_each(|unit| self.unit_mut(unit)[at] += strength);
-        }
-    }
-
-    /// Returns the evidence for all candidates for one unit.
+    /// Returns the evidence of all candidates for one unit.
     pub(super) fn of_unit(&self, unit: usize) -> &[f32] {
-        let count = self.slots.len();
-        &self.strength[unit * count..][..count]
-    }
-
-    fn unit_mut(&mut self, unit: usize) -> &mut [f32] {
-        let count = self.slots.len();
-        &mut self.strength[unit * count..][..count]
+        row(&self.strength, unit, self.slots.len())
     }
 
     fn add_words(&mut self, parsed: &ParsedQuery<'_>) {
         let count = self.slots.len();
-        for (at, unit) in parsed.units.iter().enumerate() {
-            let strength = &mut self.strength[at * count..][..count];
+        for (number, unit) in parsed.units.iter().enumerate() {
+            let strength = row_mut(&mut self.strength, number, count);
             for term in &unit.terms {
-                let scores = &self.word_scores[term * count..][..count];
+                let scores = row(&self.word_scores, *term, count);
                 strength.iter_mut().zip(scores).for_each(|(strength, score)| *strength += score);
             }
         }
     }
 
-    /// Adds the meaning to the evidence: for each unit with a vector, the weighted cosine of this vector and each
-    /// candidate's vector. Before that, the part that all tools' vectors have in common is subtracted from the
-    /// candidate's vector. A candidate without a vector gets the average of the other candidates.
+    /// Adds the meaning: for each unit with a vector, the weighted cosine of this vector and each candidate's vector.
+    /// Before that, the part that all tools' vectors have in common is subtracted from the candidate's vector. A
+    /// candidate without a vector gets the average of the other candidates.
     ///
-    /// Returns the cosines between the units' hints and the candidates: first the cosines of all candidates for the
-    /// first hint that has a vector, then those for the second such hint, and so on. Returns an empty list if vectors
-    /// are not used.
-    fn add_meaning(
-        &mut self,
-        view: &View<'_>,
-        parsed: &ParsedQuery<'_>,
-        vectors: &[(usize, &[f32])],
-        weight: f32,
-    ) -> Vec<f32> {
+    /// Returns the cosines between the units' hints and the candidates: a table with a row for each hint that has a
+    /// vector; empty if vectors are not used.
+    fn add_meaning(&mut self, view: &View<'_>, plan: &Plan<'_>) -> Vec<f32> {
+        let weight = plan.weights.meaning;
         let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return Vec::new() };
         let count = self.slots.len();
-        let hints: Vec<&[f32]> =
-            parsed.units.iter().filter_map(|unit| unit.hint.vector.as_deref()).collect();
-        let mut hint_cosines = vec![0.0; hints.len() * count];
-        let queries: Vec<&[f32]> =
-            vectors.iter().map(|(_, vector)| *vector).chain(hints.iter().copied()).collect();
+        let units: Vec<usize> = plan.parsed.vectors().map(|(unit, _)| unit).collect();
+        let hints = plan.parsed.units.iter().filter_map(|unit| unit.hint.vector.as_deref());
         let common = CommonPart::of(view.mean(table));
-        let shared: Vec<f32> = queries.iter().map(|query| common.product(query)).collect();
-        let asked = queries.len();
-        let mut queries = queries;
-        queries.push(&common.vector);
-        let mut own = vec![0.0; queries.len()];
-        let mut row = Vec::new();
-        let mut sums = vec![(0.0, 0usize); vectors.len()];
+        // The vectors of the units, then the vectors of the hints, then the common part.
+        let mut vectors: Vec<&[f32]> =
+            plan.parsed.vectors().map(|(_, vector)| vector).chain(hints).collect();
+        let common_products: Vec<f32> =
+            vectors.iter().map(|vector| common.product(vector)).collect();
+        vectors.push(&common.vector);
+        let last = vectors.len() - 1;
+        let mut hint_cosines = vec![0.0; (last - units.len()) * count];
+        let (mut buffer, mut products) = (Vec::new(), vec![0.0; vectors.len()]);
+        let mut sums = vec![(0.0, 0usize); units.len()];
         let mut missing = Vec::new();
         for at in 0..count {
-            if !table.products(&queries, self.slots[at], &mut row, &mut own) {
+            if !table.products(&vectors, self.slots[at], &mut buffer, &mut products) {
                 missing.push(at);
                 continue;
             }
-            let scale = common.scale(own[asked]);
-            for (number, (unit, _)) in vectors.iter().enumerate() {
-                let cosine = (own[number] - shared[number]) * scale;
+            let scale = common.scale(products[last]);
+            let cosine_of = |number: usize| (products[number] - common_products[number]) * scale;
+            for (number, unit) in units.iter().enumerate() {
+                let cosine = cosine_of(number);
                 self.strength[unit * count + at] += weight * cosine;
                 sums[number].0 += cosine;
                 sums[number].1 += 1;
                 if *unit == 0 {
-                    self.meaning[at] = Some(own[number]);
+                    self.meaning[at] = Some(products[number]);
                 }
             }
-            for number in 0..hints.len() {
-                let product = own[vectors.len() + number] - shared[vectors.len() + number];
-                hint_cosines[number * count + at] = product * scale;
+            for number in units.len()..last {
+                hint_cosines[(number - units.len()) * count + at] = cosine_of(number);
             }
         }
-        // Give a tool without a vector the average of the other candidates.
-        for (number, (unit, _)) in vectors.iter().enumerate() {
-            let (sum, count) = sums[number];
+        for (unit, (sum, found)) in units.iter().zip(sums) {
             #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
-            let average = if count == 0 { 0.0 } else { sum / count as f32 };
-            let strength = self.unit_mut(*unit);
+            let average = if found == 0 { 0.0 } else { sum / found as f32 };
+            let strength = row_mut(&mut self.strength, *unit, count);
             for at in &missing {
                 strength[*at] += weight * average;
             }
@@ -183,26 +161,44 @@ impl Evidence {
         hint_cosines
     }
 
-    /// Adds the evidence of each unit's hints, i.e. of the words that tools use for everyday words of the query, e.g.
-    /// `weather` for `umbrella`. The more evidence the best candidate already has for a unit, the less its hints count.
+    /// Adds the cosine between the query and the server of each candidate to the evidence for the whole query; the
+    /// evidence for clauses does not change.
+    fn add_servers(&mut self, view: &View<'_>, plan: &Plan<'_>) {
+        let weight = plan.weights.server;
+        let table = view.servers.filter(|_| weight > 0.0);
+        let query = plan.parsed.units[0].vector.as_deref();
+        let Some((table, query)) = table.zip(query) else { return };
+        let mut known: FxHashMap<ServerNumber, f32> = FxHashMap::default();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let Some(server) = view.catalog.server_of(*slot) else { continue };
+            let cosine = || table.cosine(query, server).unwrap_or(0.0);
+            let cosine = *known.entry(server).or_insert_with(cosine);
+            self.server[at] = cosine;
+            self.strength[at] += weight * cosine;
+        }
+    }
+
+    /// Adds the evidence of each unit's hints. The more evidence the best candidate already has for a unit, the less
+    /// its hints count. `scores` is a table with a row for each word of `ParsedQuery::hints`, and `cosines` is the
+    /// result of [`add_meaning`](Self::add_meaning).
     fn add_hints(&mut self, parsed: &ParsedQuery<'_>, scores: &[f32], cosines: &[f32]) {
         let count = self.slots.len();
-        let names = parsed.hints.terms.len() / 2;
+        // The list has each word twice: in its first half for all texts of a tool, in its second half for names only.
+        let half = parsed.hints.terms.len() / 2;
         let mut cosines = cosines.chunks_exact(count.max(1));
-        for (at, unit) in parsed.units.iter().enumerate() {
+        for (number, unit) in parsed.units.iter().enumerate() {
             let cosines = unit.hint.vector.as_ref().and_then(|_| cosines.next());
-            let strength = &mut self.strength[at * count..][..count];
+            let strength = row_mut(&mut self.strength, number, count);
             let best = strength.iter().copied().fold(0.0, f32::max);
             let share = weight::hint_share(best);
             if share <= 0.0 {
                 continue;
             }
             for (term, weight) in &unit.hint.terms {
-                for term in [*term, names + *term] {
-                    let scores = &scores[term * count..][..count];
-                    let add =
-                        |(strength, score): (&mut f32, &f32)| *strength += share * weight * score;
-                    strength.iter_mut().zip(scores).for_each(add);
+                for term in [*term, half + *term] {
+                    for (strength, score) in strength.iter_mut().zip(row(scores, term, count)) {
+                        *strength += share * weight * score;
+                    }
                 }
             }
             for (strength, cosine) in strength.iter_mut().zip(cosines.into_iter().flatten()) {
@@ -211,21 +207,40 @@ impl Evidence {
         }
     }
 
-    fn add_servers(&mut self, view: &View<'_>, parsed: &ParsedQuery<'_>, weight: f32) {
-        let (Some(table), Some(vector)) =
-            (view.servers.filter(|_| weight > 0.0), parsed.units[0].vector.as_deref())
-        else {
-            return;
-        };
-        let mut known: FxHashMap<ServerNumber, f32> = FxHashMap::default();
-        for (at, slot) in self.slots.iter().enumerate() {
-            let Some(number) = view.catalog.server_of(*slot) else { continue };
-            let cosine =
-                *known.entry(number).or_insert_with(|| table.cosine(vector, number).unwrap_or(0.0));
-            self.server[at] = cosine;
-            self.strength[at] += weight * cosine;
+    fn add_similar_names(&mut self, parsed: &ParsedQuery<'_>, similar: &[(Slot, f32)]) {
+        let count = self.slots.len();
+        for (slot, nearness) in similar {
+            let Ok(at) = self.slots.binary_search(slot) else { continue };
+            for unit in 0..parsed.units.len() {
+                self.strength[unit * count + at] += SIMILAR_NAME_EVIDENCE * nearness;
+            }
         }
     }
+}
+
+/// Returns the tools whose vectors are nearest to the vector of each unit.
+fn nearest(search: &Search<'_>, parsed: &ParsedQuery<'_>) -> Vec<Vec<(Slot, f32)>> {
+    let Some(table) = search.view.vectors else { return Vec::new() };
+    let queries: Vec<&[f32]> = parsed.vectors().map(|(_, vector)| vector).collect();
+    table.top(&queries, MAX_BY_MEANING.max(search.limit), search.within)
+}
+
+/// Returns the tools whose names are similar to words of the query, each with its nearness; empty if the search ignores
+/// words.
+fn similar_names(search: &Search<'_>, plan: &Plan<'_>) -> Result<Vec<(Slot, f32)>, IndexError> {
+    if plan.weights.words <= 0.0 {
+        return Ok(Vec::new());
+    }
+    search.view.keywords.find_similar(&plan.parsed.words, search.limit, search.within)
+}
+
+/// Returns a row of a table.
+fn row(table: &[f32], number: usize, len: usize) -> &[f32] {
+    &table[number * len..][..len]
+}
+
+fn row_mut(table: &mut [f32], number: usize, len: usize) -> &mut [f32] {
+    &mut table[number * len..][..len]
 }
 
 /// The part that the vectors of all tools of the caller have in common. It does not distinguish tools, but makes some

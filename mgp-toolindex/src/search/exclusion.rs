@@ -1,11 +1,13 @@
 //! Finds the servers that an English query excludes: `create an issue, but not on GitHub` (MGP §16.5).
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
-use super::View;
+use super::view::{Search, View};
 use super::weight::EXCLUDED_SERVER_FACTOR;
 use super::word::{Word, has_punctuation, is_one_of, leading_phrase, words};
-use crate::catalog::{Bitmap, ServerNumber, Slot};
+use crate::catalog::{ServerNumber, Slot};
 use crate::text::{fold_name, words_of};
 
 /// Words after which a query names the servers that it excludes.
@@ -24,7 +26,8 @@ const NEGATIONS: &[&[&str]] = &[
 const BEFORE_STATEMENTS: &[&str] =
     &["are", "did", "does", "had", "has", "have", "if", "is", "or", "was", "were", "why"];
 
-/// Words after which a negation does not exclude a server: `nothing other than GitHub`, `not without GitHub`.
+/// Negative words before a negation; after them, the negation does not exclude a server: `nothing other than GitHub`,
+/// `not without GitHub`.
 const NEGATIVE_WORDS: &[&str] =
     &["cannot", "never", "no", "none", "not", "nothing", "nowhere", "t"];
 
@@ -56,22 +59,28 @@ type ServerNames = FxHashMap<String, Vec<ServerNumber>>;
 /// The servers that a query excludes.
 #[derive(Debug)]
 pub(super) struct Exclusion {
-    /// The query without the words that exclude servers.
-    pub(super) text: String,
     servers: Vec<ServerNumber>,
 }
 
 impl Exclusion {
-    /// Finds the servers that a query excludes, among the servers that have tools in `within`.
+    /// Finds the servers that a query excludes, and removes the words that exclude them from the query. Considers only
+    /// servers of tools that the search can find.
     ///
     /// Returns `None` if the query excludes no server, if it has no other words, or if its other words also name an
     /// excluded server: `GitHub issues, not GitHub actions`.
-    pub(super) fn of(view: &View<'_>, text: &str, within: Option<&Bitmap>) -> Option<Self> {
+    pub(super) fn cut(search: &Search<'_>, text: &mut Cow<'_, str>) -> Option<Self> {
+        let (rest, exclusion) = Self::of(search, text)?;
+        *text = Cow::Owned(rest);
+        Some(exclusion)
+    }
+
+    /// Returns the query without the words that exclude servers, and these servers.
+    fn of(search: &Search<'_>, text: &str) -> Option<(String, Self)> {
         let all: Vec<Word<'_>> = words(text).collect();
         if (0..all.len()).all(|at| leading_phrase(&all[at..], NEGATIONS) == 0) {
             return None;
         }
-        let names = server_names(view, within);
+        let names = server_names(search);
         let (mut rest, mut servers) = (String::new(), Vec::new());
         let (mut at, mut copied, mut is_negated) = (0, 0, false);
         while at < all.len() {
@@ -98,17 +107,14 @@ impl Exclusion {
         if servers.is_empty() || others.is_empty() || (0..others.len()).any(is_excluded) {
             return None;
         }
-        Some(Self { text: rest, servers })
+        Some((rest, Self { servers }))
     }
 
-    /// Lowers the scores of the tools of excluded servers.
-    pub(super) fn lower(&self, view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
-        for (slot, score) in slots.iter().zip(scores) {
-            let server = view.catalog.server_of(*slot);
-            if server.is_some_and(|server| self.servers.contains(&server)) {
-                *score *= EXCLUDED_SERVER_FACTOR;
-            }
-        }
+    /// Returns the factor for the score of a tool; below 1 if the query excludes its server.
+    pub(super) fn factor(&self, view: &View<'_>, slot: Slot) -> f32 {
+        let server = view.catalog.server_of(slot);
+        let is_excluded = server.is_some_and(|server| self.servers.contains(&server));
+        if is_excluded { EXCLUDED_SERVER_FACTOR } else { 1.0 }
     }
 }
 
@@ -166,14 +172,15 @@ fn named<'a>(words: &[Word<'_>], names: &'a ServerNames) -> Option<(usize, &'a [
     })
 }
 
-/// Returns the servers that have tools in `within`, by their ids and display names. Each name is also included without
-/// generic words, e.g. `xero` for `xero-mcp-server`.
-fn server_names(view: &View<'_>, within: Option<&Bitmap>) -> ServerNames {
+/// Returns the servers that have tools which the search can find, by their ids and display names. Each name is also
+/// included without generic words, e.g. `xero` for `xero-mcp-server`.
+fn server_names(search: &Search<'_>) -> ServerNames {
     let is_visible = |slots: &[Slot]| {
-        within.is_none_or(|within| slots.iter().any(|slot| within.contains(*slot)))
+        search.within.is_none_or(|within| slots.iter().any(|slot| within.contains(*slot)))
     };
     let mut names = ServerNames::default();
-    for (number, record) in view.catalog.servers().filter(|(_, record)| is_visible(&record.slots)) {
+    let servers = search.view.catalog.servers();
+    for (number, record) in servers.filter(|(_, record)| is_visible(&record.slots)) {
         let server = &record.server;
         for name in [Some(&*server.id), server.name.as_deref()].into_iter().flatten() {
             let mut short = words_of(name, MAX_ID_WORDS);

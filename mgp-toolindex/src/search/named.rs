@@ -1,7 +1,12 @@
-//! Finds tools that the query names, also in another spelling or with a typing error (MGP §16.5).
+//! Finds tools that the query names, even if it writes the name in another form or with a typing error, and raises
+//! their scores (MGP §16.5).
 
-use super::View;
-use super::weight::MAX_UNNAMED_SCORE;
+use rustc_hash::FxHashMap;
+
+use super::view::{Search, View};
+use super::weight::{
+    MAX_UNNAMED_SCORE, MIN_NAMED_SCORE, MISSPELLED_NAME_WEIGHT, NAMED_EVIDENCE_WEIGHT,
+};
 use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
 use crate::keyword::letter_changes;
@@ -13,7 +18,7 @@ const MAX_NAME_LETTERS: usize = 96;
 /// The maximum number of words in a query that is tried as a misspelled name.
 const MAX_WORDS: usize = 8;
 
-/// The maximum number of words of a query that is tried as a misspelled name although each of its words occurs in the
+/// The maximum number of words of a query that is tried as a misspelled name even though all of its words occur in the
 /// caller's tools.
 const MAX_KNOWN_WORDS: usize = 3;
 
@@ -32,22 +37,44 @@ const SAME_EXCEPT_CASE: f32 = 2.0;
 /// The nearness of an identical name.
 const IDENTICAL: f32 = 3.0;
 
-/// Returns the tools that the query names, each with the nearness of its name. A nearness below 1 means that the query
-/// has typing errors. From 1 on, a higher nearness means a more similar spelling.
+/// Returns the tools that a query with this text names, each with the nearness of its name. `words` are the words of
+/// the query, in English if it was translated.
+///
+/// If the query was translated, its original words are compared first, because they may be misspelled English words,
+/// e.g. `fiel`, which is also a German word. A query of a single word is an exception, because many foreign words
+/// resemble English words.
+pub(super) fn of_query(
+    search: &Search<'_>,
+    text: &str,
+    words: &QueryWords,
+    is_translated: bool,
+) -> Result<FxHashMap<Slot, f32>, IndexError> {
+    if is_translated {
+        let original = search.view.analyzer.query(text);
+        let found = find(search, text, &original)?;
+        if original.raw.len() > 1 && !found.is_empty() {
+            return Ok(found.into_iter().collect());
+        }
+    }
+    Ok(find(search, text, words)?.into_iter().collect())
+}
+
+/// Returns the tools that a text names, each with the nearness of its name. A nearness below 1 means that the text has
+/// typing errors. From 1 on, a higher nearness means that the text agrees more exactly with the name.
 ///
 /// A query of several words must be similar to a whole name, with or without its stop words: `PR review` does not mean
 /// `create_preview`. If each of its words occurs in the tools, only one letter may differ: `resize image` does not mean
 /// `resize_page`.
 pub(super) fn find(
-    view: &View<'_>,
+    search: &Search<'_>,
     text: &str,
     words: &QueryWords,
-    within: Option<&Bitmap>,
 ) -> Result<Vec<(Slot, f32)>, IndexError> {
     if words.whole.is_empty() || words.whole.len() > MAX_NAME_LETTERS {
         return Ok(Vec::new());
     }
-    let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
+    let (view, within) = (search.view, search.within);
+    let visible = |slot: &Slot| search.can_find(*slot);
     let text = text.trim();
     let qualified = qualified(view, text, visible);
     let written = view.catalog.by_name(text).filter(visible).take(MAX_TOOLS);
@@ -71,7 +98,7 @@ pub(super) fn find(
     let whole = QueryWords { whole: words.whole.clone(), ..QueryWords::default() };
     let mut near = view.keywords.find_similar(&whole, MAX_TOOLS, within)?;
     if many > 1 {
-        let is_known = |word: &String| view.has_word(word, within);
+        let is_known = |word: &String| search.has_word(word);
         let max_changes = if words.raw.iter().all(is_known) { 1 } else { 2 };
         let texts = [words.whole.clone(), words.raw.concat()];
         near.retain(|(slot, nearness)| {
@@ -82,7 +109,7 @@ pub(super) fn find(
         });
     }
     if !near.is_empty()
-        && let Some(exact) = with_all_words(view, words, within)?
+        && let Some(exact) = with_all_words(search, words)?
     {
         near.retain(|(slot, _)| exact.contains(*slot));
     }
@@ -107,24 +134,20 @@ fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy
     })
 }
 
-/// Returns the tools in `within` whose names have all words of the query; `None` if no tool has all of them.
+/// Returns the visible tools whose names have all words of the query; `None` if no tool has all of them.
 ///
 /// If such tools exist, the query is spelled correctly. The name of a tool without one of its words is then similar
 /// only by chance: `delete note` does not mean `delete_node` if a tool `archive_delete_note` exists.
-fn with_all_words(
-    view: &View<'_>,
-    words: &QueryWords,
-    within: Option<&Bitmap>,
-) -> Result<Option<Bitmap>, IndexError> {
+fn with_all_words(search: &Search<'_>, words: &QueryWords) -> Result<Option<Bitmap>, IndexError> {
     let mut all: Option<Bitmap> = None;
     for word in &words.raw {
-        let with = view.keywords.tools_named(&view.analyzer.stem(word))?;
+        let with = search.view.keywords.tools_named(&search.view.analyzer.stem(word))?;
         match &mut all {
             Some(all) => all.and(&with),
             None => all = Some(with),
         }
     }
-    if let (Some(all), Some(within)) = (&mut all, within) {
+    if let (Some(all), Some(within)) = (&mut all, search.within) {
         all.and(within);
     }
     Ok(all.filter(|all| all.count() > 0))
@@ -137,13 +160,22 @@ fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32
 }
 
-/// Returns the score of a tool that the query names: above the scores of all other tools, and the higher, the fewer
-/// typing errors the query has.
-pub(super) fn score(nearness: f32, score: f32) -> f32 {
+/// Raises the scores of the tools that the query names. `scores` are the scores of the tools in `slots`.
+pub(super) fn raise(named: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32]) {
+    for (slot, value) in slots.iter().zip(scores) {
+        if let Some(nearness) = named.get(slot) {
+            *value = score(*nearness, *value);
+        }
+    }
+}
+
+/// Returns the score of a tool that the query names. It is higher than the scores of tools that the query does not
+/// name, and increases with fewer typing errors in the query.
+fn score(nearness: f32, score: f32) -> f32 {
     let between = score / MAX_UNNAMED_SCORE;
     if nearness >= SAME_LETTERS {
-        0.99 + 0.01 * (nearness - SAME_LETTERS + between) / IDENTICAL
+        MIN_NAMED_SCORE + NAMED_EVIDENCE_WEIGHT * (nearness - SAME_LETTERS + between) / IDENTICAL
     } else {
-        MAX_UNNAMED_SCORE + 0.08 * nearness + 0.01 * between
+        MAX_UNNAMED_SCORE + MISSPELLED_NAME_WEIGHT * nearness + NAMED_EVIDENCE_WEIGHT * between
     }
 }

@@ -3,10 +3,11 @@
 //! The search ignores a negated verb, and lowers the scores of tools whose names contain it; no tool is omitted. Only
 //! negated commands count: `the page does not delete my files` describes a problem, and the user wants the deletion.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use super::View;
 use super::action::{Actions, is_verb};
+use super::view::View;
 use super::weight::NEGATED_VERB_FACTOR;
 use super::word::{Word, has_punctuation, is_one_of, words};
 use crate::catalog::Slot;
@@ -49,37 +50,40 @@ const MAX_NAME_WORDS: usize = 4;
 /// The maximum number of negations that are read from a text, and also from the original text of a translation.
 const MAX_NEGATIONS: usize = 8;
 
-/// The maximum number of words of the rest of a query that are compared with the negated verbs.
+/// The maximum number of words that are compared with the negated verbs after the negations were removed from the
+/// query.
 const MAX_WORDS: usize = 64;
 
 /// The verbs that a query negates.
 #[derive(Debug)]
 pub(super) struct Negation {
-    /// The query, or its translation, without the negated verbs.
-    pub(super) text: String,
     /// The stems of the negated verbs.
     stems: Vec<String>,
 }
 
 impl Negation {
-    /// Finds the verbs that an English query negates. In a translated query, also finds the verbs that were negated in
-    /// the original language; all of them are removed from the translation.
+    /// Finds the verbs that an English query negates, and removes them from the query. In a translated query, also
+    /// finds the verbs that were negated in the original language, and removes all of them from the translation only.
     ///
     /// Returns `None` if no verb is negated, or if the query has no other words.
     pub(super) fn cut(
-        text: &str,
+        text: &mut Cow<'_, str>,
         translation: Option<&mut Translation>,
         analyzer: &Analyzer,
     ) -> Option<Self> {
-        let Some(translation) = translation else { return Self::of(text, &[], analyzer) };
-        let negation = Self::of(&translation.text, &translation.negated, analyzer)?;
-        translation.text.clone_from(&negation.text);
+        let Some(translation) = translation else {
+            let (rest, negation) = Self::of(text, &[], analyzer)?;
+            *text = Cow::Owned(rest);
+            return Some(negation);
+        };
+        let (rest, negation) = Self::of(&translation.text, &translation.negated, analyzer)?;
+        translation.text = rest;
         Some(negation)
     }
 
     /// Finds the verbs that an English text negates, and the changes and deletions in the ranges `foreign`, which were
-    /// negated before the text was translated.
-    fn of(text: &str, foreign: &[Range<usize>], analyzer: &Analyzer) -> Option<Self> {
+    /// negated before the text was translated. Returns them with the rest of the text.
+    fn of(text: &str, foreign: &[Range<usize>], analyzer: &Analyzer) -> Option<(String, Self)> {
         let mut ranges = negated(text, analyzer);
         ranges.extend(foreign.iter().take(MAX_NEGATIONS).cloned());
         if ranges.is_empty() {
@@ -105,18 +109,14 @@ impl Negation {
         stems.retain(|stem| !others.contains(stem));
         stems.sort_unstable();
         stems.dedup();
-        Some(Self { text: rest, stems })
+        Some((rest, Self { stems }))
     }
 
-    /// Lowers the scores of the tools whose names have a negated verb.
-    pub(super) fn lower(&self, view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
-        for (slot, score) in slots.iter().zip(scores) {
-            let Some(entry) = view.catalog.entry(*slot) else { continue };
-            let name = words_of(entry.name(), MAX_NAME_WORDS);
-            if name.iter().any(|word| self.stems.contains(&view.analyzer.stem(word))) {
-                *score *= NEGATED_VERB_FACTOR;
-            }
-        }
+    /// Returns the factor for the score of a tool; below 1 if its name has a negated verb.
+    pub(super) fn factor(&self, view: &View<'_>, slot: Slot) -> f32 {
+        let name = view.catalog.entry(slot).map(|entry| words_of(entry.name(), MAX_NAME_WORDS));
+        let is_negated = |word: &String| self.stems.contains(&view.analyzer.stem(word));
+        if name.is_some_and(|name| name.iter().any(is_negated)) { NEGATED_VERB_FACTOR } else { 1.0 }
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
     #[track_caller]
     fn check(text: &str, rest: Option<&str>) {
         let negation = Negation::of(text, &[], &Analyzer::new());
-        let found = negation.map(|negation| {
-            assert!(negation.stems.iter().all(|stem| !negation.text.contains(&**stem)), "{text}");
-            negation.text.split_whitespace().collect::<Vec<_>>().join(" ")
+        let found = negation.map(|(rest, negation)| {
+            assert!(negation.stems.iter().all(|stem| !rest.contains(&**stem)), "{text}");
+            rest.split_whitespace().collect::<Vec<_>>().join(" ")
         });
         assert_eq!(found.as_deref(), rest, "{text}");
     }
@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn a_verb_that_is_also_wanted_is_not_lowered() {
         let text = "delete the draft, do not delete the note";
-        let negation = Negation::of(text, &[], &Analyzer::new()).unwrap();
-        assert_eq!((&*negation.text, negation.stems.len()), ("delete the draft,  the note", 0));
+        let (rest, negation) = Negation::of(text, &[], &Analyzer::new()).unwrap();
+        assert_eq!((&*rest, negation.stems.len()), ("delete the draft,  the note", 0));
     }
 
     #[test]

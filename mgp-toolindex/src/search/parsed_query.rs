@@ -5,12 +5,10 @@ use super::weight::{
     CERTAIN_HINT_WEIGHT, NEXT_RELATED_WEIGHT, ORIGINAL_WORD_WEIGHT, PAIR_HINT_WEIGHT,
     RELATED_WEIGHT, WORD_HINT_WEIGHT, Weights,
 };
+use super::wording::Wording;
 use super::{FallbackReason, View};
-use crate::lexicon::{Translation, calculator, related, relations};
+use crate::lexicon::{calculator, related, relations};
 use crate::text::{Analyzer, Field, QueryWords, Term, words_and_abbreviations_of};
-
-/// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
-pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
 /// The maximum number of words of a unit (the query or a clause) that are passed to [`relations`]. That function
 /// accepts one word fewer, so it returns nothing for a longer unit.
@@ -60,38 +58,19 @@ pub(super) struct Hint {
 
 impl<'a> ParsedQuery<'a> {
     /// Parses the words and the clauses of a query.
-    ///
-    /// If the text was translated, the original words are also looked up, with a low weight.
-    pub(super) fn new(
-        text: &'a str,
-        translation: Option<&'a Translation>,
-        analyzer: &Analyzer,
-        weights: Weights,
-    ) -> Self {
-        let (original, text) = (text, translation.map_or(text, |translation| &*translation.text));
-        let mut words = analyzer.query(text);
-        for (word, weight) in translation.map_or(&[][..], |translation| &translation.lesser) {
-            let stem = analyzer.stem(word);
-            if let Some(term) = words.terms.iter_mut().find(|term| term.text == stem) {
-                term.weight = *weight;
-            }
-        }
-        add_related(text, &mut words, analyzer);
-        if translation.is_some() {
-            for term in analyzer.query(original).terms {
-                words.add(&term.text, ORIGINAL_WORD_WEIGHT * term.weight);
-            }
-        }
+    pub(super) fn new(wording: &'a Wording<'_>, analyzer: &Analyzer, weights: Weights) -> Self {
+        let text = wording.searched();
+        let mut words = query_words(wording, analyzer);
         let terms = (0..words.terms.len()).collect();
         let mut hints = QueryWords::default();
         let hint = hint_of(text, &words, &mut hints, analyzer);
         let mut units = vec![Unit { text, request: 0, terms, vector: None, hint }];
         for Clause { text, request } in clauses(text) {
-            let mut clause_words = analyzer.query(text);
-            add_related(text, &mut clause_words, analyzer);
-            let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
-            let terms = clause_words.terms.iter().filter_map(place).collect();
-            let hint = hint_of(text, &clause_words, &mut hints, analyzer);
+            let mut own = analyzer.query(text);
+            add_related(text, &mut own, analyzer);
+            let index = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
+            let terms = own.terms.iter().filter_map(index).collect();
+            let hint = hint_of(text, &own, &mut hints, analyzer);
             units.push(Unit { text, request, terms, vector: None, hint });
         }
         if weights.words == 0.0 {
@@ -102,16 +81,16 @@ impl<'a> ParsedQuery<'a> {
                 unit.hint = Hint::default();
             }
         }
-        let of_name = |term: &Term| Term {
+        let in_name = |term: &Term| Term {
             weight: term.weight * weights.name,
             place: Field::Name,
             ..term.clone()
         };
         let names = QueryWords {
-            terms: words.terms.iter().map(of_name).collect(),
+            terms: words.terms.iter().map(in_name).collect(),
             ..QueryWords::default()
         };
-        hints.terms.extend(hints.terms.iter().map(of_name).collect::<Vec<_>>());
+        hints.terms.extend(hints.terms.iter().map(in_name).collect::<Vec<_>>());
         Self { words, names, hints, units }
     }
 
@@ -142,7 +121,7 @@ impl<'a> ParsedQuery<'a> {
     }
 
     /// Returns the texts of the requests; empty if the query is a single request.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(super) fn request_texts(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for unit in &self.units[1..] {
             let text = unit.text.trim_end_matches([',', ';', ' ']);
@@ -158,10 +137,33 @@ impl<'a> ParsedQuery<'a> {
     }
 
     /// Returns the vectors of the units, each with the index of its unit.
-    pub(super) fn vectors(&self) -> Vec<(usize, &[f32])> {
+    pub(super) fn vectors(&self) -> impl Iterator<Item = (usize, &[f32])> {
         let units = self.units.iter().enumerate();
-        units.filter_map(|(at, unit)| Some((at, unit.vector.as_deref()?))).collect()
+        units.filter_map(|(index, unit)| Some((index, unit.vector.as_deref()?)))
     }
+}
+
+/// Returns the words of the whole query, with related words.
+///
+/// If the query has a translation, its original words are also looked up, with a low weight.
+fn query_words(wording: &Wording<'_>, analyzer: &Analyzer) -> QueryWords {
+    let text = wording.searched();
+    let mut words = analyzer.query(text);
+    let Some(translation) = &wording.translation else {
+        add_related(text, &mut words, analyzer);
+        return words;
+    };
+    for (word, weight) in &translation.lesser {
+        let stem = analyzer.stem(word);
+        if let Some(term) = words.terms.iter_mut().find(|term| term.text == stem) {
+            term.weight = *weight;
+        }
+    }
+    add_related(text, &mut words, analyzer);
+    for term in analyzer.query(&wording.text).terms {
+        words.add(&term.text, ORIGINAL_WORD_WEIGHT * term.weight);
+    }
+    words
 }
 
 /// Adds words with a meaning related to words of the query, with lower weights.

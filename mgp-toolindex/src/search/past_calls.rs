@@ -5,10 +5,10 @@ use mgp_types::service::Principal;
 use rustc_hash::FxHashMap;
 
 use super::clause_scores::{best_first, maximum};
-use super::parsed_query::ParsedQuery;
+use super::plan::Plan;
+use super::view::Search;
 use super::weight::MAX_UNNAMED_SCORE;
-use super::{Query, View};
-use crate::catalog::{Bitmap, Catalog, Slot};
+use crate::catalog::{Catalog, Slot};
 use crate::learn::History;
 
 /// The number of first results, i.e. tools at the top of the ranking. Past calls replace at most [`MAX_NEWCOMERS`] of
@@ -21,8 +21,8 @@ const KEPT_TOOLS: usize = 2;
 /// The maximum number of tools that past calls move into the first results.
 const MAX_NEWCOMERS: usize = 2;
 
-/// The minimum number of tools that were ever called among the replaceable first results. If fewer were called, past
-/// calls can also replace one tool that was never called.
+/// The minimum number of replaceable first results that were ever called. If fewer of them were called, past calls can
+/// also replace one tool that was never called.
 const MIN_CALLED_TOOLS: usize = 2;
 
 /// The maximum fraction by which the share of a tool is lowered below the last of the first results.
@@ -31,7 +31,7 @@ const LOWERING: f32 = 1e-3;
 /// The lift (the amount by which past calls raise a tool) at which past calls alone give a confidence of one half.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
-/// The similarity of the most similar past query from which on past calls give their whole confidence. Less similar
+/// If the most similar past query has at least this similarity, past calls have their full confidence. Less similar
 /// queries prove little, because a history of few subjects suggests its tools for every query.
 const CONFIDENT_SIMILARITY: f32 = 0.5;
 
@@ -54,13 +54,8 @@ struct PastCall {
 impl<'a> PastCalls<'a> {
     /// Looks up the query in the history. The result is empty unless the search is hybrid (by words and meaning) and
     /// the query has a principal.
-    pub(super) fn look_up(
-        view: &View<'a>,
-        query: &'a Query,
-        parsed: &ParsedQuery<'_>,
-        ran: &SearchStrategy,
-        within: Option<&Bitmap>,
-    ) -> Self {
+    pub(super) fn look_up(search: &Search<'a>, plan: &Plan<'_>) -> Self {
+        let Search { view, query, .. } = *search;
         let is_hybrid =
             query.strategy.as_ref().is_none_or(|asked| *asked == SearchStrategy::Hybrid);
         // A query without a principal must not use the history of any subject.
@@ -68,15 +63,15 @@ impl<'a> PastCalls<'a> {
         else {
             return Self::default();
         };
-        // In a keyword search, past queries are compared by words only.
-        let vector = match ran {
-            SearchStrategy::Hybrid => parsed.units.first().and_then(|unit| unit.vector.as_deref()),
+        // Pass no vector in a keyword search, so that past queries are compared by words only.
+        let vector = match plan.strategy {
+            SearchStrategy::Hybrid => plan.parsed.units[0].vector.as_deref(),
             _ => None,
         };
         let (mut tools, mut nearest) = (FxHashMap::default(), 0.0_f32);
-        for past in history.lifts(principal, &parsed.words, vector) {
+        for past in history.lifts(principal, &plan.parsed.words, vector) {
             let slots = view.catalog.by_tool_id(&past.tool);
-            for slot in slots.filter(|slot| within.is_none_or(|within| within.contains(*slot))) {
+            for slot in slots.filter(|slot| search.can_find(*slot)) {
                 tools.insert(slot, PastCall { share: past.share, lift: past.amount });
                 nearest = nearest.max(past.nearest);
             }
@@ -129,13 +124,13 @@ impl<'a> PastCalls<'a> {
     }
 }
 
-/// Returns the indices of the tools for the first results. They are the best tools without past calls, but tools that
-/// past calls raise replace up to [`MAX_NEWCOMERS`] of them. `shares` has the score of each tool relative to the best
-/// score, plus its lift.
+/// Returns the indices of the tools for the first results: the best tools without past calls, of which up to
+/// [`MAX_NEWCOMERS`] are replaced by tools that past calls raise. `shares` has the score of each tool relative to the
+/// best score, plus its lift.
 ///
-/// The best [`KEPT_TOOLS`] are never replaced. Among the others, a raised tool replaces the weakest tool that was
-/// called, because its calls after other queries indicate that it is not meant. If fewer than [`MIN_CALLED_TOOLS`] of
-/// the others were called, the last tool that was never called can also be replaced.
+/// The best [`KEPT_TOOLS`] are never replaced. Among the remaining first results, a raised tool replaces the weakest
+/// tool that was called, because its calls after other queries indicate that it is not meant. If fewer than
+/// [`MIN_CALLED_TOOLS`] of them were called, the last tool that was never called can also be replaced.
 fn first_results(
     order: &[usize],
     shares: &[f32],
@@ -164,8 +159,7 @@ fn first_results(
     first
 }
 
-/// Lowers the shares of the tools outside the first results where necessary, so that all of these tools rank below the
-/// first results.
+/// Lowers the shares of tools outside the first results where necessary, so that they rank below all first results.
 fn lower_others(shares: &mut [f32], first: &[usize]) {
     let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
     for at in (0..shares.len()).filter(|at| !first.contains(at)) {

@@ -4,8 +4,10 @@ use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
 
 use super::Filter;
-use super::parsed_query::MAX_QUERY_BYTES;
 use crate::text::truncate;
+
+/// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
+pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
 /// Determines whether hits have a [`Reason`](crate::Reason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

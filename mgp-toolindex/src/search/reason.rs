@@ -29,14 +29,13 @@ pub(super) fn weighed_words<'a>(
     weighed.collect()
 }
 
-/// Returns the reason why a candidate was found. `at` is the index of the candidate, and `unit` the index of the unit
-/// that the candidate fits best.
-pub(super) fn reason(
+/// Returns the part of a candidate's reason that follows from the evidence. `at` is the index of the candidate, and
+/// `unit` the index of the unit that the candidate fits best.
+pub(super) fn of_evidence(
     parsed: &ParsedQuery<'_>,
     evidence: &Evidence,
     at: usize,
     unit: usize,
-    history: Option<f32>,
     all: &[WeighedWord<'_>],
 ) -> Reason {
     let count = evidence.slots.len();
@@ -59,9 +58,6 @@ pub(super) fn reason(
         meaning: evidence.meaning[at],
         clause: (unit > 0).then(|| parsed.units[unit].text.to_owned()),
         server: Some(evidence.server[at]).filter(|server| *server != 0.0),
-        history,
-        action: None,
-        is_deprecated: false,
-        is_named: false,
+        ..Reason::default()
     }
 }

@@ -1,12 +1,35 @@
-//! The parts of an index that a search reads (MGP §16.4).
+//! The input of a search: the query, the tools that it can find, and the parts of an index that it reads (MGP §16.4).
 
-use crate::catalog::{Bitmap, Catalog};
+use super::Query;
+use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::embed::Embedder;
 use crate::index::{SharedIndex, Snapshot};
 use crate::keyword::{KeywordReader, TextFigures};
 use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
+
+/// A search for the tools that fit a query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) query: &'a Query,
+    /// The tools that the search can find; `None` means all tools.
+    pub(super) within: Option<&'a Bitmap>,
+    /// The maximum number of results.
+    pub(super) limit: usize,
+}
+
+impl Search<'_> {
+    pub(super) fn can_find(&self, slot: Slot) -> bool {
+        self.within.is_none_or(|within| within.contains(slot))
+    }
+
+    /// Returns whether a word, given in any form, occurs in a tool that the search can find.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.view.keywords.has_word(&self.view.analyzer.stem(word), self.within)
+    }
+}
 
 /// The parts of a snapshot, and the shared parts of its index, that a search reads.
 #[derive(Clone, Copy, Debug)]
@@ -88,10 +111,5 @@ impl<'a> View<'a> {
             None => (self.catalog.len(), table.len()),
         };
         2 * vectors >= tools
-    }
-
-    /// Returns whether a word, given in any form, occurs in a tool of `within`.
-    pub(super) fn has_word(&self, word: &str, within: Option<&Bitmap>) -> bool {
-        self.keywords.has_word(&self.analyzer.stem(word), within)
     }
 }

@@ -9,6 +9,8 @@
 //! a tool is its evidence relative to the evidence of the best tool. *Hints* are the words that tools use for everyday
 //! words, e.g. `weather` for `umbrella`.
 
+use mgp_types::mgp::SearchStrategy;
+
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weights {
@@ -26,6 +28,14 @@ impl Weights {
     pub(super) const HYBRID: Self = Self { words: 1.0, name: 0.25, meaning: 26.0, server: 2.0 };
     pub(super) const KEYWORD: Self = Self { meaning: 0.0, server: 0.0, ..Self::HYBRID };
     pub(super) const SEMANTIC: Self = Self { words: 0.0, name: 0.0, ..Self::HYBRID };
+
+    pub(super) fn of(strategy: &SearchStrategy) -> Self {
+        match strategy {
+            SearchStrategy::Keyword => Self::KEYWORD,
+            SearchStrategy::Semantic => Self::SEMANTIC,
+            _ => Self::HYBRID,
+        }
+    }
 }
 
 // === Words added to a query ===
@@ -53,11 +63,11 @@ pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 /// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// The maximum evidence for the best tool at which hints still have their full weight.
+/// Hints have their full weight up to this evidence for the best tool.
 const FULL_HINTS_EVIDENCE: f32 = 24.0;
 
-/// The minimum evidence for the best tool at which hints have no weight, because a query that fits a tool by its own
-/// words needs no hints.
+/// Hints have no weight from this evidence for the best tool on, because a query that fits a tool by its own words
+/// needs no hints.
 const NO_HINTS_EVIDENCE: f32 = 40.0;
 
 // === Clauses and requests ===
@@ -73,10 +83,6 @@ pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 /// a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
-/// The factor for the share of each further tool of the same request, if a query has several requests. Each further
-/// tool gets the factor once more, so that the first results serve different requests.
-pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
-
 // === Confidence and scores ===
 
 /// The evidence for the best tool at which the confidence is one half.
@@ -85,19 +91,60 @@ pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 /// The maximum score by words and meaning; only tools that the query names can have a higher score.
 pub(super) const MAX_UNNAMED_SCORE: f32 = 0.9;
 
+/// The minimum score of a tool that the query names without a typing error.
+pub(super) const MIN_NAMED_SCORE: f32 = 0.99;
+
+/// The weight of the nearness of a name with typing errors, added to [`MAX_UNNAMED_SCORE`]: the fewer errors, the
+/// higher the score.
+pub(super) const MISSPELLED_NAME_WEIGHT: f32 = 0.08;
+
+/// The weight of further differences between named tools in their scores: how exactly the query agrees with the name,
+/// if it has no typing error, and the evidence by words and meaning.
+pub(super) const NAMED_EVIDENCE_WEIGHT: f32 = 0.01;
+
+// === Factors ===
+//
+// The factors that lower the scores of tools, in the order in which they are applied; `rank.rs` has the steps between
+// them. A factor never omits a tool, because a query can be misunderstood.
+
+/// The factor for each further tool of the same request, if a query has several requests. Each further tool gets the
+/// factor once more, so that the first results serve different requests.
+pub(super) const NEXT_TOOL_FACTOR: f32 = 0.9;
+
+/// The factor for a tool that deletes things, if the query does not request a deletion: `remember this` rarely means
+/// `delete_note`.
+pub(super) const UNASKED_DELETION_FACTOR: f32 = 0.8;
+
+/// The factor for a tool that changes things, if the query only requests to see or to delete things:
+/// `show this folder` rarely means `create_folder`.
+pub(super) const UNASKED_CHANGE_FACTOR: f32 = 0.9;
+
+/// The factor for a tool that only shows things, if the query only requests a change: `write a letter` rarely means
+/// `read_file`.
+pub(super) const UNASKED_READ_FACTOR: f32 = 0.9;
+
+/// The factor for a tool whose description states that it is deprecated; usually another tool replaces it.
+pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
+
+/// The factor for a tool whose server the query excludes: `create an issue, but not on GitHub`.
+pub(super) const EXCLUDED_SERVER_FACTOR: f32 = 0.5;
+
+/// The factor for a tool whose name has a verb that the query negates: `archive it, do not delete it`.
+pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
+
 // === Categories ===
 
 /// The weight of a category's name in the score of the category; its best tool has the remaining weight up to 1.
 pub(super) const CATEGORY_NAME_WEIGHT: f32 = 0.5;
 
-/// The weight of its category in the score of a tool in a search by category; the tool's own score has the remaining
+/// In a search by category, the weight of the category in the score of a tool; the tool's own score has the remaining
 /// weight up to 1.
 pub(super) const CATEGORY_WEIGHT: f32 = 0.7;
 
 /// The score of a tool that the query does not find, but whose category it names.
 pub(super) const NAMED_CATEGORY_SCORE: f32 = 0.35;
 
-// === Corrections ===
+// === Corrections of the evidence ===
 
 /// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
 /// query.
@@ -106,18 +153,9 @@ pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 /// The number of tools for which half of their mean vector is treated as common to all of them; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
-/// The factor for the score of a tool whose description states that it is deprecated; usually another tool replaces it.
-pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
-
-/// The factor for the score of a tool whose server the query excludes.
-pub(super) const EXCLUDED_SERVER_FACTOR: f32 = 0.5;
-
-/// The factor for the score of a tool whose name has a verb that the query negates.
-pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
-
 // === Weak results ===
 
-/// The minimum number of tools of a caller at which results can be weak; with fewer tools, scores vary too much.
+/// The minimum number of a caller's tools for a result to be called weak; with fewer tools, scores vary too much.
 const MIN_TOOLS: usize = 10;
 
 /// The number of tools of the catalogue for which the minimum scores of requested tools were chosen.

@@ -19,7 +19,7 @@ pub struct SessionTool {
     pub tool: IndexedTool,
     /// The number of tokens that the tool needs in the model's context; an upper bound until it is counted exactly.
     pub tokens: u32,
-    /// The reduced definition, if the full one does not fit.
+    /// The reduced definition, if the full definition does not fit.
     pub(crate) trimmed: Option<ByteString>,
 }
 

@@ -51,8 +51,7 @@ pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
 struct SessionsState {
-    /// The number that distinguishes this instance from others, because several instances can serve the same
-    /// connection.
+    /// The number of this instance. It distinguishes the sessions of several instances that serve the same connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
@@ -202,8 +201,8 @@ impl Sessions {
             }
             let before = match session.cache.insert(held.clone(), room) {
                 Inserted::Added => 0,
-                // The tool is already in the session, possibly with a shorter definition than its new one; count only
-                // the difference.
+                // The session already has the tool, possibly with a shorter definition. Count only the additional
+                // tokens.
                 Inserted::Known(before) => before,
                 Inserted::TooLarge => return false,
             };
@@ -402,8 +401,8 @@ fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     Some(SessionTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
-/// Fits several tools into `room` tokens together. If they do not all fit, each tool gets an equal share of the room,
-/// and tools that need less leave the rest to the following tools.
+/// Fits several tools into `room` tokens together. If they do not all fit, each tool gets an equal share of the room.
+/// Room that a tool does not need is left to the following tools.
 fn hold_all(
     tools: &[IndexedTool],
     room: u64,

@@ -200,7 +200,7 @@ fn keeps_words(words: &Value, step: &Step) -> bool {
     words.as_array().is_some_and(|all| all.len() <= step.words && all.iter().all(is_short))
 }
 
-/// Adds to the description the first values of an enumeration that a step removes.
+/// Writes the first values of an enumeration that a step removes into the description.
 fn add_examples(out: &mut Map<String, Value>, words: &Value, step: &Step) {
     let all = words.as_array().into_iter().flatten().filter(|word| is_short(word));
     let texts: Vec<&str> = all.filter_map(Value::as_str).take(step.words).collect();

@@ -28,7 +28,7 @@ const MAX_MEDIA_TYPES: usize = 32;
 /// The maximum number of values of parameters (`enum`, `const`) that are indexed with a tool.
 const MAX_VALUES: usize = 48;
 
-/// The maximum number of bytes of an indexed value; a longer one is a sentence, a key or a template.
+/// The maximum number of bytes of an indexed value; a longer value is a sentence, a key or a template.
 const MAX_VALUE_BYTES: usize = 40;
 
 /// The maximum number of bytes of all indexed values of a tool; with 0, no values are indexed.
@@ -80,8 +80,8 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Appends the words of the values that parameters accept, e.g. `webp`. Each word is appended only once, and only
-    /// if no other text of the tool has it, so that its weight is as low as possible.
+    /// Appends the words of the values that parameters accept, e.g. `webp`. A word is appended only once, and only if
+    /// no other text of the tool has it. So its weight is as low as possible.
     fn index_values(&self, indexer: &mut Indexer, text: &mut String) {
         let (mut words, mut left) = (String::new(), MAX_ALL_VALUES_BYTES);
         let values = self.parameters.iter().flat_map(|parameter| &parameter.values);

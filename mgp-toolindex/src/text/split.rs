@@ -79,7 +79,7 @@ pub(crate) fn words_and_abbreviations_of(text: &str, max: usize) -> Vec<String> 
 
 /// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    // Compare with the lowest code point first, because most characters are below it.
+    // Compare with the lowest code point first: most characters are below it, so the comparison ends there.
     c >= '\u{0e00}'
         && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao

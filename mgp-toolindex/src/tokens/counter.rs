@@ -61,7 +61,8 @@ impl TokenCounter {
 
     /// Counts the tokens of a text.
     ///
-    /// If a text has 64 KiB in which it cannot be split, which no real definition has, the result is an upper bound.
+    /// If a text contains 64 KiB without a place where it can be split, the result is an upper bound. No real
+    /// definition has such a text.
     #[must_use]
     pub fn count(&self, text: &str) -> u32 {
         #[cfg(feature = "tokens")]
@@ -145,7 +146,7 @@ impl CountPermit {
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
-        // The caller that is currently counting tokens is not one of the waiting callers.
+        // The number of waiting callers does not include the caller that is counting now.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
         WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();
@@ -170,7 +171,7 @@ fn trim_allocator() {
     }
 }
 
-/// The length, in bytes, from which on a piece of text is not encoded; an upper bound is used for it instead.
+/// The maximum length, in bytes, of a piece of text that is encoded; an upper bound is used for a longer piece.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 

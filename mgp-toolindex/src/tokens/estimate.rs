@@ -1,9 +1,9 @@
 //! Estimates token counts without the tables of the encoding. An estimate is never too low (MGP §16.8).
 //!
-//! The encoding splits a text into pieces, and each piece into tokens. It never leaves two adjacent tokens that could
-//! be joined to one token. So two letters that form a token together never need two tokens, and a word that is a token
-//! needs only one. The facts about tokens in this file come from the tables of the encoding; tests compare them with
-//! the tables.
+//! The encoding splits a text into pieces, and each piece into tokens. It joins two adjacent tokens whenever the result
+//! is also a token. So two letters that form a token together never need two tokens, and a word that is a token needs
+//! only one. The facts about tokens in this file come from the tables of the encoding; tests compare them with the
+//! tables.
 
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
@@ -76,8 +76,8 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     }
     let before = start.checked_sub(1).map(|at| bytes[at]);
     let after = bytes.get(end);
-    // The tokenizer does not split words before an apostrophe (`it's`), or between ASCII letters and other letters, so
-    // such a run of letters is only a part of a word.
+    // The tokenizer does not split words before an apostrophe (`it's`), or between ASCII letters and other letters. A
+    // run of letters beside such a character is only a part of a word.
     let ends_here = after.is_none_or(|byte| byte.is_ascii() && *byte != b'\'');
     let begins_here = before.is_none_or(|byte| byte.is_ascii() && byte != b'\'');
     let is_known = || std::str::from_utf8(&bytes[first..end]).is_ok_and(is_one_token);
@@ -118,7 +118,8 @@ fn is_pair(first: u8, second: u8) -> bool {
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Digits of other scripts can belong to the same piece. Next to them, the digits may be grouped differently.
+    // Count one token per digit beside digits of other scripts: they can belong to the same piece, so the digits may be
+    // grouped differently.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -133,7 +134,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
     let run = &bytes[start..end];
-    // A piece can continue after the run with the end of a line, or with punctuation of other scripts.
+    // The piece may continue after the run, with the end of a line or with punctuation of other scripts. Then the table
+    // does not apply.
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));
@@ -149,8 +151,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, run.len())
 }
 
-/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens: one token per byte, except that
-/// the first two bytes of a character need only one token if they are known to form a token.
+/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens. This is one token per byte,
+/// except that the first two bytes of a character need only one token if they are known to form a token.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;

@@ -64,7 +64,8 @@ mod tests {
                     |first| count(&format!("{first}{word}")) <= if first == ' ' { 1 } else { 2 },
                 )
         };
-        // The tokens with the lowest numbers occurred most often in the training texts of the encoding.
+        // Take the tokens with the lowest numbers, because they occurred most often in the training texts of the
+        // encoding.
         let mut words: Vec<String> = (0..25_000)
             .filter_map(|token| String::from_utf8(encoder.decode_bytes(&[token]).ok()?).ok())
             .filter_map(|text| {

@@ -34,8 +34,8 @@ impl<'a> QuantisedQuery<'a> {
             *coarse = to_i16(whole);
             off += (scaled - whole) * (scaled - whole);
         }
-        // A row has length one, so the error of a score is at most the length of the rounding error of the query. The
-        // errors of two rows can have opposite signs, hence the factor 2. The second term covers the rounding of
+        // The error of a score is at most the length of the rounding error of the query, because a row has length one.
+        // The errors of two rows can have opposite signs, hence the factor 2. The second term covers the rounding of
         // floats.
         let slack = 2.0 * off.sqrt() + range * 4.0e-6 / (unit * max);
         Some(Self { exact, unit, coarse, slack })

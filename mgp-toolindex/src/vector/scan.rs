@@ -65,8 +65,8 @@ pub(super) fn scan(
                 continue;
             }
             for picked in picked.chunks(BLOCK) {
-                // Fill an incomplete block with copies of its last row. They have the factor NaN, so their scores are
-                // never among the best.
+                // Fill an incomplete block with copies of its last row. The copies have the factor NaN, so their scores
+                // are never among the best.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
                 let products = four([row(0), row(1), row(2), row(3)], &query.coarse);

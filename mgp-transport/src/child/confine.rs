@@ -106,8 +106,8 @@ mod imp {
     pub(super) fn is_available() -> bool {
         let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let created = rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create);
-        // If the call itself fails, the system supports confinement, but lacks e.g. descriptors. If it still lacks them
-        // when the child confines itself, the child does not start.
+        // If only the call that creates the rules fails, the system supports confinement, but lacks e.g. descriptors,
+        // so return `true`. If it still lacks them when the child confines itself, the child does not start.
         matches!(
             created,
             Ok(_) | Err(RulesetError::CreateRuleset(CreateRulesetError::CreateRulesetCall { .. }))

@@ -36,7 +36,7 @@ pub(super) struct Process {
 }
 
 pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Started, ChildError> {
-    // A server would open a window of its own if this process has none.
+    // If this process has no window, Windows would open a window for each server, so forbid that.
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
     let program = command.get_program().to_owned();

@@ -180,8 +180,8 @@ fn usual_folders() -> Vec<PathBuf> {
     of_user.chain(OF_SYSTEM.iter().map(PathBuf::from)).collect()
 }
 
-/// Returns the folder with the programs of a version of Node that nvm installed: its default version or, if that is not
-/// named by a number, the newest version.
+/// Returns the folder with the programs of a version of Node that nvm installed. This is its default version or, if nvm
+/// does not name that version by a number, the newest version.
 #[cfg(unix)]
 fn nvm_folder(home: &Path) -> Option<PathBuf> {
     use std::io::Read as _;
@@ -195,7 +195,7 @@ fn nvm_folder(home: &Path) -> Option<PathBuf> {
     let versions: Vec<_> = versions.collect();
     let mut alias = String::new();
     if let Ok(file) = std::fs::File::open(nvm.join("alias/default")) {
-        // If the name cannot be read, the newest version is used.
+        // Ignore an error: if the name cannot be read, the newest version is used.
         let _ = file.take(MAX_ALIAS_BYTES).read_to_string(&mut alias);
     }
     let wanted = version(alias.trim()).unwrap_or_default();
@@ -221,8 +221,7 @@ fn real_folder(folder: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(folder).ok().filter(|real| real.is_dir())
 }
 
-/// Returns the first folder, of `real` and the folders that contain it, that other users than this one and root can
-/// change.
+/// Returns the first of `real` and the folders that contain it that users other than this user and root can change.
 #[cfg(unix)]
 fn open_folder(real: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
@@ -231,11 +230,12 @@ fn open_folder(real: &Path) -> Option<PathBuf> {
     let is_private = |folder: &Path| {
         let Ok(metadata) = folder.metadata() else { return false };
         let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-        // A group with the same number as the folder's owner has no other members. On macOS the group `admin` (80),
-        // which may become root, can change the folders of Homebrew.
+        // A group with the same number as the folder's owner has no other members, so its right to write is accepted.
+        // So is that of the group `admin` (80) of macOS, which may become root: it can change the folders of Homebrew.
         let is_own_group = group == owner || (cfg!(target_os = "macos") && group == 80);
         let others = if is_own_group { 0o002 } else { 0o022 };
-        // In a folder with the sticky bit, such as `/tmp`, other users cannot replace a folder of this user.
+        // In a folder with the sticky bit, such as `/tmp`, other users cannot replace a folder of this user, although
+        // they can write. So such a folder is accepted if it is only a parent.
         let is_sticky = folder != real && mode & 0o1000 != 0;
         (owner == 0 || owner == user) && (mode & others == 0 || is_sticky)
     };

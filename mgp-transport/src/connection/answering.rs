@@ -1,4 +1,4 @@
-//! The answers of this side: of finished calls, of messages that are refused, and of batches.
+//! The answers that this side sends: to finished calls, to messages that are refused, and to batches.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use mgp_types::{Id, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::driver::Driver;
-use super::running::{Batch, MAX_SHORT_ANSWER};
+use super::running::{Batch, MAX_SHORT_ANSWER, RunningRequest};
 use crate::too_long::batch_too_long;
 
 impl<R, W> Driver<R, W>
@@ -16,28 +16,22 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     /// Queues the answer of a call that has finished, and counts the call as ended.
-    pub(super) fn answer(
-        &mut self,
-        id: &Id,
-        size: usize,
-        batch: Option<&Batch>,
-        outcome: &Result<Reply, RpcError>,
-    ) {
+    pub(super) fn answer(&mut self, request: RunningRequest, outcome: &Result<Reply, RpcError>) {
         // Fewer calls run than the limit allows, so reading may pause again when the limit is reached the next time.
         if self.calls.len() < self.connection.limits.in_flight {
             self.pause = None;
         }
-        let counters = &self.connection.counters;
-        counters.running.fetch_sub(1, Ordering::Relaxed);
-        counters.held.fetch_sub(size, Ordering::Relaxed);
-        self.queue_answer(Some(id), batch, outcome);
+        let RunningRequest { id, batch, counted } = request;
+        // Frees the bytes of the request first, which can make room for its answer.
+        drop(counted);
+        self.queue_answer(Some(&id), batch.as_ref(), outcome);
     }
 
     /// Answers a message with an error, without starting a call.
     pub(super) fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
         // A child can print lines that are not messages. If it also prints what it reads, each answer to such a line
-        // would cause the next line.
+        // would cause the next line, so no answer is sent.
         if id.is_none() && self.is_child() {
             return;
         }
@@ -96,14 +90,7 @@ where
 
     /// Adds an answer to the answers of its batch; queues the array once it is complete.
     pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
-        let held = &self.connection.counters.held;
-        if !answer.is_empty() {
-            // Counts the `[` or `,` before the answer, too.
-            held.fetch_add(answer.len() + 1, Ordering::Relaxed);
-        }
         if let Some(array) = batch.close(answer) {
-            // The `]` at the end was not counted.
-            held.fetch_sub(array.len() - 1, Ordering::Relaxed);
             self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
         }
     }

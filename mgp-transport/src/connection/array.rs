@@ -37,7 +37,7 @@ where
     }
 
     fn dispatch_items(&mut self, items: Vec<ByteString>, task: &mut Task<'_>) {
-        let batch = Batch::default();
+        let batch = Batch::new(&self.connection.counters);
         // The batch itself counts as one message without answer until all its messages are dispatched; otherwise a fast
         // answer would complete the batch too early.
         batch.open();

@@ -135,7 +135,8 @@ where
     }
 
     /// Returns whether the peer is a child that has received a call and not answered it. Many servers run one call at a
-    /// time and read nothing meanwhile; the time limit of the call ends the wait.
+    /// time and read nothing meanwhile, so such a child does not count as stalled; the time limit of the call ends the
+    /// wait.
     fn is_child_busy(&self) -> bool {
         self.is_child()
             && self.connection.send_half.pending.has_other_calls(&self.unwritten_requests())
@@ -148,11 +149,9 @@ impl<R, W> Driver<R, W> {
         self.connection.send_half.outbox.close();
         self.calls.clear();
         self.notifications.clear();
+        self.held_notifications.set(0);
         self.read_ahead.clear();
-        let counters = &self.connection.counters;
-        for gauge in [&counters.running, &counters.held, &counters.unwritten] {
-            gauge.store(0, Ordering::Relaxed);
-        }
+        self.connection.counters.unwritten.store(0, Ordering::Relaxed);
         self.connection.end();
     }
 }

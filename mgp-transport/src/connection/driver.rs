@@ -19,21 +19,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::closing::{Closing, FlushReason};
+use super::gauges::{CountedRequest, HeldBytes};
 use super::line_joiner::{LineJoiner, is_cut_json};
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
 use super::outbox::{CloseRequest, Outbox, request_numbers};
 use super::priority::{extra_places, is_light_ping, is_ping};
 use super::read_ahead::ReadAhead;
-use super::running::{Batch, Running};
+use super::running::{Batch, Running, RunningRequest};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer};
 
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
 /// The pause gives the runtime time to run short calls, because a peer can send them faster than they are scheduled. If
-/// calls take longer, the peer does not notice the pause, and messages behind it (e.g. a cancellation, or an answer
-/// that a call needs) are still read soon enough.
+/// the calls take longer, the pause is too short to disturb the peer: messages that it sends after them (e.g. a
+/// cancellation, or an answer that a call needs) are still read soon enough.
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 /// The maximum number of finished calls that one turn answers before it writes and reads again.
 const MAX_FINISHED_PER_TURN: usize = 128;
@@ -59,6 +60,8 @@ pub(super) struct Driver<R, W> {
     written: usize,
     pub(super) calls: FuturesUnordered<Running>,
     pub(super) notifications: NotificationQueue,
+    /// The size of `notifications`, as the gauge `held` counts it.
+    pub(super) held_notifications: HeldBytes,
     pub(super) closing: Closing,
     /// The pause of reading while too many calls run. It is stored even after it has elapsed, so that no new pause
     /// begins until a call ends.
@@ -94,6 +97,7 @@ where
             written: 0,
             calls: FuturesUnordered::new(),
             notifications: NotificationQueue::default(),
+            held_notifications: HeldBytes::new(&connection.counters, 0),
             closing: Closing::default(),
             pause: None,
             connection,
@@ -128,23 +132,27 @@ where
                 Ok(read) => read,
                 Err(error) => return Poll::Ready(CloseReason::Io(error)),
             };
-            if !read && !has_more {
+            // A write may have made room for answers that were held back, so the loop goes on to send them.
+            let can_answer = has_more && !self.holds_answers();
+            if !read && !can_answer {
                 return self.wait_or_close(task);
             }
         }
     }
 
-    /// Sends the answers of finished calls, unless too many answers wait for the peer to read them. Returns `true` if
-    /// it stopped after `MAX_FINISHED_PER_TURN` calls, because more finished calls might then be left.
+    /// Sends the answers of finished calls. Returns `true` if finished calls might be left, because it stopped after
+    /// `MAX_FINISHED_PER_TURN` calls, or because too many answers wait for the peer to read them. The task is not woken
+    /// for the calls that are left.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
-            if self.calls.is_empty() || self.outbox().holds_answers(self.unwritten()) {
+            if self.calls.is_empty() {
                 return false;
             }
+            if self.holds_answers() {
+                return true;
+            }
             match Pin::new(&mut self.calls).poll_next(task) {
-                Poll::Ready(Some(done)) => {
-                    self.answer(&done.id, done.size, done.batch.as_ref(), &done.outcome);
-                }
+                Poll::Ready(Some((request, outcome))) => self.answer(request, &outcome),
                 _ => return false,
             }
         }
@@ -152,16 +160,19 @@ where
     }
 
     fn drive_notifications(&mut self, task: &mut Task<'_>) {
-        let held = &self.connection.counters.held;
-        self.notifications.poll(task, |size| {
-            held.fetch_sub(size, Ordering::Relaxed);
-        });
+        self.notifications.poll(task, |_| {});
+        self.held_notifications.set(self.notifications.bytes());
     }
 
     // === Writing ===
 
     pub(super) fn outbox(&self) -> &Outbox {
         &self.connection.send_half.outbox
+    }
+
+    /// Returns whether the answers of finished calls are held back until the peer reads.
+    fn holds_answers(&self) -> bool {
+        self.outbox().holds_answers(self.unwritten())
     }
 
     pub(super) fn unwritten(&self) -> usize {
@@ -256,8 +267,8 @@ where
                 return Ok(false);
             }
             match self.lines.last_line() {
-                // A child that ended in the middle of an answer has not answered: the call fails like the other
-                // unanswered calls.
+                // A child that ended in the middle of an answer has not answered. Ignore the part, so that the call
+                // fails like the other unanswered calls.
                 Some(Line::Text(text)) if self.is_child() && is_cut_json(&text) => {
                     tracing::debug!(bytes = text.len(), "the child ended within a message");
                 }
@@ -390,10 +401,10 @@ where
         }
     }
 
-    /// Returns whether a request is an echo: this side sent it, and the child printed it back, e.g. because the child
-    /// runs behind a terminal. Such a request gets no answer: the child would print the answer too, and this side would
-    /// take it for the answer to its own request. Pings and requests about tasks never count as echoes, because both
-    /// sides send them, and the ids can be equal by chance.
+    /// Returns whether a request is an echo: this side sent it, and the child printed it back, e.g. because a terminal
+    /// is between this side and the child. Such a request gets no answer: the child would print the answer too, and
+    /// this side would take it for the answer to its own request. Pings and requests about tasks never count as echoes,
+    /// because both sides send them, and the ids can be equal by chance.
     fn is_echo(&self, id: &Id, method: &Method) -> bool {
         let is_of_both = is_ping(method) || method.as_str().starts_with("tasks/");
         self.is_child() && !is_of_both && self.connection.send_half.pending.is_of(id, method)
@@ -408,9 +419,8 @@ where
         batch: Option<&Batch>,
         task: &mut Task<'_>,
     ) {
-        let counters = &self.connection.counters;
         if self.exceeds_limits(&method, size) {
-            counters.shed.fetch_add(1, Ordering::Relaxed);
+            self.connection.counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many requests in flight on this connection; wait for some answers first",
@@ -420,18 +430,18 @@ where
         let mut cx = self.cx.clone();
         cx.key = CallKey::next();
         cx.wire_id = Some(id.clone());
-        counters.running.fetch_add(1, Ordering::Relaxed);
-        counters.held.fetch_add(size, Ordering::Relaxed);
         if let Some(batch) = batch {
             batch.open();
         }
+        let counted = CountedRequest::new(&self.connection.counters, size);
+        let request = RunningRequest { id, batch: batch.cloned(), counted };
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
-        if !self.outbox().holds_answers(self.unwritten())
+        if !self.holds_answers()
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
-            return self.answer(&id, size, batch, &outcome);
+            return self.answer(request, &outcome);
         }
-        self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
+        self.calls.push(Running { request: Some(request), future });
     }
 
     /// Returns whether a request must be refused at the limits of running calls and of their bytes. A small ping can
@@ -439,7 +449,7 @@ where
     fn exceeds_limits(&self, method: &Method, size: usize) -> bool {
         let limits = &self.connection.limits;
         let held = self.connection.counters.held.load(Ordering::Relaxed);
-        // A single request always fits, however long its line may be.
+        // A request is always accepted if no other bytes are held, however long its line may be.
         let is_heavy = held > 0 && held.saturating_add(size) > limits.held_bytes;
         if !is_heavy && self.calls.len() < limits.in_flight {
             return false;
@@ -456,13 +466,12 @@ where
         task: &mut Task<'_>,
     ) {
         let limits = &self.connection.limits;
-        let counters = &self.connection.counters;
         // Do not count the bytes of requests: a notification can be the cancellation that frees some of them. A single
         // notification is not a flood, however long it is.
         let waiting = self.notifications.bytes();
         let is_heavy = waiting > 0 && waiting + size > limits.held_bytes;
         if is_heavy || self.notifications.len() >= limits.notifications {
-            counters.dropped.fetch_add(1, Ordering::Relaxed);
+            self.connection.counters.dropped.fetch_add(1, Ordering::Relaxed);
             if !is_report(method.as_str()) {
                 self.closing.start_flush(FlushReason::Flooded);
             }
@@ -474,7 +483,7 @@ where
         if self.notifications.len() == 0 && handling.as_mut().poll(task).is_ready() {
             return;
         }
-        counters.held.fetch_add(size, Ordering::Relaxed);
         self.notifications.push(size, handling);
+        self.held_notifications.set(self.notifications.bytes());
     }
 }

@@ -68,12 +68,12 @@ impl LineJoiner {
     }
 }
 
-/// Returns a line without the escape sequences of a terminal before a JSON object or array, which e.g. the command
-/// `clear` in a start script writes without a line break. Any other line stays as it is, even a line with further
-/// escape sequences: JSON contains none, so it is a log line with colors.
+/// Returns a line without the escape sequences of a terminal that precede a JSON object or array. E.g. the command
+/// `clear` in a start script writes such sequences without a line break. Any other line stays as it is, even a line
+/// with further escape sequences: JSON contains none, so it is a log line with colors.
 ///
-/// On a terminal, the text after a carriage return replaces the text before it, so the last state of a progress bar
-/// can be a message.
+/// A progress bar writes its states on one line, separated by carriage returns, and a message can follow the last of
+/// them. So if the whole line is not JSON, the text after the last carriage return is tried.
 pub(super) fn without_escapes(line: ByteString) -> ByteString {
     if line.starts_with(['{', '[']) {
         return line;
@@ -85,7 +85,7 @@ pub(super) fn without_escapes(line: ByteString) -> ByteString {
     }
 }
 
-/// Returns whether a line is JSON whose end is missing, behind any escape sequences.
+/// Returns whether a line, after any escape sequences, is the beginning of a JSON text whose end is missing.
 pub(super) fn is_cut_json(line: &ByteString) -> bool {
     serde_json::from_str::<&RawValue>(&without_escapes(line.clone()))
         .is_err_and(|error| error.is_eof())
@@ -113,7 +113,7 @@ fn escape_length(text: &[u8]) -> Option<usize> {
     let length = match kind {
         b'[' => 1 + rest.iter().position(|byte| matches!(byte, b'@'..=b'~'))?,
         b']' => 1 + rest.iter().position(|byte| *byte == BELL)?,
-        // One more character follows, e.g. in the choice of a character set.
+        // One more character follows, e.g. in a sequence that selects a character set.
         b'('..=b'/' => usize::from(rest.first()?.is_ascii()),
         _ if kind.is_ascii_graphic() => 0,
         _ => return None,

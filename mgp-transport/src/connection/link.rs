@@ -73,7 +73,7 @@ impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let unanswered = self.send_half.pending.remove(self.number);
         if unanswered && self.cancels {
-            // Sending fails if the connection is closed; then no cancellation is needed.
+            // Ignore the error: if the connection is closed, no cancellation is needed.
             let _ = self.send_half.outbox.push(|out| write_cancelled(out, self.number));
         }
     }

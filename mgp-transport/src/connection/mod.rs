@@ -7,6 +7,7 @@ mod answering;
 mod array;
 mod closing;
 mod driver;
+mod gauges;
 mod line_joiner;
 mod link;
 mod notifications;
@@ -53,12 +54,13 @@ pub struct Limits {
     /// 1024.
     pub in_flight: usize,
     /// The maximum total size of the params of running requests, of waiting notifications, and of the answers of
-    /// batches that are not complete. A request that exceeds it is answered with code 3001 (resource exhausted). Exempt
-    /// are a request that runs alone, and a small request that is a ping or asks for the server's health or shutdown.
-    /// Notifications are limited by their own size alone. If a notification exceeds the limit, it is dropped if it only
-    /// reports something (progress, logs); any other notification ends the connection. A long answer of a batch is
-    /// replaced by an error with code 5000 (upstream error). Partial results of calls that this side made have a
-    /// separate limit of the same size; those that exceed it are dropped and counted. Default: 64 MiB.
+    /// batches that are not complete. A request that exceeds it is answered with code 3001 (resource exhausted). Two
+    /// kinds of requests are exempt: a request that runs alone, and a small request that is a ping or asks for the
+    /// server's health or shutdown. Notifications are limited by their own size alone. If a notification exceeds the
+    /// limit, it is dropped if it only reports something (progress, logs); any other notification ends the connection.
+    /// A long answer of a batch is replaced by an error with code 5000 (upstream error). Partial results of calls that
+    /// this side made have a separate limit of the same size; those that exceed it are dropped and counted. Default: 64
+    /// MiB.
     pub held_bytes: usize,
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 /// A buffer that collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: above `high_mark` bytes, senders wait; above four times as many, reading stops; above eight times as
-/// many, the answers of finished calls are held back until the peer reads.
+/// Overflow rule: above `high_mark` bytes, senders wait. Above four times `high_mark`, reading stops. Above eight times
+/// `high_mark`, the answers of finished calls are held back until the peer reads.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
@@ -177,7 +177,7 @@ impl Outbox {
     /// Accepts the answers of all running calls, regardless of the number of queued bytes.
     pub(crate) fn accept_all_answers(&self) {
         self.accepts_all.store(true, Ordering::Relaxed);
-        // Taking the lock makes the stored value visible to the task that is woken.
+        // The flag was stored without the lock. Taking the lock now makes the flag visible to the task that is woken.
         self.change_and_wake(|_| {});
     }
 
@@ -238,7 +238,8 @@ pub(super) fn request_numbers(lines: &[u8]) -> impl Iterator<Item = i64> {
         let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
         let end = memchr::memchr(b',', rest)?;
         let number = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
-        // An answer begins like a request, but its id is one of the peer's. Only a request has a method after its id.
+        // An answer begins like a request, but its id was chosen by the peer. Only a request has a method after its id,
+        // so skip lines without a method.
         rest[end..].starts_with(br#","method":"#).then_some(number)
     })
 }

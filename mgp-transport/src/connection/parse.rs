@@ -39,7 +39,7 @@ where
         None
     }
 
-    /// Parses a line of a child, which may have written a message with line breaks, or behind escape sequences.
+    /// Parses a line of a child, which may have written a message with line breaks, or after escape sequences.
     fn parse_of_child(&mut self, line: ByteString) -> Option<(Message, usize)> {
         let line = without_escapes(line);
         match self.joiner.add(line, self.connection.limits.line_bytes) {

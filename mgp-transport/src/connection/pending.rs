@@ -244,7 +244,7 @@ impl Slot {
         loop {
             match self.next().await {
                 SlotEvent::Item(item) => {
-                    // The answer is needed even if the consumer of the partial results was dropped.
+                    // Ignore the error: the answer is needed even if the consumer of the partial results was dropped.
                     let _ = outlet.send(item).await;
                 }
                 SlotEvent::Done(outcome) => return outcome,
@@ -364,7 +364,7 @@ mod tests {
         (number, pending.insert(number, call).unwrap())
     }
 
-    /// Some servers keep ids as strings, and answer request `1` with the id `"1"`.
+    /// Some servers keep ids as strings, and answer request `1` with the id `"1"`. The call must end nevertheless.
     #[tokio::test]
     async fn an_answer_whose_id_is_the_number_as_text_ends_its_call() {
         let pending = PendingRequests::new(64 << 20);
@@ -391,7 +391,7 @@ mod tests {
         // There is room again, but further chunks are refused because a chunk was dropped before.
         assert_eq!(slot.push(chunk(1)), QueueRoom::Full);
 
-        // A single large item is accepted.
+        // A single large item must be accepted.
         let (_, other) = insert(&pending);
         assert_eq!(other.push(chunk(16 << 20)), QueueRoom::Free);
         assert_eq!(other.push(chunk(1)), QueueRoom::Full);

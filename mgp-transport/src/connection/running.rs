@@ -10,35 +10,38 @@ use mgp_types::service::{BoxFuture, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, RpcError};
 
+use super::Counters;
+use super::gauges::{CountedRequest, HeldBytes};
+
 /// The estimated memory of a message in addition to its text. It is counted so that many tiny calls reach the limit
 /// too.
 pub(super) const CALL_COST: usize = 512;
 
-pub(super) struct Running {
-    pub(super) id: Option<Id>,
-    pub(super) size: usize,
+/// A request of the peer, from its start to its answer.
+pub(super) struct RunningRequest {
+    pub(super) id: Id,
+    /// The batch that contains the request.
     pub(super) batch: Option<Batch>,
+    pub(super) counted: CountedRequest,
+}
+
+/// A running request, with the future of its outcome.
+pub(super) struct Running {
+    /// `None` after the request has completed.
+    pub(super) request: Option<RunningRequest>,
     pub(super) future: BoxFuture<'static, Result<Reply, RpcError>>,
 }
 
-pub(super) struct Finished {
-    pub(super) id: Id,
-    pub(super) size: usize,
-    pub(super) batch: Option<Batch>,
-    pub(super) outcome: Result<Reply, RpcError>,
-}
-
 impl Future for Running {
-    type Output = Finished;
+    type Output = (RunningRequest, Result<Reply, RpcError>);
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Finished> {
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.future.as_mut().poll(task));
-        Poll::Ready(Finished {
-            id: self.id.take().unwrap_or(Id::Number(0)),
-            size: self.size,
-            batch: self.batch.take(),
-            outcome,
-        })
+        match self.request.take() {
+            Some(request) => Poll::Ready((request, outcome)),
+            // The future completed in an earlier poll, and must not be polled any more.
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -46,16 +49,23 @@ impl Future for Running {
 pub(crate) const MAX_SHORT_ANSWER: usize = 512;
 
 /// The answers to the messages of a batch, as far as they have been collected.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Batch(Arc<Mutex<Answers>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answers {
     open: usize,
     text: Vec<u8>,
+    /// The bytes of `text`.
+    held: HeldBytes,
 }
 
 impl Batch {
+    pub(super) fn new(counters: &Arc<Counters>) -> Self {
+        let held = HeldBytes::new(counters, 0);
+        Self(Arc::new(Mutex::new(Answers { open: 0, text: Vec::new(), held })))
+    }
+
     /// Adds one to the number of messages that must be answered.
     pub(super) fn open(&self) {
         self.0.lock().open += 1;
@@ -76,10 +86,13 @@ impl Batch {
             answers.text.push(separator);
             answers.text.extend_from_slice(answer);
         }
-        if answers.open > 0 || answers.text.is_empty() {
-            return None;
-        }
-        answers.text.push(b']');
-        Some(std::mem::take(&mut answers.text))
+        let is_complete = answers.open == 0 && !answers.text.is_empty();
+        let array = is_complete.then(|| {
+            answers.text.push(b']');
+            std::mem::take(&mut answers.text)
+        });
+        let bytes = answers.text.len();
+        answers.held.set(bytes);
+        array
     }
 }

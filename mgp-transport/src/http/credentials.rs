@@ -124,7 +124,7 @@ impl RequestCredentials {
 }
 
 impl CredentialRefusal {
-    /// Creates the first refusal of a request.
+    /// Creates a refusal of a request that was refused once (`attempts` is 1), without a nonce.
     #[must_use]
     pub fn new(status: u16, challenges: Vec<String>, shown: Option<String>) -> Self {
         Self { status, challenges, shown, nonce: None, attempts: 1 }

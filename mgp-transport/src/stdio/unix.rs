@@ -260,7 +260,7 @@ fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
 /// Replaces descriptor 0 by `/dev/null`, and descriptor 1 by stderr.
 fn redirect(output: &StdDescriptor) -> io::Result<()> {
     let nothing = above_stdio(open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)?;
-    // If the process was started with `2>&1`, stderr is the protocol stream itself; then stray prints are discarded.
+    // If the process was started with `2>&1`, stderr is the protocol stream itself, so stray prints are discarded.
     let log = match StdDescriptor::inspect(stderr()) {
         Ok(log) if log.kind == StdioKind::Terminal || !log.same_file(output) => log.fd,
         _ => nothing.as_fd(),

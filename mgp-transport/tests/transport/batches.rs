@@ -1,4 +1,5 @@
-//! The answers of a batch, which wait for each other, have a limit (MCP 2025-03-26); arrays of other revisions.
+//! Tests of the limits for the answers to a batch, which are kept until all of them are complete (MCP 2025-03-26), and
+//! tests of arrays of messages in other revisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Connects to a server that accepts batches. It answers requests with much text: `waits` when it is released,
-    /// `hangs` never, and all other requests immediately.
+    /// Connects to a server that accepts batches, and whose answers are long texts. The server answers the method
+    /// `waits` when it is released, never answers `hangs`, and answers all other requests immediately.
     fn connect(change: impl FnOnce(&mut Limits)) -> Self {
         let (here, there) = duplex();
         let release = Arc::<Notify>::default();
@@ -81,6 +82,23 @@ async fn answers_of_many_batches_are_bounded_together_and_pings_are_answered() {
     while !peer.raw.read_line().await.unwrap().contains("\"id\":7,") {}
     let held = peer.monitor.held_bytes();
     assert!((ANSWER_BYTES..110_000).contains(&held), "{held} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_connection_counts_no_requests_and_no_answers_of_batches() {
+    let mut peer = Peer::connect(|_| {});
+    peer.send("hangs", 5).await;
+    while peer.monitor.held_bytes() < 5 * ANSWER_BYTES {
+        tokio::task::yield_now().await;
+    }
+    let Peer { raw, monitor, .. } = peer;
+    drop(raw);
+    let freed = async {
+        while (monitor.running(), monitor.held_bytes()) != (0, 0) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(Duration::from_mins(1), freed).await.unwrap();
 }
 
 /// If an answer in one of these forms were ignored, the call would wait until its time limit.

@@ -203,7 +203,8 @@ fn a_child_outlives_its_runtime_and_not_its_handle() {
 
 #[tokio::test]
 async fn environment_and_descriptors_are_clean() {
-    // Cargo sets this variable for tests. The duplicate represents a descriptor that a library left inheritable.
+    // The child must inherit neither this variable, which cargo sets for tests, nor the duplicated descriptor, which is
+    // like one that a library left inheritable.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let forgotten = rustix::io::dup(io::stderr()).unwrap();
     let command = zoo("env").env("GIVEN", "yes").cwd("/");
@@ -300,7 +301,7 @@ fn two_hundred_children_leave_nothing() {
     assert_eq!(children, "children=0");
     let (before, after) =
         descriptors.strip_prefix("descriptors=").unwrap().split_once("->").unwrap();
-    // The pidfd of the first child may still have been open when the first count was taken.
+    // The first count may include the pidfd of the first child, so the second count may be lower.
     let (before, after): (u32, u32) = (before.parse().unwrap(), after.parse().unwrap());
     assert!(after <= before, "{output}");
 }

@@ -1,4 +1,4 @@
-//! The end of connections, and of everything that belongs to them.
+//! Tests that connections end, and with them everything that belongs to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -266,7 +266,8 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let started = Instant::now();
     peer.close("enough");
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
-    // The connection waits once until the queued bytes are written, and once for the shutdown of the writer.
+    // The connection waits twice, each time no longer than the linger timeout: until the queued bytes are written, and
+    // until the writer is shut down.
     assert!(started.elapsed() <= 2 * Limits::default().linger_timeout, "{:?}", started.elapsed());
 }
 
@@ -290,7 +291,7 @@ async fn running_calls_are_answered_before_this_side_closes() {
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
-/// Regression test: requests that were read while reading paused at the limit of running calls got no answer.
+/// Regression test: requests that had been read ahead, during a pause at the limit of running calls, got no answer.
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_at_the_limit_of_calls_are_answered_before_this_side_closes() {
     let mut limits = Limits::default();
@@ -312,7 +313,7 @@ async fn requests_that_wait_at_the_limit_of_calls_are_answered_before_this_side_
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
-/// Regression test: requests that were read while too many bytes waited for the peer got no answer.
+/// Regression test: requests that had been read, but waited because the peer did not read, got no answer.
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_for_room_are_answered_before_this_side_closes() {
     let long_answer = Stack::from_fn(|_| async { Reply::of(&"x".repeat(40_000)) });
@@ -320,7 +321,7 @@ async fn requests_that_wait_for_room_are_answered_before_this_side_closes() {
     limits.unread_bytes = 16 << 10;
     let Server { mut client, ending, monitor, running } = Server::start_with(long_answer, limits);
     client.writer.write_all(&requests(10)).await.unwrap();
-    // All tasks are idle when the clock advances.
+    // The paused clock advances only when all tasks are idle, so the requests have been read then.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(monitor.running(), 0, "the later requests are not dispatched yet");
     ending.drain();
@@ -437,7 +438,8 @@ async fn an_answer_that_arrived_before_a_write_failed_is_delivered() {
     assert_eq!(soon(unsent).await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
 }
 
-/// Regression test: after a write failed, the calls of a closed peer started, and delayed an answer behind them.
+/// Regression test: after a write failed, the calls that a closed peer had sent were started, and delayed the answer
+/// that followed them.
 #[tokio::test]
 async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_is_delivered() {
     let started = Arc::new(AtomicUsize::new(0));

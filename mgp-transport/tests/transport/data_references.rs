@@ -1,4 +1,4 @@
-//! Data references over HTTP: expiry, tampering, ranges, resumption, checksums, and foreign addresses.
+//! Tests of data references over HTTP: expiry, tampering, ranges, resumption, checksums, and foreign addresses.
 
 #![cfg(feature = "http")]
 

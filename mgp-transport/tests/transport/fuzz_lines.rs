@@ -1,5 +1,5 @@
-//! Mutated lines cause no panic, no wrong answer and no growing memory. They are passed to the parser of messages and
-//! to a whole connection. The variable `LINES` sets how many lines are tested.
+//! Tests that mutated lines cause no panic, no wrong answer and no growing memory. They are passed to the parser of
+//! messages and to a whole connection. The variable `LINES` sets how many lines are tested.
 
 #![expect(clippy::print_stdout, reason = "a test that prints what it has tested")]
 
@@ -15,7 +15,7 @@ use self::wire::TestConnection;
 const SEED: u64 = 20_250_618;
 /// The maximum growth of this process's memory after the first check of it.
 const MAX_GROWTH: u64 = 32 << 20;
-/// One of this many lines is also sent through the connection.
+/// The number of lines of which one is also sent through the connection.
 const CONNECTION_INTERVAL: u64 = 5;
 /// The number of lines between two checks of the memory.
 const MEMORY_CHECK_INTERVAL: u64 = 100_000;

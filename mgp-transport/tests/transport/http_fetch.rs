@@ -1,4 +1,4 @@
-//! Fetching documents from this machine: redirects, limits and refusals.
+//! Tests that documents are fetched from this machine only if that is allowed, without redirects, and within limits.
 
 #![cfg(feature = "http")]
 

@@ -1,4 +1,5 @@
-//! The order in which a client posts its messages over HTTP+SSE, and the messages that it sent last.
+//! Tests of the order in which a client posts its messages over HTTP+SSE, and of the messages that it sent just before
+//! it closed.
 
 #![cfg(feature = "http")]
 
@@ -25,8 +26,8 @@ const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 const ASKING: &str = r#"{"jsonrpc":"2.0","method":"asking"}"#;
 const ASKING_REQUEST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"asking"}"#;
 
-/// A server and its client's end of the connection. The server reports each message that it has handled; it handles
-/// requests that do not wait for an answer only in pairs.
+/// A server and its client's end of the connection. The server reports each message that it has handled. Requests that
+/// do not wait for an answer are handled only in pairs.
 struct Server {
     handled: mpsc::UnboundedReceiver<String>,
     end: DuplexEnd,
@@ -116,7 +117,7 @@ async fn serve(socket: TcpStream, state: Arc<State>) {
     let _ = socket.write_all(answer.as_bytes()).await;
 }
 
-/// Returns the next message that the server has handled; fails before the client gives up a POST.
+/// Returns the next message that the server has handled. Fails if none comes before the client would give up a POST.
 async fn next(handled: &mut mpsc::UnboundedReceiver<String>) -> String {
     timeout(Duration::from_secs(20), handled.recv()).await.unwrap().unwrap()
 }
@@ -132,7 +133,8 @@ async fn no_request_overtakes_a_notification_and_requests_are_posted_at_once() {
     assert_eq!(handled, [FIRST, REQUEST, REQUEST]);
 }
 
-/// The POST of the notification ends only after the server has received the answer.
+/// The server ends the POST of the notification only after it has received the answer, so the answer must not wait for
+/// that POST.
 #[tokio::test]
 async fn an_answer_does_not_wait_for_the_notification_before_it() {
     let mut server = Server::connected().await;
@@ -164,8 +166,8 @@ async fn a_cancellation_does_not_overtake_its_request() {
     let begun = Instant::now();
     server.send(&[ASKING_REQUEST, cancel]).await;
     assert_eq!(next(&mut server.handled).await, cancel);
-    // The client sends the cancellation a quarter of a second after the request, and the server handles it after
-    // `DELAY`.
+    // The request is posted, the client waits a quarter of a second before it posts the cancellation, and the server
+    // then handles the cancellation for `DELAY`.
     assert!(begun.elapsed() >= DELAY + DELAY, "{:?}", begun.elapsed());
     server.send(&[ANSWER]).await;
     assert_eq!(next(&mut server.handled).await, ANSWER);
@@ -195,7 +197,8 @@ async fn an_answer_sent_before_closing_arrives() {
     assert_eq!(next(&mut handled).await, ANSWER);
 }
 
-/// The server sends messages in the meantime, which the client can no longer receive.
+/// In the meantime, the server sends messages that the client can no longer receive. The client's notifications must
+/// arrive nevertheless.
 #[tokio::test]
 async fn notifications_sent_before_closing_arrive() {
     let mut server = Server::connected().await;

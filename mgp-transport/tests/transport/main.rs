@@ -8,6 +8,7 @@ mod child;
 mod connection_ends;
 mod data_references;
 mod fuzz_lines;
+mod held_answers;
 mod http_fetch;
 mod http_sse;
 mod pings;

@@ -1,4 +1,4 @@
-//! Pings are answered at limits that refuse all other calls (MGP §11.3).
+//! Tests that pings are answered even while a limit is reached at which all other calls are refused (MGP §11.3).
 
 use std::time::Duration;
 
@@ -107,7 +107,8 @@ async fn a_limited_number_of_pings_may_hang() {
     writer.write_all(calls.as_bytes()).await.unwrap();
     let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("\"id\":116") && answer.contains("3001"), "{answer}");
-    // A ping that is answered immediately does not count as a running request.
+    // Sixteen pings that are not answered yet use up all extra places, so a further ping is refused, even one that
+    // would be answered immediately.
     writer.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
     let answer = timeout(Duration::from_secs(1), reader.next_line()).await.unwrap().unwrap();
     assert!(

@@ -247,7 +247,8 @@ fn a_closed_stdout_is_an_error_and_not_a_signal() {
         cat().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let mut to = child.stdin.take().unwrap();
-    // A child that a concurrent test is starting holds a copy of this end of the pipe until it executes its program.
+    // Try until writing fails: a child that a concurrent test is starting holds a copy of this end of the pipe until it
+    // executes its program.
     while to.write_all(b"hello\n").is_ok() {
         thread::sleep(Duration::from_millis(10));
     }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::mcp::{CallToolParams, CallToolResult, ContentBlock, Meta};
 use crate::{ErrorCode, Payload, RawObject, RpcError};
 
-/// The name of the member of a result's `_meta` that contains the parts of the result for which MCP has no member.
+/// The member of a result's `_meta` in which an MCP result keeps those parts of a Codomyrmex result that MCP itself
+/// cannot express.
 const META: &str = "codomyrmex";
 
 /// A call of a tool, in the form of Codomyrmex.
@@ -192,8 +193,8 @@ impl ToolCall {
         let details: Option<Value> =
             details.and_then(|details| Payload::of(details).ok()?.get().ok());
         let Some((detail, details)) = result.error.as_mut().zip(details) else { return result };
-        // Use only the first wrong argument. The tool itself reports it as the details; the check against the schema
-        // reports it in their list `violations`.
+        // Use only the first wrong argument. If the tool itself reports the argument, the details describe it; if the
+        // check against the schema does, the first entry of their list `violations` describes it.
         let first = details.pointer("/violations/0").unwrap_or(&details);
         let text = |names: [&str; 2]| names.iter().find_map(|name| first.get(*name)?.as_str());
         if let Some(path) = text(["field", "path"]) {

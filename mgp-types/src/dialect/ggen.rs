@@ -102,7 +102,8 @@ pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
     let field = details.and_then(|details| details.violations.into_iter().next());
     let field = field.map(|field| field.path.trim_start_matches('/').to_owned());
-    // Our messages that propose a remedy end with a semicolon and the remedy.
+    // Our messages that propose a remedy end with a semicolon and the remedy, so the text after the last semicolon
+    // becomes the suggestion.
     let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
     let again = may_retry(code).then(|| "try again later".to_owned());
     let data = ErrorData {

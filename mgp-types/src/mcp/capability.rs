@@ -93,7 +93,7 @@ impl ClientCapabilities {
         find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 
-    /// Returns the members in which the client declares MGP, so that the server can answer in the same members.
+    /// Returns the members in which the client declares MGP. A server declares MGP in its answer in the same members.
     #[must_use]
     pub fn mgp_places(&self) -> MgpPlaces {
         let has = |object: &Option<Object>, name| {

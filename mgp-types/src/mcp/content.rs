@@ -283,8 +283,8 @@ impl ContentBlock {
         Self::Audio(AudioContent::new(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Returns the bytes of an image, of audio or of an embedded resource; `None` for other blocks, and if the data is
-    /// not Base64.
+    /// Returns the bytes of an image, of audio or of an embedded resource. Returns `None` for other blocks, or if the
+    /// data is not Base64.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {

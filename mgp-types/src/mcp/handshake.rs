@@ -118,7 +118,8 @@ impl Meta {
 mod tests {
     use super::*;
 
-    /// Handwritten servers in PHP and Ruby write such results; the server's tools should be usable nevertheless.
+    /// Handwritten servers in PHP and Ruby write such results. They are accepted, so that the tools of these servers
+    /// can be used.
     #[test]
     fn a_version_may_be_a_number_and_an_empty_object_an_empty_list() {
         let read = |info: &str| {

@@ -12,8 +12,8 @@ type Schema = Map<String, Value>;
 /// The maximum number of references that are followed from the root of a schema. It also ends a cycle of references.
 const MAX_REFERENCES: usize = 16;
 
-/// The members of a schema that do not restrict its values. A referenced schema can be copied beside them without a
-/// change of the meaning.
+/// The members that do not restrict the values of a schema. If the root has only such members, the members of the
+/// schema to which it refers can be copied into it without a change of the meaning.
 const ANNOTATIONS: [&str; 12] = [
     "$comment",
     "$defs",
@@ -118,10 +118,10 @@ mod tests {
         let definitions = json!({ "a/b": node, "c": { "$ref": "#/$defs/a~1b" } });
         let schema = json!({ "$ref": "#/$defs/a~1b", "$defs": definitions });
         assert_eq!(listed(&schema), Some(with(json!({ "$defs": definitions }))));
-        // A title of the root is kept, and references are followed through several schemas.
+        // A title of the root must be kept, and references must be followed through several schemas.
         let schema = json!({ "$ref": "#/$defs/c", "$defs": definitions, "title": "Tree" });
         assert_eq!(listed(&schema), Some(with(json!({ "$defs": definitions, "title": "Tree" }))));
-        // If the root has another restriction beside the reference, both restrictions apply.
+        // If the root has a restriction in addition to the reference, both the restriction and the reference apply.
         let mut schema = json!({ "$ref": "#/$defs/c", "$defs": definitions, "maxProperties": 3 });
         let seen = listed(&schema);
         schema["type"] = json!("object");

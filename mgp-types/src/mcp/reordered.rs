@@ -107,8 +107,9 @@ fn sort_listed_words(text: &mut String) {
     *text = lines.join("\n");
 }
 
-/// Returns the line with its words sorted if the line lists a set: after a label, e.g. `Allowed commands: cat, ls`, or
-/// as quoted values alone. `above` is the last line before it that is not blank. Returns `None` for other lines.
+/// Returns the line with its words sorted if the line lists a set; `None` for other lines. Such a line has a label
+/// before the words, e.g. `Allowed commands: cat, ls`, or consists of quoted values only. `above` is the last line
+/// before it that is not blank.
 fn with_sorted_set(line: &str, above: &str) -> Option<String> {
     if let Some((label, words)) = line.split_once(": ") {
         if !has_word(label, &SET_LABELS) || has_word(label, &ORDER_LABELS) {
@@ -205,7 +206,8 @@ mod tests {
         assert!(is_same("Allowed: `cat`, `ls`.", "Allowed: `ls`, `cat`."));
     }
 
-    /// `mcp-time`, a server in Go, lists the keys of a map in a line of quoted values.
+    /// `mcp-time`, a server in Go, lists the keys of a map in a line of quoted values, so their order can differ in
+    /// each process.
     #[test]
     fn the_order_of_quoted_values_in_a_line_of_their_own_is_no_change() {
         let is_same = |one: &str, other: &str| {

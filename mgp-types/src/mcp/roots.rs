@@ -35,7 +35,8 @@ impl Root {
     pub fn from_path(path: impl AsRef<Path>) -> Option<Self> {
         let path = path.as_ref();
         let text = path.to_str().filter(|_| path.is_absolute())?;
-        // On Windows, a path begins with a drive, and its separator is a backslash.
+        // On Windows, a path begins with a drive instead of a slash, so a third slash is added; its separators,
+        // backslashes, become slashes.
         let mut uri = String::from(if cfg!(windows) { "file:///" } else { "file://" });
         for byte in text.bytes() {
             if byte == b'\\' && cfg!(windows) {
@@ -52,8 +53,8 @@ impl Root {
 
     /// Returns the path of the directory or file; `None` if the URI does not name a path on this machine.
     ///
-    /// The path is not checked: it can contain `..`, lead over links, or not exist. Canonicalize it before you compare
-    /// it with other paths.
+    /// The path is not checked: it can contain `..` or links, or not exist. Canonicalize it before you compare it with
+    /// other paths.
     ///
     /// ```
     /// use std::path::Path;

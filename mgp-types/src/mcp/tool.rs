@@ -147,7 +147,8 @@ record! {
     pub struct CallToolResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        // Some servers send only structured content, without the member `content`.
+        // Some servers send only structured content, without the member `content`, so an absent member is read as an
+        // empty list.
         /// The content blocks, for the model.
         seq content: Vec<ContentBlock>,
         /// The result as JSON, as described by the tool's `outputSchema`.

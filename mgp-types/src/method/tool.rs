@@ -1,10 +1,11 @@
-//! Tools of the kernel: most call a method of MGP. Each name can be spelled in three ways (MGP §16.5, later revisions).
+//! Tools of the kernel: most call a method of MGP. The name of each tool can be written in three forms: with slashes,
+//! dots or underscores (MGP §16.5, later revisions).
 
 /// A tool of the kernel, and the MGP method that it calls.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelToolName {
-    /// The name of the tool, in the spelling with dots.
+    /// The name of the tool, in the form with dots.
     pub name: &'static str,
     /// The MGP method that the tool calls; `None` if the function exists only as a tool.
     pub method: Option<&'static str>,
@@ -102,8 +103,8 @@ pub const CALL_MANY: &str = "mgp.tools.call_many";
 /// The name of the tool that returns the next part of a long result; it has no MGP method.
 pub const READ_MORE: &str = "mgp.read_more";
 
-/// Returns the kernel tool with a name in any of its spellings: `mgp/tools/discover`, `mgp.tools.discover` or
-/// `mgp_tools_discover`.
+/// Returns the kernel tool with a name, which can be written in three forms: `mgp/tools/discover`, `mgp.tools.discover`
+/// or `mgp_tools_discover`.
 #[must_use]
 pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
@@ -111,7 +112,7 @@ pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
 }
 
-/// Returns a name in the spelling that all model providers accept: with underscores instead of dots and slashes.
+/// Returns a name in the form that all model providers accept: with underscores instead of dots and slashes.
 #[must_use]
 pub fn tool_spelling(name: &str) -> String {
     name.replace(['/', '.'], "_")

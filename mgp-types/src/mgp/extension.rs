@@ -261,7 +261,7 @@ impl ExtensionSet {
     }
 
     /// Returns the names to send in an answer. Only names from the peer's offer are returned, because the peer might
-    /// not know others.
+    /// not know other names.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut names = Vec::new();
@@ -354,7 +354,8 @@ mod tests {
         check(&["permissions"], &["security"], "permissions", &["security"]);
         check(&["tool_security"], &["security"], "tool_security", &["security"]);
         check(&["events"], &["bidirectional"], "events", &["bidirectional"]);
-        // `progress` alone does not count as `streaming`, which also includes chunks.
+        // `progress` alone does not count as `streaming`, which also includes chunks, so the answer does not name
+        // `streaming`.
         check(&["progress"], &["streaming"], "progress", &[]);
     }
 

@@ -145,7 +145,7 @@ pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), Rp
     let _ = details.encode("size", &size);
     let _ = details.encode("of", "input");
     let _ = details.encode("started", &false);
-    // Forbid a retry: the same arguments would be too long again. The default hints of the code permit retries.
+    // Forbid a retry, which the default hints of the code permit: the same arguments would be too long again.
     let hints = Recovery::default_for(ErrorCode::RESOURCE_EXHAUSTED).unwrap_or_default().no_retry();
     Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(hints.details(details)))
 }
@@ -224,7 +224,7 @@ mod tests {
             (hints.retryable, hints.retry_after_ms, hints.max_retries),
             (Some(false), None, None)
         );
-        // Base64 in an argument without `contentEncoding` counts with its full length.
+        // Base64 in an argument without `contentEncoding` counts with its full length, so these arguments are too long.
         assert!(check_input_size(&tool, r#"{"note":"AAAAAAAAAAA="}"#, 20).is_err());
         assert!(check_input_size(&tool, "[", 0).is_err());
     }

@@ -287,7 +287,7 @@ mod tests {
             let intent = call.cx().member::<Intent>().unwrap();
             assert_eq!(intent.as_ref().map(|intent| intent.0.as_str()), expected, "{params}");
             assert!(!call.params().may_contain_member("\"intent\""), "{params}");
-            // If the extension is not negotiated, the params of the call stay unchanged.
+            // If the extension is not negotiated, the params of the call must stay unchanged.
             let plain = received(params, ExtensionSet::EMPTY);
             assert_eq!(plain.cx().member::<Intent>().unwrap(), None, "{params}");
         }

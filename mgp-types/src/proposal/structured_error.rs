@@ -22,8 +22,8 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Further names that the proposal defines for codes, each with the code that it means. These names are only decoded;
-/// the same code is encoded with another name. The exception is the first name, which is also encoded, for a call that
+/// Further names that the proposal defines for codes, each with the code that it means. They are only decoded; when the
+/// code is encoded, another name is written. The exception is the first name, which is also written, for a call that
 /// was refused because of missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
@@ -134,7 +134,7 @@ impl StructuredError {
         let mut data = match data {
             None => Object::new(),
             Some(Ok(data)) => data,
-            // Members cannot be added to data that is not an object.
+            // Members cannot be added to data that is not an object, so the error is returned unchanged.
             Some(Err(_)) => return error,
         };
         match data.encode(MEMBER, &self.cleaned()).and_then(|()| Payload::of(&data)) {
@@ -304,7 +304,7 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
 /// Returns a text with its secrets replaced; `None` if it contains no secret.
 fn clean_text(text: &str) -> Option<String> {
     let ends_word = |c: char| c.is_whitespace() || "`\"'()[]{}=:,;&?".contains(c);
-    // A secret may contain `=` and `:`, e.g. between a key and its signature.
+    // A secret may contain `=` and `:`, e.g. between a key and its signature, so these characters do not end it.
     let ends_secret = |c: char| ends_word(c) && c != '=' && c != ':';
     let (mut clean, mut rest, mut after_bearer) = (String::new(), text, false);
     while !rest.is_empty() {

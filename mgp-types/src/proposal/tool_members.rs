@@ -6,7 +6,7 @@ use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
 
-/// A view of a tool definition that finds the members of proposals in each of the places where implementations write
+/// A view of a tool definition. It finds the members of proposals in every place in which an implementation may write
 /// them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
@@ -26,7 +26,7 @@ impl<'a> ToolMembers<'a> {
     }
 }
 
-/// The prefix of the paths, in the [table of members](crate::method::MEMBERS), that belong to tool definitions.
+/// The prefix that the paths of all members of tool definitions have in the [table of members](crate::method::MEMBERS).
 const PLACE: &str = "result.tools[]._meta.";
 
 /// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool.

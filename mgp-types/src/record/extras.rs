@@ -142,7 +142,7 @@ impl PartialEq for Extras {
         if self.0.len() != other.0.len() {
             return false;
         }
-        // Most equal objects also have their members in the same order.
+        // Most equal objects also have their members in the same order, so compare them in this order first.
         if self.0 == other.0 {
             return true;
         }

@@ -2,8 +2,8 @@
 
 /// Defines an enum of strings that preserves unknown values.
 ///
-/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all spellings are decoded, and the first spelling
-/// is encoded.
+/// A value can be written in several ways, e.g. `Safe = "safe" | "SAFE"`: all of them are decoded, and the first is
+/// encoded.
 macro_rules! open_enum {
     ($(
         $(#[doc = $doc:literal])*
@@ -115,7 +115,7 @@ macro_rules! string_enum {
                 }
             }
 
-            /// Returns the value that has this spelling; `None` if no value has it.
+            /// Returns the value with this text; `None` if no value has it.
             #[must_use]
             pub fn from_word(text: &str) -> Option<Self> {
                 match text {

@@ -298,8 +298,8 @@ impl Context {
         ask: CallerRequest,
         progress: Outlet,
     ) -> Result<Payload, RpcError> {
-        // A handler asks after it has begun. If the handler returns this error as its own, the code must not suggest
-        // that the call was refused before it ran.
+        // A handler asks after it has begun, and may return this error as its own. So the error must not suggest that
+        // the call was refused before it ran.
         self.ask_caller(key, ask, progress).await.map_err(RpcError::after_start)
     }
 
@@ -325,7 +325,8 @@ impl Context {
                 cx.outlet = progress;
                 cx.wire_id = None;
                 let call = Call::request(Method::of(ask.method()), params, cx);
-                // The transport knows the stream of the caller's request by the key under which the call was received.
+                // The transport finds the stream of the caller's request by the key under which the call was received.
+                // A forwarded call has another key, so use the first key.
                 let received = self.received_as.unwrap_or(self.key);
                 let reply = peer.send(call.related(received)).await?;
                 match reply.as_body() {

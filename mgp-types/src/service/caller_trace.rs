@@ -73,7 +73,7 @@ impl CallerTrace {
 }
 
 /// Returns a `traceparent` in the form of version 00; `None` if it is not valid. A later version begins with the
-/// members of version 00, and can have more.
+/// members of version 00; if it has more members, they are left out.
 fn valid_parent(json: &str) -> Option<Payload> {
     let text = json.strip_prefix('"')?.strip_suffix('"')?;
     let mut parts = text.split('-');

@@ -96,7 +96,8 @@ impl HeaderPlan {
         if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }
-        // A schema that is nested too deeply for the parser is refused.
+        // A schema that the parser cannot read, e.g. because it is nested too deeply, is refused: it might contain
+        // annotations.
         let Ok(Value::Object(schema)) = serde_json::from_str(text) else {
             return Err(HeaderPlanError::Place("the schema cannot be read".to_owned()));
         };

@@ -46,7 +46,7 @@ pub enum Message {
     Batch(Vec<ByteString>),
 }
 
-/// The error for a text that is not a valid message, with the answer that must be sent for it.
+/// The error for a text that is not a valid message. It contains the answer that must be sent for the text.
 #[derive(Debug)]
 pub struct InvalidMessage {
     /// The id that the error response must repeat, if it could be read.

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use super::{Context, ServerId};
 use crate::mgp::{Permission, PermissionDecision};
 
-/// The authority that decides which of the permissions that servers request are granted.
+/// The authority that decides about permissions: servers request permissions, and the authority grants or denies them.
 ///
 /// The code that connects to a server requests the decisions from this authority, and sends them to the server. The
 /// layer that guards calls applies the same decisions.

@@ -135,8 +135,8 @@ pub fn is_clearly_complete(result: &str) -> bool {
 
 /// Returns whether a text might contain the member `resultType`, whose name can also be written with escapes.
 fn may_name_result_type(text: &str) -> bool {
-    // Escapes of the letters in the name begin with one of these texts. Most escapes in results, of control characters
-    // and HTML, do not.
+    // An escape of a letter of the name begins with one of these texts. Most escapes in results, those of control
+    // characters and of HTML, do not, so such results need not be parsed.
     let may_be_escape = |part: &str| text.contains(part);
     text.contains("\"resultType\"")
         || text.contains(r"\u00") && [r"\u005", r"\u006", r"\u007"].into_iter().any(may_be_escape)
@@ -185,7 +185,7 @@ impl<'de> Deserialize<'de> for ResultTypes {
 #[must_use]
 pub fn leading_result_type(result: &str) -> Option<&str> {
     let rest = result.strip_prefix(LEADING)?;
-    // Almost all results have this type, which needs no search for the closing quote.
+    // Almost all results have this type, so check it first, without a search for the closing quote.
     if rest.starts_with("complete\"") {
         return Some("complete");
     }

@@ -134,7 +134,7 @@ impl Body {
         if let Some((_, added)) = self.extra.iter().rev().find(|(added, _)| added == name) {
             return Some(added.clone());
         }
-        // Most results do not contain the member's name, and a text search is faster than parsing.
+        // Most results do not contain the member's name. A text search shows this faster than parsing.
         let raw = self.raw.as_str();
         let may_be_escaped = raw.contains('\\') && raw.contains("\\u");
         if !raw.contains(name) && !may_be_escaped {

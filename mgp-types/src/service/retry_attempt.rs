@@ -6,7 +6,8 @@ use bytestring::ByteString;
 
 use crate::wire::ErrorCode;
 
-/// A description of one repetition of a call, stored in the extensions of the call; the first attempt has none.
+/// A description of one repetition of a call, stored in the extensions of the call. The first attempt of a call has no
+/// description.
 ///
 /// All attempts share the [logical call](super::Context::logical) and the trace, but each attempt has its own key. An
 /// inner audit layer records every attempt, with these values.

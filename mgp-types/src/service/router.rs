@@ -196,7 +196,8 @@ impl<S: MgpService> Service<Call> for RoutedService<S> {
     crate::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Most calls are tool calls. This check is faster than a search in the table of handlers.
+        // Most calls are tool calls. If the router has no handler for them, this check passes them on faster than a
+        // search in the table of handlers.
         if !self.has_tools && call.tool().is_some() {
             return super::Either::Right { future: self.inner.call(call) };
         }

@@ -24,7 +24,7 @@ pub fn shown_url(url: &str) -> String {
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     // An `@` after the first slash can mean that the password contains a slash. The part before the slash then looks
-    // like a host with a port, but is the user name and the beginning of the password.
+    // like a host with a port, but is the user name and the beginning of the password, so nothing of it is shown.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {
@@ -54,7 +54,7 @@ fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }
 
-/// Returns whether the text after the host is empty or a valid port. Otherwise it might be a secret.
+/// Returns whether the text after the host is empty or a valid port. Any other text might be a secret.
 fn has_fair_port(host: &str) -> bool {
     // An IPv6 address contains colons, and so does a variable with a default (`${HOST:-x.org}`). Therefore search only
     // the text after the last closing bracket for a port.

@@ -42,8 +42,8 @@ use crate::mgp::ShutdownReason;
 ///     fn kill(&self) {}
 /// }
 /// ```
-// The methods of this trait and the next are not `async`: the supervisor stores their futures together with the value
-// that returned them.
+// The methods of this trait and of `Spawned` return boxed futures instead of being `async`: the supervisor stores these
+// futures together with the value that returned them.
 pub trait Spawn: Send + Sync + 'static {
     /// The type of a server that was started.
     type Server: Spawned;

@@ -21,8 +21,8 @@ pub fn is_tool_error(body: &Body) -> bool {
     // Search the text first, because a search is faster than parsing.
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
-    // Results of our own tools have this ending. In valid JSON, it is the last member of the outermost object. If the
-    // object contains the name twice, the meaning of the object is undefined anyway.
+    // Results of our own tools have this ending, so they need no parsing. In valid JSON, it is the last member of the
+    // outermost object. If the object contains the name twice, the meaning of the object is undefined anyway.
     if raw.ends_with(r#","isError":false}"#) {
         return false;
     }
@@ -31,8 +31,8 @@ pub fn is_tool_error(body: &Body) -> bool {
         rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with(['t', '1', '"'])
     });
     (may_be_true || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
-        // The text search alone is not enough: the member might be nested, e.g. in structured content, and a text with
-        // escapes might not have the member at all.
+        // Parse the text, because the search alone is not enough: the member might be nested, e.g. in structured
+        // content, and a text with escapes might not have the member at all.
         && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| {
             is_error.is_some_and(|flag| matches!(flag.get(), "true" | "1" | "\"true\""))
         })

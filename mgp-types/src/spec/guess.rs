@@ -63,15 +63,16 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         };
         (section, shape)
     });
-    // §3.6 shows a decision about permissions as a result. The result in §3.5 can also be decoded as such a decision.
+    // §3.6 shows a decision about permissions as a result, so this type is a candidate for the examples of §3.6. It is
+    // not a candidate for §3.5, whose result can also be decoded as such a decision.
     let decision = Shape::of::<mgp::PermissionDecision>("PermissionDecision");
     let task = Shape::of::<mcp::LegacyCreateTaskResult>("LegacyCreateTaskResult");
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the candidate type that has fields for the most members of the value. Among types with equally many, returns
-/// the type with the fewest fields. If some candidates belong to the section in the file name, only these candidates
-/// are compared.
+/// Returns the candidate type that has fields for the most members of the value. If several types have fields for the
+/// same number of members, returns the type with the fewest fields. If some candidates belong to the section in the
+/// file name, only these candidates are compared.
 fn choose(
     file_name: &str,
     value: &Value,

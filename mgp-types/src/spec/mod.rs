@@ -170,8 +170,8 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
 fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let envelope: ErrorEnvelope = decode("RpcError", text)?;
     if let Some(raw) = value.pointer("/error/data/_mgp") {
-        // The decoder of errors keeps hints that it cannot decode as ordinary data. In an example, hints must be
-        // decodable.
+        // The decoder of errors treats hints that it cannot decode as ordinary data. In an example, hints must be
+        // decodable, so decode them here.
         decode::<crate::Recovery>("Recovery", &raw.to_string())?;
         rule::check("Recovery", raw)?;
     } else if envelope.error.code().category().is_some() {

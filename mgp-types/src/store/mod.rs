@@ -278,6 +278,13 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// Another program has removed or replaced the file of the store, so it takes no changes: they would be lost when
+    /// the store is closed. Its `…-wal` stays then, and must be removed: SQLite would apply it to a back-up of the
+    /// file, and so damage the back-up.
+    #[error(
+        "the file of the store was removed or replaced; move it back, or stop this program, remove `…-wal` and `…-shm`, and restore the file from a back-up"
+    )]
+    Lost,
     /// The content of the store is not known, because the store was not opened yet or cannot be read.
     #[error(
         "the content of the store is not known; open it first, or wait until it can be read again"
@@ -308,7 +315,8 @@ impl From<StoreError> for RpcError {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             StoreError::Timeout(_) => (ErrorCode::TIMEOUT, error.to_string()),
-            // An operator must correct the cause. The caller receives no details of it.
+            StoreError::Lost => (ErrorCode::SERVER_NOT_READY, error.to_string()),
+            // An operator must correct the cause, so the caller receives no details of it.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
                 "the store cannot be used; the operator must check it".to_owned(),

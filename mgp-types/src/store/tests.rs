@@ -46,7 +46,7 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
         let right = Change::new().remove("s", "a").expect_revision("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
-        // A record that was removed counts as one that was never written, so a change can expect its absence.
+        // A record that was removed counts as a record that was never written, so a change can expect its absence.
         store
             .commit(Change::new().put("s", "a", one()).expect_revision("s", "a", None))
             .await

@@ -1,4 +1,4 @@
-//! Gives control to a checker before each lock is taken, so that tests can try many orders in which threads take locks.
+//! Gives control to a checker before each lock is taken. Tests can thus try many orders in which threads take locks.
 //!
 //! The checker runs the threads of a model, i.e. of a small concurrent test, one at a time, and chooses at each lock
 //! which thread runs next. It can thus find orders in which the data protected by the locks becomes wrong. Threads

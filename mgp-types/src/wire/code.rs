@@ -152,7 +152,8 @@ impl ErrorCode {
     /// Returns `false` for a code without a definition, whatever its range, because a peer may use such a code after
     /// the call had effects. Also returns `false` for 3003 (timeout), 4004 (not found), 5000 to 5002 (failures of
     /// external services) and the codes of JSON-RPC. They can occur after a call has started, e.g. if the params of an
-    /// inner call are wrong, or a file does not exist. 4100 to 4102 do not answer tool calls.
+    /// inner call are wrong, or a file does not exist. 4100 to 4102 never answer tool calls, so they are not included
+    /// either.
     #[must_use]
     pub fn is_refusal(self) -> bool {
         matches!(self.0, 1000..=1003 | 1010 | 1011 | 2000..=2002 | 3000..=3002 | 4000..=4003)
@@ -170,7 +171,7 @@ impl<'de> Deserialize<'de> for ErrorCode {
     #[expect(clippy::cast_possible_truncation, reason = "the cast of a float saturates")]
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let code = serde_json::Number::deserialize(deserializer)?;
-        // A float represents each code of 32 bits exactly.
+        // A float represents each code of 32 bits exactly, so the conversion loses nothing.
         Ok(Self(code.as_f64().unwrap_or_default() as i32))
     }
 }

@@ -240,7 +240,7 @@ impl Serialize for DataWithRecovery<'_> {
     }
 }
 
-/// The name of the member of `error.data` that contains the recovery hints.
+/// The member of `error.data` that contains the recovery hints.
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {

@@ -69,7 +69,8 @@ impl<'de> Deserialize<'de> for Id {
                     .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
 
-            // Programs in languages whose numbers are floats write the id `1` as `1.0`.
+            // Programs in languages whose numbers are floats write the id `1` as `1.0`, so a whole float is read as an
+            // integer.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id, E> {
                 whole_of(number)
                     .map(Id::Number)

@@ -15,7 +15,7 @@ pub fn child_role() -> Option<(String, PathBuf)> {
     Some((std::env::var(ROLE_VARIABLE).ok()?, std::env::var_os(PATH_VARIABLE)?.into()))
 }
 
-/// Reports a number under a word to the parent process, by printing both.
+/// Prints a word and a number, for the parent process to read with [`ChildTest::wait_for`].
 ///
 /// # Panics
 /// Panics if the standard output cannot be written.
@@ -58,10 +58,10 @@ impl ChildTest {
         Self { child: KilledChild(child), lines }
     }
 
-    /// Waits for the next number that the child reports under a word.
+    /// Waits for the next number that the child reports with this word.
     ///
     /// # Panics
-    /// Panics if the process ends before it reports a number under this word.
+    /// Panics if the process ends before it reports a number with this word.
     pub fn wait_for(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
@@ -80,7 +80,7 @@ impl ChildTest {
         let _ = self.child.wait();
     }
 
-    /// Kills the process. Returns, for each word, the highest number that the process reported under the word and that
+    /// Kills the process. For each word, returns the highest number that the process reported with this word and that
     /// was not read yet.
     ///
     /// # Panics

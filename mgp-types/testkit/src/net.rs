@@ -26,7 +26,7 @@ pub async fn http_exchange(to: SocketAddr, head: &str, body: &str) -> String {
 }
 
 /// Starts a proxy that forwards bytes in both directions, and returns its address. The proxy cuts one connection: the
-/// first connection on which the server has sent more than `after` bytes. After that, `cuts` is greater than zero.
+/// first connection on which the server has sent more than `after` bytes. From then on, `cuts` is greater than zero.
 ///
 /// # Panics
 /// Panics if no port is free.

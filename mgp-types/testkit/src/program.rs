@@ -6,8 +6,8 @@ use std::process::Command;
 /// Returns the path of a program of `xtask/programs`, built with the same profile as the running test. If the program
 /// does not exist, all programs are built, because some of them start other programs.
 ///
-/// An existing program is not built again. After a change of a program, run the tests of the whole workspace or of
-/// `mgp-programs`.
+/// An existing program is not built again. So after a change of a program, build it by running the tests of the whole
+/// workspace or of `mgp-programs`.
 ///
 /// # Panics
 /// Panics if the programs cannot be built.
@@ -25,7 +25,7 @@ pub fn example(package: &str, name: &str) -> PathBuf {
     built("examples", name, &["--package", package, "--example", name])
 }
 
-/// Returns the path of a program in a subfolder of the folder of the profile. If the program does not exist, runs
+/// Returns the path of a program in a subfolder of the build folder of the profile. If the program does not exist, runs
 /// `cargo build` with the given options.
 fn built(subfolder: &str, name: &str, options: &[&str]) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");

@@ -1,4 +1,4 @@
-//! No input from a peer makes a decoder panic, and numbers are understood in each spelling.
+//! Tests that no input from a peer makes a decoder panic, and that a number is understood in each way of writing it.
 
 use mgp_types::mcp::{
     Completion, ContentBlock, CreateMessageParams, ListToolsResult, ReadResourceResult, Task, Tool,

@@ -1,4 +1,4 @@
-//! Every golden message is unchanged after decoding and encoding, including unknown members (MGP §1.1).
+//! Tests that every golden message is unchanged after decoding and encoding, including unknown members (MGP §1.1).
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The example check refuses damaged copies of the golden messages (MGP §2 to §16).
+//! Tests that the check of examples refuses damaged copies of the golden messages (MGP §2 to §16).
 
 use std::path::PathBuf;
 

@@ -29,7 +29,7 @@ impl Requests {
         let params = if method != "tools/call" {
             "{}".to_string()
         } else {
-            // The payload is a counter of 12 digits and a filler.
+            // The payload is a counter of 12 digits, and a filler up to the wanted length.
             let filler: String =
                 (0..payload.saturating_sub(12)).map(|i| (b'a' + (i % 26) as u8) as char).collect();
             format!(r#"{{"name":"echo","arguments":{{"message":"@@@@@@@@@@@@{filler}"}}}}"#)

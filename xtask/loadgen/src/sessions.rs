@@ -48,7 +48,8 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     tokio::time::sleep(Duration::from_secs(o.number("idle-s", 5) as u64)).await;
     let idle = acct.end().0 - i0;
     let r1 = acct.rss_kb();
-    // Checks that the first session still exists; a server that drops old sessions would seem to need less memory.
+    // Checks that the first session still exists. A server that drops old sessions would seem to need less memory per
+    // session, so its figures would be wrong.
     c.session = first;
     let first_lives = c.session.is_some() && answers(&mut c, &g).await?;
     let per = (r1 as f64 - r0 as f64) / n as f64;

@@ -128,8 +128,7 @@ struct Counts {
     done: usize,
     /// The number of requests that the writer was allowed to send so far.
     granted: usize,
-    /// The number of further requests that the writer is allowed to send: as many as there were replies in the bytes
-    /// just read.
+    /// The number of further requests that the writer is allowed to send: one for each reply in the bytes just read.
     earned: usize,
 }
 
@@ -153,7 +152,7 @@ impl Run {
         self.credit.send(count).ok();
     }
 
-    /// Processes the complete lines of the input, and allows as many new requests as replies have arrived.
+    /// Processes the complete lines of the input, and allows one new request for each reply among them.
     fn take_lines(&mut self, input: &mut Input) -> Res<()> {
         self.counts.earned = 0;
         while let Some(p) = memchr::memchr(b'\n', &input.buf[input.scanned..]) {
@@ -232,7 +231,7 @@ impl Run {
             }
         }
         if counts.done == counts.warm {
-            // All warm-up replies have arrived: the measured part begins.
+            // All warm-up replies have arrived, so the measured part of the run begins.
             let (pid, alone) = self.measured;
             let first = counts.depth.min(counts.total - counts.warm);
             counts.earned = 0;

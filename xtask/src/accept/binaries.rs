@@ -90,7 +90,7 @@ impl Tests {
     }
 
     /// Requires that the tests print lines with these beginnings. The tests then run one after the other, so that they
-    /// do not affect the times in such lines.
+    /// do not affect the times that such lines contain.
     pub(super) const fn prints(mut self, lines: &'static [&'static str]) -> Self {
         self.prints = lines;
         self

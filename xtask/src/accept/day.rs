@@ -1,5 +1,6 @@
-//! The acceptance check `day.again`: with empty caches, one command puts ten servers of npm and `PyPI` behind `mgp` for
-//! a user of Claude Code, and their tools can then be called. The check repeats this with servers that start slowly.
+//! The acceptance check `day.again`, for a user of Claude Code whose caches are empty: one command puts ten servers of
+//! npm and `PyPI` behind `mgp`, and their tools can then be called. The check repeats this with servers that start
+//! slowly.
 
 use super::{
     Options, Verdict,
@@ -53,7 +54,7 @@ const SERVERS: [Server; 10] = [
         &["uvx", "mcp-server-git==2026.10.10", "--repository", "WORK"],
         Some(("git_status", r#"{"repo_path":"WORK"}"#)),
     ),
-    // These tools declare nothing about what they do, so a person must confirm each call.
+    // These tools do not declare what they do, so a person must confirm each call.
     (
         "sqlite",
         &["uvx", "--with", "mcp<2", "mcp-server-sqlite==2025.4.25", "--db-path", "WORK/data.db"],

@@ -77,7 +77,8 @@ impl Kernel {
         command
     }
 
-    /// Makes a program, and the commands of `mgp` that it starts, use the state in this folder.
+    /// Sets the environment of a program so that it, and the commands of `mgp` that it starts, use the state in this
+    /// folder.
     pub(crate) fn inherit(&self, command: &mut Command) {
         command.env("MGP_STATE", self.place.join("state"));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));

@@ -20,7 +20,7 @@ const IN_FLIGHT: usize = 1000;
 const CONNECTIONS: usize = 500;
 /// The time after which a missing reply fails the check.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The number of threads of the server. A tool blocks one of them, and the other one must answer.
+/// The number of threads of the server. A tool blocks one thread, and the other thread must answer.
 const WORKERS: &str = "2";
 
 /// Pings busy servers over stdio and over HTTP, and checks the times of all pings.

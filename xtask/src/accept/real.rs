@@ -75,8 +75,8 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Makes the call of a line. Returns whether the call had the outcome that the line expects: it reached its server, or
-/// was refused.
+/// Makes the call of a line. Returns whether its outcome is the expected one: an ordinary call reached its server, and
+/// an attack was refused.
 fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let parts: Vec<&str> = line.splitn(4, ' ').collect();
     let [kind, server, tool, arguments] = parts[..] else {
@@ -87,7 +87,8 @@ fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let params = json!({ "name": format!("{server}.{tool}"), "arguments": arguments });
     let result = ask(served.port(), &json!({}), "tools/call", params)?;
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
-    // The refusal of a tool with an output schema has no structured content, but its text ends with the code.
+    // Read the code from the end of the text, because the refusal of a tool with an output schema has no structured
+    // content.
     let code = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (")).map(|(_, code)| code);
     let has_code = code.is_some_and(|code| code.parse::<i32>().is_ok());
     let is_refused = result["isError"] == true && has_code;

@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Tests] = &[
         "tools_are_listed_with_their_security_to_callers_that_negotiated_it",
         "a_call_names_its_server_in_mgp",
         "a_session_handle_counts_for_lists_and_calls",
-        // §11.3, §11.4: health, states and shutdown of the servers behind a kernel, by MGP method and by tool call.
+        // §11.3, §11.4: health, states and shutdown of a kernel's servers, by MGP method and by tool call.
         "a_plain_server_and_a_resting_one_are_pinged_without_an_error",
         "the_status_of_a_kernel_counts_the_tools_behind_it",
         "health_is_a_tool_of_the_kernel_in_every_spelling",

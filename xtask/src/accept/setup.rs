@@ -1,5 +1,6 @@
 //! The acceptance check `ten.setup`: one command puts nine servers of npm and `PyPI` behind `mgp` for six hosts. Each
-//! host can then use the servers in both protocol eras, and another command restores the files of the hosts.
+//! host must then be able to use the servers in both protocol eras. Another command must restore the files of the
+//! hosts.
 
 use super::{
     Options, Verdict,
@@ -34,7 +35,7 @@ const PYTHON: [&str; 5] = [
 /// The widths of the terminals in which `mgp setup` is run.
 const WIDTHS: [usize; 2] = [120, 60];
 
-/// The configuration file of Codex, the only one that is TOML.
+/// The configuration file of Codex, which is the only file in TOML.
 const CODEX: &str = ".codex/config.toml";
 
 /// A host with its servers, and a tool that the check searches for and calls as this host.
@@ -229,7 +230,7 @@ impl Home {
             }
         }
         input.write_all(answer.as_bytes())?;
-        // `script` ends only when its input does.
+        // `script` exits only at the end of its input, so close the input.
         drop(input);
         output.read_to_end(&mut printed)?;
         if !child.wait().context("script")?.success() && answer == "y\n" {
@@ -253,7 +254,7 @@ impl Home {
     }
 }
 
-/// A connection over stdio to the program that a host's file names, as the host would use it.
+/// A connection over stdio to the program that a host's file names. The check uses it as the host would.
 pub(super) struct Peer {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -339,7 +340,7 @@ impl Peer {
 fn started(file: &str, text: &str) -> Option<Value> {
     if file == CODEX {
         let (_, table) = text.split_once("[mcp_servers.mgp]\n")?;
-        // The strings and the list in this TOML entry are also valid JSON.
+        // Parse the values as JSON: the strings and the list in this TOML entry are also valid JSON.
         let members = table.lines().map_while(|line| line.split_once(" = "));
         let members =
             members.filter_map(|(name, value)| Some((name, serde_json::from_str(value).ok()?)));

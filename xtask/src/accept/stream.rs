@@ -12,8 +12,8 @@ use std::{fs, path::Path};
 const CALLS: &str = "1024";
 /// The maximum growth of the process's memory during these calls, in MiB.
 const MAX_GROWTH: f64 = 16.0;
-/// The maximum numbers of instructions for a chunk: of a chunk directly from a server, and of one through a kernel with
-/// governance.
+/// The maximum numbers of instructions for a chunk: first for a chunk directly from a server, then for a chunk through
+/// a kernel with governance.
 const MAX_INSTRUCTIONS: [f64; 2] = [6_000.0, 12_000.0];
 /// The numbers of chunks in two streams. The difference between the instructions of these streams gives the cost of a
 /// chunk.

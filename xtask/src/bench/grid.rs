@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Returns rows as text for a terminal; words in the first `left` columns are aligned left, the others right.
+/// Returns rows as text for a terminal. The first `left` columns are aligned left, all other columns right.
 pub(super) fn text<const N: usize>(
     heads: [&str; N],
     rows: impl Iterator<Item = [String; N]>,

@@ -35,7 +35,7 @@ pub(crate) use toolindex::index_speed;
 enum Effort {
     /// Uses fewer calls and rounds than `Full`.
     Quick,
-    /// Uses as many calls and rounds as when the bounds were set.
+    /// Uses the numbers of calls and rounds with which the bounds were set.
     Full,
     /// Measures only figures that other programs on the machine do not affect: instructions, allocations and memory.
     Counted,

@@ -20,7 +20,8 @@ pub(super) struct Generator {
     /// The processor that the load generator and the server share; `None` for any.
     ///
     /// With one call in flight, waking a process on another processor costs several times more than on the same
-    /// processor. The scheduler might place the two processes differently in each run.
+    /// processor. The scheduler might choose other processors in each run, so the figures of runs could not be
+    /// compared.
     pub(super) processor: Option<String>,
     /// The folder for temporary files of measurements.
     pub(super) scratch: PathBuf,

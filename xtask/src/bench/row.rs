@@ -26,7 +26,7 @@ impl Row {
         Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
-    /// Adds a further figure, which is shown beside the measured figure.
+    /// Adds a further figure, which is shown next to the measured figure.
     pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
         self.beside.extend(figure.map(|figure| (what, figure)));
         self
@@ -80,7 +80,8 @@ impl Row {
 
 const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
 
-/// Prints the rows, and returns a verdict with the number of met bounds and the names of missed ones.
+/// Prints the rows, and returns a verdict with the number of met bounds and the names of the rows that miss their
+/// bounds.
 pub(super) fn verdict(rows: &[Row]) -> Verdict {
     print!("{}", text(rows));
     let missed = missed(rows);

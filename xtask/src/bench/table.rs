@@ -102,7 +102,7 @@ const HEADS: [&str; 10] =
     ["row", "unit", "ours", "median", "multi", "rmcp", "bare", "ratio", "bound", "verdict"];
 
 pub(super) fn text(rows: &[Row]) -> String {
-    // The first two columns are words, the others numbers.
+    // Align the first two columns as words, because all other columns are numbers.
     grid::text(HEADS, rows.iter().map(Row::cells), 2)
 }
 
@@ -162,7 +162,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Formats a figure with two decimals, or with none if it is at least 100, or a whole number of at least 10.
+/// Formats a figure with two decimals. A figure of at least 100, or a whole number of at least 10, gets no decimals.
 pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
         format!("{value:.0}")

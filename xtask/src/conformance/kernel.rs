@@ -35,7 +35,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The id of the server in the kernel's configuration.
 const SERVER: &str = "peer";
 
-/// The kind of server behind the kernel, by its SDK.
+/// The kind of server to which the kernel forwards, by its SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Ours,
@@ -95,7 +95,7 @@ fn written(file: PathBuf, text: &str) -> Outcome<PathBuf> {
     Ok(file)
 }
 
-/// A kernel, and the server behind it.
+/// A kernel, and the server to which it forwards.
 #[derive(Debug)]
 pub(super) struct Kernel {
     kernel: Served,

@@ -75,9 +75,9 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
 
 /// The only required scenario that a kernel does not pass.
 ///
-/// In this scenario, the client sends an answer that the server has not requested, which a server is allowed to accept.
-/// The kernel forwards only answers to a question of the server: the server could not distinguish an unrequested answer
-/// from one that a user gave.
+/// In this scenario, the client sends an answer that the server has not requested. A server is allowed to accept such
+/// an answer, but the kernel forwards only answers to a question of the server: the server could not distinguish an
+/// unrequested answer from an answer that a user gave.
 const EARLY_ANSWERS: &str = "input-required-result-ignore-extra-params";
 
 /// Runs the server scenarios against a kernel in front of a server; returns the totals, and the required scenarios that
@@ -184,8 +184,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// The suite with our server and our client. The server and the client are each prepared when a scenario first needs
-/// them.
+/// The suite, and the server and the client that it tests. Both are prepared only when a scenario first needs them.
 struct Stage<'a> {
     suite: &'a Suite,
     host: Option<Served>,

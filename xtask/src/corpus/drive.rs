@@ -21,8 +21,8 @@ const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit of writing a row's input, and of reading the server's output.
 const ROW_TIMEOUT: Duration = Duration::from_mins(1);
-/// In a row about memory, the time after which the check begins to read the server's output even if the writer is
-/// blocked.
+/// In a row about memory, the check does not read the server's output before all input is written, but waits for that
+/// at most for this time.
 const STALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

@@ -5,7 +5,7 @@ use super::row::Expect;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// The parts of a reply that the label is compared with.
+/// The parts of a reply that are compared with the label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     /// The id as the server wrote it; `None` if the reply has no id.
@@ -150,7 +150,8 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
         // The rule is not a string, so it is the expected id itself, e.g. a number.
         return reply.id.as_deref().is_some_and(|id| same(id, rule));
     };
-    // Accepts a missing id only in an error, except by the rule `absent`: a result without an id belongs to no request.
+    // Accepts a missing id only in an error, because a result without an id belongs to no request. The rule `absent` is
+    // an exception.
     let none = none && reply.code.is_some();
     match &*word {
         "null_or_absent" | "absent_or_null" => none || (exact && reply.code.is_none()),

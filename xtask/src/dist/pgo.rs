@@ -8,7 +8,8 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// Builds the program twice, with calls through the first program in between. Returns the path of the second program.
+/// Builds the program twice; between the builds, makes calls through the first program. Returns the path of the second
+/// program.
 pub(super) fn build() -> Outcome<PathBuf> {
     let merge = profdata()?;
     let folder = emptied(target()?.join("pgo"))?;

@@ -37,7 +37,8 @@ fn component(package: &Value) -> Value {
     })
 }
 
-/// Returns the packages that are linked into the program: its dependencies, except those of tests and build scripts.
+/// Returns the packages that are linked into the program: its dependencies, except the dependencies of tests and build
+/// scripts.
 fn used(metadata: &Value) -> Outcome<BTreeSet<String>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("resolve")?;
     let packages = metadata["packages"].as_array().context("packages")?;

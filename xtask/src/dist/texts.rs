@@ -1,4 +1,5 @@
-//! The text files beside the packages: the checksums, the Homebrew formula and the Containerfile.
+//! The text files that are written together with the packages: the checksums, the Homebrew formula and the
+//! Containerfile.
 
 use super::Release;
 use base64::Engine as _;

@@ -128,7 +128,7 @@ struct Row {
     took: Duration,
 }
 
-/// Runs all cells, or those whose names begin with one of the given words.
+/// Runs all cells, or only the cells whose names begin with one of the given words.
 pub(crate) fn interop(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let words = flags.words();

@@ -18,10 +18,10 @@ pub(super) enum Mgp {
     None,
 }
 
-/// The server that the client connects to.
+/// The server to which the client connects.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// A command that starts a server over stdio, behind a recording relay.
+    /// A command that starts a server over stdio, through a recording relay.
     Command(&'a [OsString]),
     /// The URL of a recording proxy in front of the server. The caller adds the recorded traffic to the result
     /// afterwards.

@@ -70,7 +70,7 @@ fn judge(seen: &Value) -> Outcome<String> {
         ),
         ("confirmed", seen["confirmed"] == "deleted"),
     ];
-    // The kernel passes events on only if it offers the extension `events`.
+    // Check events only if the kernel offers the extension `events`; otherwise it passes no events on.
     if has("events") {
         steps.push(("events", seen["events"].as_u64().is_some_and(|events| events >= 2)));
     }

@@ -37,7 +37,7 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let (to, from) =
         (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
     let down = Arc::clone(&log);
-    // This thread is not joined: if the server exits first, the client might keep our standard input open forever.
+    // Do not join this thread: if the server exits first, the client might keep our standard input open forever.
     thread::spawn(move || pass(stdin(), to, "> ", &down));
     pass(from, stdout(), "< ", &log);
     let status = server.wait()?;

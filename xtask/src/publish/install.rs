@@ -19,10 +19,10 @@ pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
     Ok(CrateFile { name: name.to_owned(), version })
 }
 
-/// Unpacks the packages into an empty folder and runs `cargo check` for `mgp` there, with the unpacked packages in
-/// place of those of the registry.
+/// Unpacks the packages into an empty folder, and runs `cargo check` for `mgp` there. The unpacked packages replace the
+/// packages of the registry.
 ///
-/// The profiles and the lock file are those of the workspace, so that third-party crates are compiled only once.
+/// The profiles and the lock file are copied from the workspace, so that third-party crates are compiled only once.
 pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     let packed = target()?.join("package");
     let folder = packed.join("unpacked");
@@ -32,8 +32,8 @@ pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     fs::create_dir_all(&folder).context(folder.display())?;
     for CrateFile { name, version } in crates {
         let file = packed.join(format!("{name}-{version}.crate"));
-        // `-m` gives the files new times. All files in a `.crate` have the same old time, so cargo would assume that it
-        // had already compiled changed sources.
+        // `-m` gives the unpacked files the current time. All files in a `.crate` have the same old time, with which
+        // cargo would not notice that the sources have changed since its last build.
         Program::new("tar").args(&["-xzmf"]).args(&[&file]).dir(&folder).output()?;
     }
     let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;
@@ -48,7 +48,7 @@ fn write(path: &Path, text: &str) -> Outcome {
     fs::write(path, text).context(path.display())
 }
 
-/// Returns a workspace manifest for `mgp` in which the unpacked packages replace those of the registry.
+/// Returns a workspace manifest for `mgp` in which the unpacked packages replace the packages of the registry.
 fn workspace(crates: &[CrateFile], profiles: &str) -> String {
     let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"mgp-[0-9]*\"]\n".to_owned();
     manifest.push_str("\n[patch.crates-io]\n");

@@ -90,8 +90,8 @@ fn one(words: &mut Words<'_>, allowed: &[&str]) -> bool {
 
 /// Checks that each workspace member has the same `rust-version`, and that the toolchain in use is not older.
 ///
-/// No build is run with exactly the minimum version (MSRV), because that would need a second toolchain. If the current
-/// toolchain has this version, the other steps of `ci` build with it anyway.
+/// This step builds nothing with exactly the minimum version (MSRV), because that would need a second toolchain. If the
+/// current toolchain has this version, the other steps of `ci` already build with it.
 pub(crate) fn msrv(rigour: Rigour) -> Outcome {
     let packages = metadata()?;
     let mut versions: Vec<&str> = Vec::new();

@@ -12,12 +12,13 @@ use std::path::{Component, Path, PathBuf};
 /// Macros that read another file at compile time.
 const READS: &[&str] = &["include_str!", "include_bytes!", "include!"];
 
-/// The files that each package must contain besides its sources.
+/// The files that each package must contain in addition to its sources.
 const NEEDED: &[&str] = &["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Packs each published package, checks its files and its manifest, and checks that `mgp` compiles from the packages.
 ///
-/// The packages are not built one by one (`--no-verify`), because that would take as long as the rest of `ci`.
+/// The packages are not built one by one (`--no-verify`), because that would take the same time as all other steps of
+/// `ci` together.
 pub(crate) fn package() -> Outcome {
     let packages = metadata()?;
     let mut pack = vec!["package", "--no-verify", "--allow-dirty", "--quiet"];
@@ -66,7 +67,7 @@ fn manifest_faults(package: &Value) -> Vec<String> {
         faults.push("no description".to_owned());
     }
     for member in ["categories", "keywords"] {
-        // The registry refuses more than five keywords or categories.
+        // Refuse more than five keywords or categories, because the registry refuses them too.
         let count = package[member].as_array().map_or(0, Vec::len);
         if !(1..=5).contains(&count) {
             faults.push(format!("{count} {member}, 1 to 5 are needed"));

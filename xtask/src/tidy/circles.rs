@@ -40,7 +40,7 @@ fn module_of(path: &str) -> Option<(String, Vec<String>)> {
     let (package, inside) = path.split_once("/src/")?;
     let mut root = format!("{package}/src");
     let mut parts: Vec<&str> = inside.strip_suffix(".rs")?.split('/').collect();
-    // Each folder or file in `bin` is a separate crate.
+    // Treat each folder or file in `bin` as a separate crate.
     if parts[0] == "bin" && parts.len() > 1 {
         root = format!("{root}/bin/{}", parts[1]);
         parts.drain(..2);
@@ -71,7 +71,8 @@ impl<'a> Crate<'a> {
         module.path = &source.path;
         for found in uses(source) {
             for export in found.exports {
-                // A public re-export is not an import of this module, but of the modules that use the re-exported item.
+                // Do not count a public re-export as an import of this module: it is an import of the modules that use
+                // the re-exported item.
                 if !found.public
                     && matches!(export.path.first().map_or("", |part| part), "crate" | "super")
                 {

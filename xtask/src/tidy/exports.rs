@@ -122,7 +122,7 @@ pub(crate) fn statements(source: &Source) -> Vec<Statement<'_>> {
     found
 }
 
-/// Splits an item into its visibility and the rest; only a plain `pub` counts as public.
+/// Splits an item into its visibility and the remaining text; only a plain `pub` counts as public.
 pub(crate) fn visibility(item: &str) -> (bool, &str) {
     match item.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => {

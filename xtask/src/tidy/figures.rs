@@ -1,4 +1,5 @@
-//! The rule of `tidy` about benchmark figures: those in README.md must be equal to those in docs/benchmarks.md.
+//! The rule of `tidy` about benchmark figures: the figures in README.md must be equal to the figures in
+//! docs/benchmarks.md.
 
 use super::Violation;
 

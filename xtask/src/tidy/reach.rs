@@ -3,7 +3,7 @@
 
 use super::{Violation, source::Source};
 
-/// The folders of the crates that the rule applies to.
+/// The folders of the crates to which the rule applies.
 const CRATES: [&str; 6] = [
     "mgp-transport/src/",
     "mgp-lifecycle/src/",

@@ -177,7 +177,7 @@ fn character_length(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return rest.iter().skip(3).position(|byte| *byte == b'\'').map_or(1, |at| at + 4);
     }
-    // A character has at most four bytes in UTF-8.
+    // Look for the closing quotation mark only in the next bytes, because a character has at most four bytes in UTF-8.
     match rest.iter().take(6).skip(2).position(|byte| *byte == b'\'') {
         Some(0) => 3,
         Some(at) if rest[1] >= 0x80 => at + 3,

@@ -1,5 +1,5 @@
-//! The rules of `tidy` about features: heavy dependencies must be behind a feature that is off by default, and the
-//! program `mgp` must have the default features of its crates.
+//! The rules of `tidy` about features: heavy dependencies must need a feature that is off by default, and the program
+//! `mgp` must have the default features of its crates.
 
 use super::Violation;
 use serde_json::Value;
@@ -16,8 +16,8 @@ const NOT_IN_PROGRAM: [(&str, &str); 1] = [
     ("mgp-toolindex", "tokens"),
 ];
 
-/// Requires that the program enables the default features of its crates. Tests do not notice a missing feature, because
-/// tests of the whole workspace enable more features than the program.
+/// Requires that the program enables the default features of its crates. Tests cannot show that a feature is missing,
+/// because tests of the whole workspace enable more features than the program.
 pub(super) fn complete_program(packages: &Value) -> Vec<Violation> {
     let mut build = Build::new(packages, false);
     let Some(program) = build.ours(PROGRAM) else { return Vec::new() };

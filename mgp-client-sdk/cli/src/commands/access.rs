@@ -13,9 +13,12 @@ use mgp_types::mgp::{
 use serde::Serialize;
 
 use super::default_policy;
-use super::known_names::{AcceptedNames, DID_YOU_MEAN, KnownNames, without_force};
+use super::known_names::{
+    AcceptedNames, DID_YOU_MEAN, KnownNames, elsewhere_remedy, without_force,
+};
+use super::tenants;
 use crate::args::Global;
-use crate::backend::Backend;
+use crate::backend::{Backend, operator};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::socket_hello::Intent;
@@ -41,8 +44,10 @@ pub(crate) enum Access {
     )]
     Revoke(Target),
     /// Show whether an agent may use a server or tool, and why
-    #[command(after_help = "Example:\n  mgp access query cursor files write_file")]
-    Query(Target),
+    #[command(
+        after_help = "Example:\n  mgp access query cursor files write_file\n  mgp access query carl files --tenant acme"
+    )]
+    Query(Query),
     /// Show the access of all agents to all servers
     Matrix(Matrix),
 }
@@ -56,6 +61,16 @@ pub(crate) struct Target {
     pub(crate) server: String,
     /// One tool of the server
     pub(crate) tool: Option<String>,
+}
+
+/// `mgp access query`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Query {
+    #[command(flatten)]
+    target: Target,
+    /// Tenant of the agent; the default is `local`
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
 }
 
 /// `mgp access grant`.
@@ -85,6 +100,9 @@ pub(crate) struct Grant {
 pub(crate) struct QueryResult {
     /// The agent that the query names.
     agent: String,
+    /// The tenant of the agent; absent for the tenant `local`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     /// The id of the server that the query names.
     server: String,
     /// The tool, if one was named.
@@ -93,13 +111,15 @@ pub(crate) struct QueryResult {
     /// `allow` or `deny`, if a tool was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<String>,
-    /// The source of the decision: `tool_grant`, `server_grant` or `default_policy`.
+    /// The source of the decision: `tool_grant`, `server_grant`, `default_policy`, or `tenants` if the server is not
+    /// for the tenant of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     /// The access entries that match the agent, the server and the tool.
     entries: Vec<AccessEntry>,
-    /// `allow` or `deny`: what the server's `default_policy` decides without an entry; `?` if it is not known, because
-    /// the configuration cannot be loaded.
+    /// `allow` or `deny`: what the server's `default_policy` decides without an entry; `excluded` if the server is not
+    /// for the tenant of the agent, so that no entry allows access; `?` if it is not known, because the configuration
+    /// cannot be loaded.
     by_default: &'static str,
 }
 
@@ -112,16 +132,31 @@ pub(crate) enum EntryPart {
 }
 
 impl QueryResult {
-    fn new(target: &Target, by_default: &'static str, result: AccessQueryResult) -> Self {
+    fn new(
+        target: &Target,
+        tenant: Option<&str>,
+        by_default: &'static str,
+        result: AccessQueryResult,
+    ) -> Self {
         Self {
             by_default,
             agent: target.agent.clone(),
+            tenant: tenant.map(str::to_owned),
             server: target.server.clone(),
             tool: target.tool.clone(),
             permission: result.permission.map(|permission| permission.as_str().to_owned()),
             source: result.source.map(|source| source.as_str().to_owned()),
             entries: result.entries.into_iter().collect(),
         }
+    }
+
+    /// Returns the reason if the server is not for the tenant of the agent.
+    fn excluded(&self) -> String {
+        let tenant = self.tenant.as_deref().unwrap_or("local");
+        format!(
+            "the `tenants` of `{}` in the configuration do not contain `{tenant}`, so no entry allows access",
+            self.server
+        )
     }
 }
 
@@ -133,6 +168,12 @@ impl Render for QueryResult {
             let reason = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
             out.status_line(&Cell::from(permission.as_str()).color(color), &reason);
             if permission != "allow" {
+                if self.by_default == default_policy::EXCLUDED {
+                    return out.hint(self.excluded());
+                }
+                if let Some(tenant) = &self.tenant {
+                    return out.hint(elsewhere_remedy(tenant));
+                }
                 let agent = shell_word_or("AGENT", &self.agent);
                 let server = shell_word_or("SERVER", &self.server);
                 let tool = shell_word_or("TOOL", tool);
@@ -140,11 +181,15 @@ impl Render for QueryResult {
             }
             return;
         }
-        if self.entries.is_empty() {
+        if self.by_default == default_policy::EXCLUDED {
+            out.line(format!("deny: {}", self.excluded()));
+        } else if self.entries.is_empty() {
             out.line(format!(
                 "{}: no entry for {} and {}, so the server's default_policy decides",
                 self.by_default, self.agent, self.server
             ));
+        }
+        if self.entries.is_empty() {
             return;
         }
         let rows = self.entries.iter().map(|entry| {
@@ -173,7 +218,7 @@ pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, access, &backend).await;
-    // Print the report only after closing, because closing writes the change to disk.
+    // Print the report only after the backend is closed, because its close writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -221,16 +266,17 @@ async fn execute(
             revoke(backend, target).await?;
             return Ok(Some(target.report("revoked")));
         }
-        Access::Query(target) => query(global, target, backend).await?,
+        Access::Query(args) => query(global, args, backend).await?,
         Access::Matrix(matrix) => print(global, &matrix::read(global, matrix, backend).await?)?,
     }
     Ok(None)
 }
 
 /// Shows whether an agent may use a server or tool.
-async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult {
+async fn query(global: &Global, args: &Query, backend: &Backend) -> CliResult {
+    let tenant = args.tenant.as_deref().filter(|name| *name != operator().tenant().as_str());
     let known = KnownNames::read(global, backend).await?;
-    let target = &target.resolve(&known);
+    let target = &args.target.resolve(&known);
     // Refuse a mistyped name, because an answer about it would mislead.
     if let Err(failure) = target.check(&known).await {
         let text = without_force(&failure);
@@ -239,13 +285,20 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
         }
         print_note(global, &format!("mgp: {text}"));
     }
-    if let Some(note) = known.note_on_agent(&target.agent) {
+    let note = match tenant {
+        Some(tenant) => known.note_on_tenant(tenant, &tenants::names(global).await?),
+        None => known.note_on_agent(&target.agent),
+    };
+    if let Some(note) = note {
         print_note(global, &format!("mgp: {note}"));
     }
-    let params = query_params(&target.agent, &target.server, target.tool.as_deref());
+    let mut params = query_params(&target.agent, &target.server, target.tool.as_deref());
+    if let Some(tenant) = tenant {
+        params.extra.encode("tenant", tenant)?;
+    }
     let result = backend.query(params).await?;
-    let by_default = default_policy::resolve(global, &target.server, backend).await?;
-    print(global, &QueryResult::new(target, by_default, result))
+    let by_default = default_policy::resolve(global, &target.server, tenant, backend).await?;
+    print(global, &QueryResult::new(target, tenant, by_default, result))
 }
 
 impl Target {

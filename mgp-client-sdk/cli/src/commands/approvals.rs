@@ -196,7 +196,8 @@ impl Render for WholeApproval {
             out.line(format!("reason     {reason}"));
         }
         out.line(format!("arguments  {} bytes", arguments.len()));
-        // Prints each argument on its own line, in the order of the canonical JSON, which is hashed for the approval.
+        // Print each argument on its own line, in the order of the canonical JSON, whose hash identifies the approved
+        // arguments.
         match serde_json::from_str::<Extras>(arguments) {
             Ok(members) => members
                 .iter()
@@ -229,7 +230,8 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     };
     let intent = if is_change { Intent::Change } else { Intent::Read };
     if let Approvals::Watch = approvals {
-        // Watching requires a kernel: without one, the watch would hold the lock of the state folder all the time.
+        // Require a kernel for a watch. Without a kernel, the watch would hold the lock of the state folder all the
+        // time.
         let client = if is_change {
             control::connect_or_start_to_change(global).await?
         } else {
@@ -242,7 +244,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     }
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, approvals, &backend).await;
-    // Print the report only after closing, because closing writes the change to disk.
+    // Print the report only after the backend is closed, because its close writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -327,7 +329,7 @@ enum Answer {
     Deny,
 }
 
-/// Fails if the request is a registration that this backend cannot decide about.
+/// Fails if the request is a registration, about which this backend cannot decide.
 fn check_kernel(backend: &Backend, asked: Option<&KernelApproval>) -> CliResult {
     match asked.filter(|asked| is_registration(asked)) {
         Some(asked) if !backend.decides_registrations() => {

@@ -35,7 +35,8 @@ pub(crate) const RECORDS_LOST: &str = "dev.cloto.records_lost";
 /// The type of the events that count lost changes of the state.
 pub(crate) const CHANGES_LOST: &str = "dev.cloto.changes_lost";
 
-/// The number of records to read for each line to show: a call has one line, but up to this many records.
+/// The number of records to read for each line that the command shows, because the line of one call can summarize up to
+/// five records.
 const RECORDS_OF_CALL: usize = 5;
 
 /// The maximum number of columns of an actor or a target in a table. Both can be as long as a caller's token, and one
@@ -200,14 +201,14 @@ pub(crate) fn who(event: &AuditEvent) -> String {
 /// Returns the tenant of the actor of an event, unless it is the local tenant.
 pub(crate) fn tenant(event: &AuditEvent) -> Option<String> {
     let details = event.details.as_ref()?;
-    // In an event about a key, `tenant` is the tenant of the key's holder, not of the actor.
+    // Ignore `tenant` in an event about a key: there it is the tenant of the key's holder, not of the actor.
     if details.get("key_id").is_some() {
         return None;
     }
     details.decode("tenant").ok()?
 }
 
-/// Returns the holder and the id of the API key that an event is about.
+/// Returns the holder and the id of the API key in an event about a key.
 pub(crate) fn key_of(event: &AuditEvent) -> Option<String> {
     let details = event.details.as_ref()?;
     let text = |name| details.decode::<String>(name).ok().flatten();

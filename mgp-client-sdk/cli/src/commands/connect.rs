@@ -16,6 +16,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
+use crate::replace_file::backup_line;
 use crate::{prompt, state};
 
 mod change;
@@ -121,7 +122,7 @@ impl Render for ConnectResult {
         let agent = &self.agent;
         out.line(format!("{agent} will start mgp ({})", self.file.display()));
         if let Some(backup) = &self.backup {
-            out.line(config_file::backup_line(backup));
+            out.line(backup_line(backup));
         }
         if self.portable_names {
             out.hint(portable_names_note(agent));
@@ -214,7 +215,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     print(global, &connected)
 }
 
-/// Returns the configured servers that `mgp connect` gives the agent access to.
+/// Returns the configured servers to which `mgp connect` gives the agent access.
 fn chosen<'a>(
     connect: &Connect,
     config: &'a Config,

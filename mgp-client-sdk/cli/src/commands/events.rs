@@ -84,7 +84,8 @@ impl EventRow {
         Some(row)
     }
 
-    /// Returns the server that published the event, or that an event of the kernel is about.
+    /// Returns the server that published the event. For an event of the kernel, returns the server that the event
+    /// concerns.
     fn server(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Subject {
@@ -129,7 +130,8 @@ pub(crate) async fn run(global: &Global, events: &Events) -> CliResult {
     params.limit = Some(events.lines);
     let (mut rows, mut next) = page(global, &client, &params).await?;
     if events.lines == 0 {
-        // The kernel returns at least one event even for a limit of zero. Only the position after the event is needed.
+        // Drop the event that the kernel returns even for a limit of zero. Only the position after this event is
+        // needed.
         rows.clear();
     }
     if !events.follow {

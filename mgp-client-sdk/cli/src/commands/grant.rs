@@ -190,7 +190,7 @@ impl GrantResult {
 /// The note on a grant of single tools; only a grant of the whole server includes its resources and prompts.
 const NO_RESOURCES: &str = "its resources and prompts are not granted";
 
-/// An agent, and the servers and tools that it gets access to.
+/// An agent, and the servers and tools to which it gets access.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
@@ -209,9 +209,10 @@ impl NewAccess<'_> {
 
 /// Grants agents access to servers, and approves the permissions that the servers' tools need.
 ///
-/// The servers are started before `write` changes the configuration, and a signal does not interrupt the changes. So a
-/// command that is ended early has changed nothing. Servers for which the agent already has an access entry of an
-/// operator are skipped; entries that earlier commands have made are changed to the tools that the agent gets now.
+/// The function starts the servers before `write` changes the configuration, and no signal interrupts the changes. So a
+/// command that is ended early has changed nothing. If an operator has decided about the agent and a server, the
+/// decision stays. If an earlier command has made the entries, the function changes them to the tools that the agent
+/// gets now.
 ///
 /// `switch` makes hosts start mgp. It runs last: if a grant fails, or if the process is killed, each host still starts
 /// its own servers, and the same command can be repeated.
@@ -290,8 +291,9 @@ pub(super) async fn not_granted(
         if !result.entries.is_empty() {
             continue;
         }
-        let decided = default_policy::of_kernel(id, &backend).await?;
-        if decided.unwrap_or_else(|| default_policy::of_config(config, id)) != "allow" {
+        let decided = default_policy::of_kernel(id, None, &backend).await?;
+        let decided = decided.unwrap_or_else(|| default_policy::of_config(config, id, None));
+        if !["allow", default_policy::EXCLUDED].contains(&decided) {
             left.push(id.to_owned());
         }
     }
@@ -386,7 +388,7 @@ async fn approve(
     permissions: &mut Vec<Permission>,
     because: &str,
 ) -> CliResult<CliResult> {
-    // Leave out permissions that the operator has already decided about, so that these decisions stay.
+    // Leave out permissions about which the operator has already decided, so that these decisions stay.
     let decided = decided(backend, &server.id).await?;
     permissions
         .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));

@@ -15,6 +15,7 @@ use crate::control;
 use crate::exit::CliResult;
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print};
+use crate::replace_file::backup_line;
 
 mod denied;
 mod plan;
@@ -181,7 +182,7 @@ impl Render for ImportResult {
         } else {
             out.line(format!("added {added} to {file}"));
             if let Some(backup) = &self.backup {
-                out.line(config_file::backup_line(backup));
+                out.line(backup_line(backup));
             }
             out.hint("next: `mgp doctor`, then `mgp connect HOST --replace`");
         }

@@ -310,8 +310,8 @@ pub(crate) async fn stop_over(
     let limit = drain.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
     let free = async {
         client.closed().await;
-        // The kernel closes connections first, then stops the servers and closes the log. If the lock then belongs to
-        // another process, the next kernel has already started.
+        // Wait until the kernel releases the lock: it closes connections first, then stops the servers and closes the
+        // log. If another process holds the lock by then, the next kernel has already started.
         while stopping.is_some() && lock_holder(&folder)? == stopping {
             sleep(LOCK_INTERVAL).await;
         }

@@ -20,14 +20,21 @@ use crate::backend::operator;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
-use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
+use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print, print_note};
 use crate::socket_hello::check_agent_name;
 use crate::state_option::shell_word_or;
-use crate::{state, time_args};
+use crate::{prompt, state, time_args};
 
 /// The time after which a running kernel has noticed a change of the file with the keys: it notices each change within
 /// 250 ms.
-const NOTICE_DELAY: Duration = Duration::from_millis(300);
+pub(super) const NOTICE_DELAY: Duration = Duration::from_millis(300);
+
+/// The status of a revoked key.
+pub(super) const REVOKED: &str = "revoked";
+
+/// The error of a command that would have to ask for confirmation.
+pub(super) const NO_TERMINAL: &str =
+    "nothing was changed: the question needs a terminal; add --yes";
 
 /// `mgp keys`.
 #[derive(Clone, Debug, Subcommand)]
@@ -38,12 +45,25 @@ pub(crate) enum Keys {
     /// List the keys, without their secrets
     #[command(alias = "list")]
     Ls,
-    /// Revoke a key
-    #[command(after_help = "Example:\n  mgp keys revoke 3f1c09aa52b7e4d0")]
-    Revoke {
-        /// Id of the key, as `mgp keys ls` shows it
-        id: String,
-    },
+    /// Revoke a key, or all keys of a tenant
+    #[command(
+        after_help = "Example:\n  mgp keys revoke 3f1c09aa52b7e4d0\n  mgp keys revoke --tenant acme"
+    )]
+    Revoke(Revoke),
+}
+
+/// `mgp keys revoke`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Revoke {
+    /// Id of the key, as `mgp keys ls` shows it
+    #[arg(required_unless_present = "tenant", conflicts_with = "tenant")]
+    id: Option<String>,
+    /// Revoke all keys of this tenant
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// Do not ask for confirmation
+    #[arg(long, short, requires = "tenant")]
+    yes: bool,
 }
 
 /// `mgp keys add`.
@@ -126,7 +146,7 @@ impl From<&KeyRecord> for KeyInfo {
         let ended =
             |end: &Timestamp| end.to_system_time().is_none_or(|end| end <= SystemTime::now());
         let status = match (record.revoked(), grant.expiry()) {
-            (Some(_), _) => "revoked",
+            (Some(_), _) => REVOKED,
             (None, Some(end)) if ended(end) => "expired",
             _ => "valid",
         };
@@ -215,13 +235,36 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             }
             Ok(())
         }
-        Keys::Revoke { id } => {
+        Keys::Revoke(Revoke { tenant: Some(tenant), yes, .. }) => {
+            revoke_all(global, tenant, *yes).await
+        }
+        Keys::Revoke(Revoke { id, .. }) => {
+            let id = id.as_deref().unwrap_or_default();
             let running = control::admit_and_connect(global).await?;
             revoke(global, id, operator()).await?;
             noticed(running).await;
-            ActionReport::new(&**id, "revoked").print(global)
+            ActionReport::new(id, "revoked").print(global)
         }
     }
+}
+
+/// Revokes all keys of a tenant, after a question unless `yes` is set.
+async fn revoke_all(global: &Global, tenant: &str, yes: bool) -> CliResult {
+    let count = unrevoked(&open(global).await?, tenant).await?.len();
+    if count == 0 {
+        return Err(Failure::failed(format!(
+            "the tenant `{tenant}` has no key to revoke; see `mgp keys ls`"
+        )));
+    }
+    if !yes {
+        let question = format!("Revoke {} of the tenant `{tenant}`?", plural(count, "key"));
+        prompt::require(global, &question, "nothing was revoked", NO_TERMINAL)?;
+    }
+    let running = control::admit_and_connect(global).await?;
+    let revoked = revoke_tenant(global, tenant).await?;
+    noticed(running).await;
+    let note = format!("revoked {}", revoked.join(", "));
+    ActionReport::new(tenant, "revoked").with_notes(vec![note]).print(global)
 }
 
 /// Waits until the running kernel, if any, admits a new key and refuses a revoked key.
@@ -246,7 +289,7 @@ async fn access_remedy(global: &Global, add: &Add) -> CliResult<Option<String>> 
     }
     let config = Sources::from_env().load(&Trust::new(Arc::new(db))).await?.config;
     let is_open =
-        config.servers.iter().any(|server| of_config(&config, server.id.as_str()) == "allow");
+        config.servers.iter().any(|server| of_config(&config, server.id.as_str(), None) == "allow");
     let agent = shell_word_or("AGENT", &add.agent);
     Ok((!is_open).then(|| format!("run `mgp access grant {agent} SERVER`")))
 }
@@ -270,6 +313,33 @@ pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResul
     let revoked = open(global).await?.with_audit(by, audit.sink()).revoke(id).await;
     audit.close().await?;
     revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
+}
+
+/// Revokes all keys of a tenant, and records who did it. Returns each of them with its agent. If this fails, some keys
+/// may have been revoked.
+pub(super) async fn revoke_tenant(global: &Global, tenant: &str) -> CliResult<Vec<String>> {
+    let keys = open(global).await?;
+    let audit = OfflineAudit::open(global).await?;
+    let revoked = revoke_each(&keys.with_audit(operator(), audit.sink()), tenant).await;
+    audit.close().await?;
+    revoked
+}
+
+async fn revoke_each(keys: &ApiKeys, tenant: &str) -> CliResult<Vec<String>> {
+    let mut revoked = Vec::new();
+    for key in unrevoked(keys, tenant).await? {
+        keys.revoke(&key.id).await?;
+        revoked.push(format!("{} ({})", key.id, key.agent));
+    }
+    Ok(revoked)
+}
+
+/// Returns the keys of a tenant that are not revoked. Includes expired keys, because these would be valid again if the
+/// clock were set back.
+async fn unrevoked(keys: &ApiKeys, tenant: &str) -> CliResult<Vec<KeyInfo>> {
+    let mut all: Vec<KeyInfo> = keys.records().await?.iter().map(KeyInfo::from).collect();
+    all.retain(|key| key.tenant == tenant && key.status != REVOKED);
+    Ok(all)
 }
 
 /// Refuses permissions that name tools that do not exist, because such a permission would have no effect.

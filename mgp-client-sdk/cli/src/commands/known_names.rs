@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use mgp_client_sdk::Client;
-use mgp_discovery::{Config, Registrations, Sources, Trust, nearest};
+use mgp_discovery::{Config, Registrations, Sources, TokenTenant, Trust, nearest};
 use mgp_security::ServerHoldings;
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_types::method::{KERNEL_TOOLS, KernelInfo, KernelServers, KernelTools, find_kernel_tool};
@@ -52,8 +52,11 @@ pub(super) struct KnownNames {
     /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
     agents: BTreeSet<String>,
-    /// The agents whose keys all belong to tenants that this operator cannot decide about, each with such a tenant.
+    /// The agents whose keys all belong to tenants about which this operator cannot decide, each with one of these
+    /// tenants.
     agents_elsewhere: BTreeMap<String, String>,
+    /// The tenants that the configuration names.
+    tenants: BTreeSet<String>,
     db: Db,
 }
 
@@ -84,11 +87,18 @@ impl KnownNames {
         for (id, tools) in &mut servers {
             tools.extend(held.get(id).into_iter().flat_map(|held| held.tools.iter().cloned()));
         }
+        let tenants = config.servers.iter().flat_map(|server| server.tenants.iter().flatten());
+        let of_tokens =
+            config.kernel.http.tokens.iter().filter_map(|tokens| match &tokens.tenant {
+                TokenTenant::Named(tenant) => Some(tenant),
+                _ => None,
+            });
+        let tenants = tenants.chain(of_tokens).cloned().collect();
         for (agent, settings) in config.agents {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);
         }
-        Ok(Self { servers, agents, agents_elsewhere: elsewhere, db })
+        Ok(Self { servers, agents, agents_elsewhere: elsewhere, tenants, db })
     }
 
     /// Opens a backend to read the names, for commands that use no backend themselves.
@@ -194,7 +204,7 @@ impl KnownNames {
         if self.agents_elsewhere.contains_key(agent) {
             return Ok(Some(note));
         }
-        // A name such as `agent-2` beside the known name `agent-1` is most likely not a typing error.
+        // Ignore digits: `agent-2` is most likely not a typing error for the known name `agent-1`.
         let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let is_typo = |near: &str| letters(near) != letters(agent);
         if self.nearest_agent(agent).is_some_and(is_typo) {
@@ -223,6 +233,17 @@ impl KnownNames {
         let near = near.map(|near| format!("{DID_YOU_MEAN} `{near}`?")).unwrap_or_default();
         let kind = if agent.starts_with("group:") { "group" } else { "agent" };
         Some(format!("no {kind} `{agent}` is known yet{near}"))
+    }
+
+    /// Returns a note if neither the configuration nor anything stored names the tenant. `stored` are the tenants for
+    /// which something is stored.
+    pub(super) fn note_on_tenant(&self, tenant: &str, stored: &[String]) -> Option<String> {
+        let known = || self.tenants.iter().chain(stored).map(String::as_str);
+        if known().any(|one| one == tenant) {
+            return None;
+        }
+        let near = did_you_mean(tenant, known()).unwrap_or_default();
+        Some(format!("no tenant `{tenant}` is known yet{near}"))
     }
 
     fn nearest_agent(&self, agent: &str) -> Option<&str> {

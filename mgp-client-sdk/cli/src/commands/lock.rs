@@ -20,7 +20,7 @@ use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
 use crate::replace_file::replace_file;
 use crate::state;
 
-/// The name of the lock file, beside the configuration file.
+/// The name of the lock file, which is in the folder of the configuration file.
 pub(super) const FILE_NAME: &str = "mgp.lock";
 
 /// `mgp lock`.

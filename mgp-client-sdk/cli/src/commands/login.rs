@@ -1,8 +1,10 @@
 //! The commands `mgp servers login` and `mgp servers logout`: OAuth logins at servers that have a URL.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -242,8 +244,88 @@ pub(super) async fn delete_all(
             return Ok(vec![format!("the logins at `{id}` stay: {why}")]);
         }
     };
+    let notes = delete(&folder, server, &files, std::future::ready(())).await;
+    if let Err(error) = logins.unbind_issuer(id) {
+        tracing::warn!(server = %id, %error, "removing the record of the issuer failed");
+    }
+    Ok(notes)
+}
+
+/// Deletes the logins of some agents of a tenant. Revokes the tokens as far as possible, and returns notes about that.
+/// Restarts the servers in the running kernel, which has the tokens in memory. `file` is the file with the disabled
+/// servers, which `config` lacks.
+pub(super) async fn delete_of_agents(
+    global: &Global,
+    config: Option<&Config>,
+    file: Option<&Path>,
+    tenant: &str,
+    agents: &BTreeSet<String>,
+) -> CliResult<Vec<String>> {
+    let folder = state::folder(global)?;
+    let mut notes = Vec::new();
+    for (id, files) in files_of_agents(global, tenant, agents)? {
+        let server = config.and_then(|config| {
+            Some((config.server(id.as_str())?.clone(), mgp_kernel::proxy(&config.kernel)))
+        });
+        let server = server.or_else(|| configured_in(file?, id.as_str()));
+        let stopping = restart(global, id.as_str(), Duration::from_secs(1));
+        let of_server = Box::pin(delete(&folder, server, &files, stopping)).await;
+        notes.extend(of_server.into_iter().map(|note| format!("{id}: {note}")));
+    }
+    Ok(notes)
+}
+
+/// Returns the files with the logins of some agents of a tenant, for each server, including servers that are not in the
+/// configuration.
+pub(super) fn files_of_agents(
+    global: &Global,
+    tenant: &str,
+    agents: &BTreeSet<String>,
+) -> CliResult<Vec<(ServerId, Vec<PathBuf>)>> {
+    let folder = state::folder(global)?;
+    let logins = Logins::in_folder(&folder);
+    let mut found = Vec::new();
+    for id in servers_of_agents(&folder.join("logins"))? {
+        let owners = agents.iter().map(|agent| Principal::new(tenant, "local").agent(&**agent));
+        let files = owners.filter_map(|owner| logins.file(&id, Some(&owner)));
+        let files: Vec<PathBuf> = files.filter(|file| file.exists()).collect();
+        if !files.is_empty() {
+            found.push((id, files));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the servers at which an agent has a login of its own. The file of such a login is named after the server,
+/// `~`, and a hash of the agent.
+fn servers_of_agents(logins: &Path) -> CliResult<BTreeSet<ServerId>> {
+    let failed = |error: io::Error| state::unusable(logins, &error);
+    let entries = match std::fs::read_dir(logins) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut servers = BTreeSet::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let id = name.to_str().and_then(|name| name.split_once('~'));
+        servers.extend(id.map(|(id, _)| ServerId::from(id)));
+    }
+    Ok(servers)
+}
+
+/// Deletes the files of logins at a server, waits for `stopping`, which ends their use by the running kernel, and
+/// revokes the tokens as far as possible; returns notes about that.
+async fn delete(
+    folder: &Path,
+    server: Option<(ServerConfig, Proxy)>,
+    files: &[PathBuf],
+    stopping: impl Future<Output = ()>,
+) -> Vec<String> {
+    if files.is_empty() {
+        return Vec::new();
+    }
     let (mut notes, mut former, mut locks) = (Vec::new(), Vec::new(), Vec::new());
-    for file in &files {
+    for file in files {
         let (entries, held) = lock_entries(&FileTokens::at(file)).await;
         former.push(entries);
         locks.extend(held);
@@ -251,22 +333,17 @@ pub(super) async fn delete_all(
             notes.push(format!("the file of a login, {}, stays: {error}", file.display()));
         }
     }
-    if notes.is_empty() && !files.is_empty() {
+    if notes.is_empty() {
         notes.push(format!("removed with it: {}", plural(files.len(), "login")));
     }
-    if let Err(error) = logins.unbind_issuer(id) {
-        tracing::warn!(server = %id, %error, "removing the record of the issuer failed");
-    }
-    if files.is_empty() {
-        return Ok(notes);
-    }
+    stopping.await;
     let client = match server {
-        Some((server, proxy)) => oauth(server, &proxy, &folder).await,
+        Some((server, proxy)) => oauth(server, &proxy, folder).await,
         None => Err(Failure::failed("its entry in the configuration could not be read")),
     };
     let revoked = join_all(former.into_iter().map(|entries| revoke(&client, entries))).await;
     notes.extend(revoked.into_iter().flatten());
-    Ok(notes)
+    notes
 }
 
 /// Revokes deleted tokens at their issuers; returns notes about those that could not be revoked.
@@ -290,12 +367,12 @@ async fn revoke(
     notes
 }
 
-/// Returns the OAuth client of a server, which revokes tokens. After the client's last logout, also removes the record
-/// of the issuer that the client is bound to, unless the record protects a secret of the client.
+/// Returns the OAuth client of a server, for revoking tokens. After the client's last logout, also removes the record
+/// of the issuer to which the client is bound, unless the record protects a secret of the client.
 async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     let (server, proxy) = match at.server(global).await {
         Ok(found) => found,
-        // The failure may be that the server is disabled. Its entry is then still in the configuration file.
+        // Read the configuration file, which also has the entry of a disabled server.
         Err(failure) => {
             let file = at.config.file_to_edit()?;
             configured_in(&file, &at.server).ok_or(failure)?
@@ -311,8 +388,8 @@ async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     oauth(server, &proxy, &folder).await
 }
 
-/// Returns the entry of a server, even if it is disabled, in a configuration file of the user, and the proxy of its
-/// connections. Returns `None` if the file has no such entry, or cannot be read.
+/// Returns the entry of a server in a configuration file of the user, and the proxy of its connections. The server may
+/// be disabled. Returns `None` if the file has no such entry, or cannot be read.
 pub(super) fn configured_in(file: &Path, id: &str) -> Option<(ServerConfig, Proxy)> {
     let config = Config::parse(file, &std::fs::read_to_string(file).ok()?).ok()?.config;
     let mut server = config.server(id)?.clone();
@@ -392,7 +469,11 @@ async fn expand(server: &ServerConfig, state: &Path) -> CliResult<ExpandedTarget
 /// Creates the browser for a login on this machine. A client that was registered by hand always has the same redirect
 /// URI, because the authorization server might accept only the registered port.
 fn browser_here(is_registered: bool) -> LoopbackBrowser {
-    let browser = LoopbackBrowser::new(|url| {
+    let is_repeated = AtomicBool::new(false);
+    let browser = LoopbackBrowser::new(move |url| {
+        if is_repeated.swap(true, Ordering::Relaxed) {
+            show("That login did not suffice, e.g. because the server needs other scopes.");
+        }
         show(&format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));
     });
     if is_registered { browser.port(PORT) } else { browser }
@@ -439,7 +520,8 @@ fn read_pasted(mut input: impl io::BufRead) -> io::Result<String> {
     Err(io::Error::other(format!("no address that begins with {BEGIN} was pasted")))
 }
 
-/// A browser on another device: the person pastes the redirect address back, or enters a code there.
+/// A browser on another device. The person pastes the address that the browser shows after the login, or enters a code
+/// in the browser.
 struct OtherDevice;
 
 #[async_trait]

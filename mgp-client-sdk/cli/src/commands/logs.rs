@@ -20,7 +20,8 @@ use crate::{control, log, operator, pipe, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum number of bytes that one read takes. Of an existing log, only this many bytes at its end are read.
+/// The maximum number of bytes that one read returns. The first read of an existing log returns the bytes at its end,
+/// at most this number.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// `mgp logs`.

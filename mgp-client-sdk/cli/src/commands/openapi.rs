@@ -224,7 +224,8 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
     Ok((text, is_forbidden))
 }
 
-/// Returns a fetcher that reaches public servers over `https`, and also the host of the URL that the operator named.
+/// Returns a fetcher that can reach public servers over `https`. If the operator named a URL, the fetcher can also
+/// reach the host of this URL.
 fn fetch(
     named: Option<&str>,
     timeout: Duration,

@@ -173,7 +173,7 @@ pub(crate) async fn run(global: &Global, permissions: &Permissions) -> CliResult
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, permissions, &backend).await;
-    // Print the report only after closing, because closing writes the change to disk.
+    // Print the report only after the backend is closed, because its close writes the change to disk.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -260,7 +260,7 @@ async fn decide(
     Ok(ActionReport::new(&**server, status).with_notes(notes))
 }
 
-/// Returns the arguments that a decision is limited to, in words.
+/// Returns in words the arguments to which a decision is limited.
 pub(crate) fn limits(decision: &KernelPermission) -> Option<String> {
     decision.limits.clone().or_else(|| decision.scope.as_ref().map(scope_words))
 }

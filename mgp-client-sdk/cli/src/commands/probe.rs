@@ -86,7 +86,7 @@ pub(super) struct ProbedServer {
     pub(super) raw: Vec<Payload>,
 }
 
-/// The beginning of the reason why a server failed if it did not answer in time.
+/// The beginning of the reason for the failure of a server that did not answer in time.
 const NO_ANSWER: &str = "it did not answer";
 
 /// The reason why a server could not be started or its tools could not be listed.

@@ -78,8 +78,8 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     for words in commands {
         let mut shown = printed(global, report, &words);
         if words == ["webhooks"] {
-            // The URLs in the running kernel may differ from those in the configuration that was read here, so their
-            // secrets are not known.
+            // Remove all paths of URLs: the running kernel may have other URLs than the configuration that was read
+            // here, so their secrets are not known.
             shown = without_paths(&shown);
         } else if words == ["approvals", "ls"] {
             // Cut the text after the table, because that text shows the arguments of calls, which can be private.

@@ -26,13 +26,13 @@ const UNIT: &str = "mgp.service";
 /// The name of the launchd agent that runs the kernel.
 const AGENT: &str = "mgp.kernel";
 
-/// The file in the state folder for the log of an agent of launchd that serves over HTTP.
+/// The name of the log file, in the state folder, of a service that serves over HTTP and that launchd runs.
 const LOG: &str = "service.log";
 
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
-/// The options and the variable of an installed service that a later install must repeat.
+/// The options, and the environment variable, that a later install must repeat if the installed service has them.
 const KEPT_OPTIONS: [&str; 4] = ["--http", "--config", "--state", CONFIG_HOME];
 
 /// The variable with the folder of the user's own configuration.
@@ -300,8 +300,8 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
     }
 }
 
-/// Fails if the installed service has an option, or the variable, that its new description lacks, e.g. the address that
-/// hosts use.
+/// Fails if the installed service has one of [`KEPT_OPTIONS`], e.g. the address that hosts use, and its new description
+/// lacks it.
 fn check_kept_options(file: &Path, new: &str) -> CliResult {
     let Ok(installed) = fs::read_to_string(file) else { return Ok(()) };
     let has = |text: &str, option: &str| {
@@ -402,7 +402,7 @@ async fn uninstall(global: &Global, manager: Manager, file: &Path) -> CliResult 
     }
     // Remove the marker, so that hosts start a kernel again as soon as the service has ended.
     let _ = fs::remove_file(state::service_marker(&state::folder(global)?));
-    // A service that cannot be stopped, e.g. because it is not loaded, is removed all the same.
+    // Remove the service even if it cannot be stopped, e.g. because it is not loaded.
     let stopped = run_command(&manager.stop(file));
     fs::remove_file(file)?;
     let notes = stopped.err().map(|why| format!("it could not be stopped: {why}"));
@@ -486,7 +486,7 @@ mod tests {
             agent.contains("<key>StandardErrorPath</key>\n  <string>/state/service.log</string>"),
             "{agent}"
         );
-        // launchd waits for the end of the service as long as systemd does.
+        // launchd must wait for the end of the service as long as systemd does.
         assert!(
             agent.contains("<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>"),
             "{agent}"

@@ -1,4 +1,5 @@
-//! Access: who may use which tool and why, grants and denials, and the decisions that hold for later calls.
+//! The page about access: who may use which tool and why, the forms for grants and denials, and the decisions that hold
+//! for later calls.
 
 use axum::Extension;
 use axum::extract::State;
@@ -61,7 +62,8 @@ pub(super) async fn show(
     .await
 }
 
-/// Returns the form that asks how a call would be decided, and the answer once an agent and a tool are named.
+/// Returns the form in which a person asks how the kernel would decide about a call. If an agent and a tool are named,
+/// adds the answer.
 async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Markup, PageError> {
     let texts = viewer.texts;
     let (agent, tool) = (query.text("agent"), query.text("tool"));
@@ -137,7 +139,8 @@ fn matrix_cell(
     agent: &str,
     cell: &access::ServerAccess,
 ) -> Markup {
-    let whole = if cell.whole == "default" { cell.by_default } else { cell.whole };
+    let is_default = cell.whole == "default" || cell.is_excluded();
+    let whole = if is_default { cell.by_default } else { cell.whole };
     let revoke = |tool: &str| {
         html! {
             form method="post" action=(url(console, "/access/revoke")) {
@@ -147,7 +150,7 @@ fn matrix_cell(
         }
     };
     html! {
-        (mark(whole)) @if cell.whole == "default" { span.dim { " " (viewer.texts.by_default) } }
+        (mark(whole)) @if is_default && !cell.is_excluded() { span.dim { " " (viewer.texts.by_default) } }
         @for entry in &cell.entries {
             div {
                 (mark(entry.permission.as_str())) " "
@@ -216,7 +219,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
     table(texts.decisions, &heads, &rows)
 }
 
-/// Returns the tools that a decision applies to, with their server.
+/// Returns the tools to which a decision applies, with their server.
 fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> Markup {
     html! {
         @if decision.tools.is_empty() { (plain(server)) ": " (viewer.texts.all_tools) }

@@ -1,4 +1,4 @@
-//! An item of the inbox: a question with what a decision needs, and its buttons.
+//! An item of the inbox: a question, the information for deciding it, and its buttons.
 
 use maud::{Markup, html};
 use mgp_types::mgp::KernelApproval;
@@ -112,7 +112,7 @@ pub(super) fn answers(
     }
 }
 
-/// Returns a text about each answer to a call, which explains which later calls the answer also applies to.
+/// Returns a text about each answer to a call. The text explains to which later calls the answer also applies.
 fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let texts = viewer.texts;
     let caller = approval.agent_id.as_deref().unwrap_or(&approval.subject);
@@ -190,7 +190,7 @@ pub(super) fn place(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     html! { @if let Some(place) = place { ", " (place) } }
 }
 
-/// Returns a link to the page with all steps of the call that a question is about.
+/// Returns a link to the page with all steps of the call to which a question belongs.
 pub(super) fn story_link(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
     html! {
         @if let Some(trace) = &approval.trace_id {

@@ -14,8 +14,8 @@ use super::sessions::{Sessions, random};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The check that a browser's request may reach the console, by the host name, the origin and the session of the
-/// request.
+/// The check of a browser's request. The host name, the origin and the session of the request decide whether it may
+/// reach the console.
 pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
@@ -137,7 +137,7 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
         None | Some("same-origin" | "none") => true,
         Some(_) => is_read && is_navigation,
     };
-    // Without a header, take the host from the address of the request, where HTTP/2 has it.
+    // Without the header `Host`, use the host in the address of the request, where HTTP/2 has it.
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = header(headers, "host").or(in_address).unwrap_or_default();
     let is_own_origin = match header(headers, "origin") {

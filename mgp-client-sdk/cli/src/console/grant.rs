@@ -52,7 +52,7 @@ impl From<mgp_client_sdk::Error> for Problem {
     }
 }
 
-/// The values of a form, the path that it is sent to, and the problem if it was refused.
+/// The values of a form, the path to which the browser sends it, and the problem if the console refused it.
 pub(super) struct Filled {
     path: &'static str,
     values: Form,

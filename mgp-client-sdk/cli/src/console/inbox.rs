@@ -430,10 +430,11 @@ pub(super) async fn decide_definitions(
         return console.done(&viewer, "/", &unanswered(&viewer));
     }
     let mut params = KernelToolDecisionParams::new(form.text("server"), form.text("tool"));
-    // Send the fingerprint that the page showed, so that a definition that has changed since is not approved.
+    // Send the fingerprint that the page showed, so that the kernel does not approve a definition that has changed
+    // since.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
-    // Send the state that the page showed, so that a definition that was rejected since is not approved.
+    // Send the state that the page showed, so that the kernel does not approve a definition that was rejected since.
     params.expected = form.get("seen").map(ToolStanding::from);
     let (name, texts) = (format!("{}.{}", params.server_id, params.tool), viewer.texts);
     let decided = async {

@@ -58,7 +58,7 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
         return html! {};
     }
     html! {
-        // The focus lets a screen reader read the notice, and Tab continue behind it.
+        // The focus lets a screen reader read the notice. The key Tab then continues after the notice.
         p class=(name) tabindex="-1" autofocus {
             (hint(text))
             @if query.get("see") == Some("decisions") {
@@ -68,9 +68,9 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
     }
 }
 
-/// Returns the first button of a form, which is hidden. If a person presses Enter in a field, the browser presses the
-/// first button, and that must not allow anything. As it is disabled, browsers do not send the form at all, so the
-/// typed text stays in the field.
+/// Returns a hidden, disabled button, which must be the first one of a form. If a person presses Enter in a field, the
+/// browser presses the first button of the form, and this must not allow anything. As the button is disabled, the
+/// browser does not send the form at all, and the typed text stays in the field.
 pub(super) fn enter_guard(viewer: &Viewer) -> Markup {
     html! {
         button.hidden disabled name="answer" value=(NO_ANSWER) tabindex="-1" aria-hidden="true" { (viewer.texts.press_button) }
@@ -87,9 +87,9 @@ pub(super) fn plain(text: &str) -> String {
     escape_lines(text)
 }
 
-/// Returns a text as [`plain`] does, and keeps its parts in their order: each run of letters that are written from
-/// right to left is isolated. Otherwise a browser also reverses what is between two such runs, e.g. it shows the value
-/// of an argument in the place of its name.
+/// Returns a text as [`plain`] does, and keeps its parts in their order. For this, it isolates each sequence of letters
+/// that are written from right to left. Otherwise a browser would also reverse the text between two such sequences,
+/// e.g. show the value of an argument in the place of its name.
 pub(super) fn in_order(text: &str) -> Markup {
     let text = plain(text);
     let (mut parts, mut rest) = (Vec::new(), text.as_str());

@@ -89,7 +89,8 @@ impl Live {
         if !live.is_polling.swap(true, Ordering::SeqCst) {
             tokio::spawn(poll(Arc::clone(&live)));
         }
-        // First send the number of waiting items, which a new page only shows.
+        // First send the number of waiting items. A page that has just connected shows this number, but does not report
+        // it as news.
         let first = message("waiting", &live.counted.load(Ordering::Relaxed).to_string());
         let state = (live, waiting, events);
         stream::once(ready(Ok(first))).chain(stream::unfold(state, |mut state| async move {
@@ -136,7 +137,8 @@ async fn poll(live: Arc<Live>) {
             live.client.close().await;
         }
         live.is_polling.store(false, Ordering::SeqCst);
-        // A page that was opened after the last check found `is_polling` set, so it started no task of its own.
+        // Check again whether a page needs the polls: a page that was opened after the last check found `is_polling`
+        // set, so it started no task of its own.
         let is_needed = live.waiting.receiver_count() > 0 && !live.client.is_closed();
         if !is_needed || live.is_polling.swap(true, Ordering::SeqCst) {
             return;
@@ -204,7 +206,8 @@ async fn count_others(client: &Client) -> CliResult<usize> {
 /// Notifies the pages if the kernel has published events since the last report; returns whether it has.
 async fn report_events(live: &Live) -> bool {
     let mut params = KernelEventsParams::new();
-    // Without `after`, the answer has the sequence number of the newest event. More than one event is not needed.
+    // Request a single event. Without `after`, the answer has the sequence number of the newest event, and only this
+    // number is needed.
     params.limit = Some(1);
     let Ok(page) = live.client.request::<KernelEvents>(&params).await else { return false };
     live.events.send_if_modified(|newest| std::mem::replace(newest, page.next) != page.next)

@@ -87,10 +87,10 @@ impl WrongLogins {
     }
 }
 
-/// A login whose check has begun. It is counted as wrong from the start, so that many logins at the same time do not
-/// exceed the limit. Dropping this value takes the count back unless `is_wrong` is set, e.g. if the browser disconnects
-/// before the end of the check. If the limit was already reached, the login is not counted, and `is_wrong` is set from
-/// the start.
+/// A login whose check has begun. The login is counted as wrong from the start, so that many logins at the same time do
+/// not exceed the limit. The drop of this value takes the count back, e.g. if the browser disconnects before the end of
+/// the check, unless `is_wrong` is set. If the limit was already reached, the login is not counted, and `is_wrong` is
+/// set from the start.
 struct Turn<'a> {
     wrong: &'a Mutex<WrongLogins>,
     is_wrong: bool,
@@ -210,11 +210,12 @@ pub(super) async fn require_session(
         let operator = Arc::clone(&viewer.operator);
         request.extensions_mut().insert(viewer);
         let response = next.run(request).await;
-        // The kernel may notice at the request itself that the key was revoked.
+        // Ask for a login if the kernel noticed only at this request that the key was revoked.
         let has_ended = is_page && response.status().is_server_error() && !operator.is_valid();
         return if has_ended { refused(&console, &headers, &page) } else { response };
     }
-    // After the login, send the browser only to a page; the person must start an action again.
+    // The login does not repeat a request that would change something: it opens the page with the filled form, or the
+    // start page, and the person must submit the form again.
     let page = if is_page { page } else { grant::page_after_login(request, &console).await };
     refused(&console, &headers, &page)
 }

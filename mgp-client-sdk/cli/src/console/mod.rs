@@ -17,6 +17,7 @@ mod layout;
 mod live;
 mod login;
 mod operator;
+mod page;
 mod questions;
 mod record;
 mod refusal;
@@ -42,7 +43,6 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
 use futures_util::StreamExt as _;
@@ -71,6 +71,7 @@ use layout::Notice;
 use live::Live;
 use login::Login;
 use operator::{Kernel, Viewer};
+use page::{Page, get, post};
 
 /// The path of the pages that `mgp serve --http … --console` serves.
 pub(crate) const SERVED_PATH: &str = "/console";
@@ -249,23 +250,23 @@ fn router(console: &Arc<Console>) -> Router {
         .route("/decide", post(inbox::decide))
         .route("/definitions", post(inbox::decide_definitions))
         .route("/servers", get(servers::page))
-        .route("/servers/{id}", get(servers::one).post(servers::act))
+        .route("/servers/{id}", get(servers::one).post(Page::new(servers::act)))
         .route("/record", get(record::page))
         .route("/record/export", get(record::export))
         .route("/story/{trace}", get(story::page))
         .route("/access", get(access::page))
-        .route(grant::GRANT, get(grant::again).post(grant::grant))
-        .route(grant::PERMIT, get(grant::again).post(grant::permit))
+        .route(grant::GRANT, get(grant::again).post(Page::new(grant::grant)))
+        .route(grant::PERMIT, get(grant::again).post(Page::new(grant::permit)))
         .route("/access/revoke", post(access::revoke))
         .route("/access/key", post(keys::revoke))
         .route("/access/withdraw", post(access::withdraw))
         .route("/search", get(search::page))
-        .route("/configuration", get(configuration::page).post(configuration::reload))
+        .route("/configuration", get(configuration::page).post(Page::new(configuration::reload)))
         .route("/events", get(events))
         .route("/logout", post(login::log_out))
         .route_layer(middleware::from_fn_with_state(Arc::clone(console), login::require_session));
     let all = pages
-        .route("/login", get(login::page).post(login::log_in))
+        .route("/login", get(login::page).post(Page::new(login::log_in)))
         .route("/style.css", get(layout::style))
         .route("/live.js", get(layout::script))
         .route("/icon.svg", get(layout::icon))
@@ -274,7 +275,7 @@ fn router(console: &Arc<Console>) -> Router {
     let base = console.gate.base();
     Router::new()
         .nest(base, all)
-        .route(&format!("{base}/"), get(Redirect::permanent(base)))
+        .route(&format!("{base}/"), axum::routing::get(Redirect::permanent(base)))
         .fallback(|| async { (StatusCode::NOT_FOUND, "the console has no such page\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(console), gate::check_origin))
         .layer(middleware::from_fn(gate::set_headers))

@@ -30,12 +30,12 @@ pub(super) async fn whole_approval(
     Ok(found.into_iter().next())
 }
 
-/// The inbox's questions that audit records refer to, by their ids.
+/// The questions of the inbox that audit records name, by their ids.
 #[derive(Default)]
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the questions that audit records refer to; returns none if the viewer is not allowed to read the inbox.
+    /// Reads the questions that audit records name. Returns none if the viewer is not allowed to read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
         if ids.is_empty() {

@@ -243,7 +243,7 @@ fn details(viewer: &Viewer, parts: &[&AuditEvent]) -> Markup {
     }
 }
 
-/// Returns the server and the tool of a record, or the API key that it is about.
+/// Returns the server and the tool of a record. For a record about an API key, returns the key.
 pub(super) fn target(event: &AuditEvent) -> String {
     let Some(target) = &event.target else { return key_of(event).unwrap_or_default() };
     let names = target.server_id.iter().chain(&target.tool_name);

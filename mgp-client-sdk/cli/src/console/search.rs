@@ -49,7 +49,7 @@ pub(super) async fn page(
         let agent = query.get("agent").unwrap_or_else(|| agents.preferred());
         let tokens = tokens_of(&viewer, agent).await?;
         let saved: Vec<Bar> = agents.tokens.iter().map(bar).collect();
-        // The requests above are made as the operator; the search is made with the rights of the agent.
+        // Search with the rights of the agent. The requests above were made with the rights of the operator.
         let found = match query.get("query") {
             Some(text) => Some(search(&console, &viewer, agent, text).await),
             None => None,

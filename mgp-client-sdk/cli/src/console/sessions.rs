@@ -1,4 +1,4 @@
-//! The sessions of browsers: a secret in a cookie, a token for the forms, and the operator behind both.
+//! The sessions of browsers: each has a secret in a cookie, a token for its forms, and the operator who has logged in.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -40,7 +40,7 @@ impl Story<'_> {
     /// Returns the steps as a list in the order of time.
     pub(super) fn list(&self) -> Markup {
         let mut steps: Vec<Step> = self.events.iter().flat_map(|event| self.steps(event)).collect();
-        // A question can be recorded in the same millisecond as its call; the call is then shown first.
+        // Show the call before its question if both have the same time in milliseconds.
         steps.sort_by_key(|step| (step.at, step.name != self.viewer.texts.step_called));
         let waiting = self.waiting();
         html! {
@@ -129,7 +129,7 @@ impl Story<'_> {
         let decision: String = detail(event, "decision").unwrap_or_default();
         let (word, more) = match (event.event_type.as_str(), &*decision) {
             (ANSWERED, "denied") | (UNCONFIRMED, _) => ("denied", None),
-            // An approval for later calls has an id and a record of its own.
+            // Show a text about later calls: an approval for them has its own id and its own record.
             (ANSWERED, "approved") if is_for_later(event) => ("approved", Some(texts.later_calls)),
             // The question was closed without an answer, e.g. because an operator decided about permissions.
             (ANSWERED, "settled") => ("settled", None),

@@ -1,5 +1,5 @@
-//! The open questions with what their list leaves out: the arguments, the tool's description, and whether the kernel
-//! would refuse the call now.
+//! Completes the open questions of the inbox. The list of questions lacks the arguments, the tool's description, and
+//! whether the kernel would refuse the call now.
 
 use futures_util::future::{join, join_all};
 use mgp_types::ErrorCode;
@@ -12,7 +12,7 @@ use mgp_types::mgp::{
 use super::operator::Viewer;
 use super::questions::whole_approval;
 
-/// The maximum number of questions of one page to read completely.
+/// The maximum number of questions on one page for which the arguments and the explanation are read.
 const MAX_COMPLETE: usize = 32;
 
 /// A question about a call, a server or permissions.
@@ -81,7 +81,7 @@ impl Waiting {
     }
 }
 
-/// Returns how the kernel would now decide about the call that an approval is for; `None` if the call has no agent.
+/// Returns how the kernel would now decide about the call of an approval; `None` if the call has no agent.
 async fn explained(
     viewer: &Viewer,
     approval: &KernelApproval,

@@ -60,7 +60,7 @@ impl DemoKernel {
     pub(super) async fn close(self) {
         self.agent.close().await;
         self.kernel.stop().await;
-        // An error while closing the log does not matter, because the log is removed with the folder.
+        // Ignore an error of closing the log, because the log is removed with the folder.
         if let Some(log) = self.kernel.governance().log() {
             let _ = log.clone().close().await;
         }

@@ -64,7 +64,7 @@ impl Printer {
             }
             return;
         };
-        // Printing fails only if the reader has closed standard output.
+        // Ignore an error: printing fails only if the reader has closed standard output.
         let _ = print_json_line(&json!({"steps": steps, "ok": failed == 0}));
     }
 

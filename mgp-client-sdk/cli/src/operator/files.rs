@@ -73,8 +73,8 @@ mod others {
             match control::greet(&path, Hello::change_of(&file), || passphrase(&path)).await {
                 Ok(Some(greeting)) if HelloReply::is_unrelated(&greeting.line) => {}
                 Ok(Some(greeting)) => match HelloReply::read(&greeting.line, &path) {
-                    // Skip a program that has no lock file beside its socket: a kernel of any version has one, so this
-                    // program is not a kernel.
+                    // Skip a program without a lock file in the folder of its socket: a kernel of any version has such
+                    // a file, so this program is not a kernel.
                     Err(_) if path.parent().and_then(lock::kernel_process).is_none() => {}
                     read => drop(read?),
                 },
@@ -130,7 +130,8 @@ mod others {
 
         let mut table = String::new();
         if let Ok(file) = std::fs::File::open("/proc/net/unix") {
-            // If the table cannot be read, e.g. on macOS, only the sockets of the usual state folders are known.
+            // Ignore an error: if the table cannot be read, e.g. on macOS, only the sockets of the usual state folders
+            // are known.
             let _ = file.take(MAX_TABLE_BYTES).read_to_string(&mut table);
         }
         let listening = table.lines().filter_map(listening_kernel).take(MAX_KERNELS);

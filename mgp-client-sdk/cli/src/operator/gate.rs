@@ -174,7 +174,8 @@ impl OperatorGate {
         Ok(Admission { principal, pass: None })
     }
 
-    /// Checks a passphrase; after several wrong ones, all attempts are refused for a time that grows with each failure.
+    /// Checks a passphrase. After several wrong passphrases, refuses all attempts for a time that grows with each
+    /// failure.
     async fn check_passphrase(
         &self,
         passphrase: Option<&str>,

@@ -11,8 +11,9 @@ use crate::exit::{CliResult, Failure};
 use crate::peer::{Place, own_place};
 use crate::{prompt, state};
 
-/// Refuses a change if a server started this command (or if that cannot be checked), or if a required operator proof is
-/// missing. A command that a host started is admitted only if the required proof is the passphrase.
+/// Refuses a change if a server started this command, or if this cannot be checked. Also refuses a change without the
+/// proof that the configuration requires of operators. If a host started this command, refuses the change unless the
+/// required proof is the passphrase.
 pub(crate) async fn admit_offline(
     global: &Global,
     configs: impl IntoIterator<Item = Sources>,

@@ -16,7 +16,8 @@ const MAX_HOSTS: usize = 1024;
 /// The thread name that identifies keeper processes.
 const KEEPER_NAME: &str = "mgp-keeper";
 
-/// Shells, which start programs for a person or a host. A shell that leads a terminal does not count as a host.
+/// Shells, which start programs for a person or a host. A shell that is the first process of a terminal belongs to a
+/// person, so it does not count as a host.
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
@@ -130,7 +131,7 @@ impl HostTable {
         Ok(())
     }
 
-    /// Refuses an agent name that differs from the name that the host of this process was started with.
+    /// Refuses an agent name that differs from the name with which the host of this process was started.
     fn check_name(
         &self,
         chain: &[ProcessStat],
@@ -140,9 +141,9 @@ impl HostTable {
     ) -> Result<(), String> {
         let of_process = |one: &ProcessStat| self.0.iter().find(|host| host.process == one.id);
         let (above, is_allowed) = if let Some(host) = chain.iter().find_map(of_process) {
-            // A shim of another extension is a child of the editor, in the editor's session. All other descendants of
-            // the editor keep the name of the first extension, e.g. programs below a shell or in a terminal. A shell
-            // that a model runs can still replace itself by such a shim, with `exec`.
+            // Permit another name only to a shim of another extension, which is a child of the editor in the editor's
+            // session. All other descendants of the editor keep the name of the first extension, e.g. programs below a
+            // shell or in a terminal. A shell that a model runs can still replace itself by such a shim, with `exec`.
             let is_started_by_host = own.is_some()
                 && matches!(chain, [shim, parent, ..]
                     if parent.id == host.process && shim.session == parent.session);
@@ -153,8 +154,9 @@ impl HostTable {
         } else {
             let is_below = |host: &&Host| chain.iter().any(|one| one.id == host.root);
             let Some(host) = self.0.iter().find(is_below) else { return Ok(()) };
-            // Two windows of one program, i.e. two processes below one root, are allowed to act as different agents.
-            // A shim that leads a terminal was started in the terminal of an editor, not by the editor itself.
+            // Two windows of one program, i.e. two processes below one root, are allowed to act as different agents. A
+            // shim that is the first process of a terminal was started in a terminal of the editor, not by the editor
+            // itself.
             let is_host_itself = own.is_some_and(|own| own.root == host.root)
                 && !chain.first().is_some_and(ProcessStat::leads_terminal);
             let mut siblings = self.0.iter().filter(|other| other.root == host.root);

@@ -1,5 +1,7 @@
 //! The process at the other end of the local socket; its ancestors are read from `/proc`.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 
 use mgp_types::service::PeerProcess;
@@ -27,8 +29,8 @@ enum Lineage {
     Known(Vec<ProcessStat>),
     /// The process runs in another container that shares the state folder.
     Elsewhere,
-    /// The process has ended, or `/proc` does not show it.
-    Unknown,
+    /// The process has ended, or `/proc` does not show it, for this reason.
+    Unknown(String),
 }
 
 /// The known hosts, shared by all connections.
@@ -42,8 +44,8 @@ impl Peer {
         let Some(raw) = Pid::from_raw(pid) else {
             return Self { process: None, lineage: Lineage::Elsewhere };
         };
-        // A pidfd of the process. Before Linux 6.5 it is opened by process id, which the system may have reused if the
-        // process ended before its connection was accepted.
+        // Open a pidfd, a descriptor of the process. Before Linux 6.5 this needs the process id, which the system may
+        // have reused if the process ended before its connection was accepted.
         let descriptor = getsockopt(stream, sockopt::PeerPidfd).ok();
         let descriptor = descriptor.or_else(|| pidfd_open(raw, PidfdFlags::empty()).ok());
         let chain = ancestry(&Proc, pid);
@@ -52,7 +54,7 @@ impl Peer {
         // its own.
         let lineage = match (chain, descriptor) {
             (Some(chain), Some(descriptor)) if !has_ended(&descriptor) => Lineage::Known(chain),
-            _ => Lineage::Unknown,
+            _ => Lineage::Unknown(unreadable()),
         };
         Self { process, lineage }
     }
@@ -71,9 +73,7 @@ impl Hosts {
             Lineage::Elsewhere => {
                 Place::Inside("this process is outside the container of the kernel".to_owned())
             }
-            Lineage::Unknown => {
-                Place::Barred("the ancestors of this process cannot be read".to_owned())
-            }
+            Lineage::Unknown(reason) => Place::Barred(reason.clone()),
         }
     }
 
@@ -92,7 +92,7 @@ impl Hosts {
                 hosts.admit_agent(&Proc, chain, agent, is_shim, own_pid(), is_connected)
             }
             Lineage::Elsewhere => Ok(()),
-            Lineage::Unknown => Err("the ancestors of this process cannot be read".to_owned()),
+            Lineage::Unknown(reason) => Err(reason.clone()),
         }
     }
 
@@ -112,7 +112,7 @@ impl Hosts {
 pub(crate) fn own_place() -> Place {
     match ancestry(&Proc, own_pid()) {
         Some(chain) => place(&HostTable::default(), &chain[1..]).at(is_at_terminal(&chain)),
-        None => Place::Barred("the ancestors of this process cannot be read".to_owned()),
+        None => Place::Barred(unreadable()),
     }
 }
 
@@ -133,6 +133,16 @@ fn place(hosts: &HostTable, chain: &[ProcessStat]) -> Place {
     }
 }
 
+/// Returns the reason of a failed read of ancestors. Reads `/proc` again to find the cause, e.g. too many open files.
+fn unreadable() -> String {
+    unreadable_because(File::open("/proc/self/stat").err())
+}
+
+fn unreadable_because(error: Option<io::Error>) -> String {
+    let cause = error.map(|error| format!(": {error}")).unwrap_or_default();
+    format!("the ancestors of this process cannot be read{cause}")
+}
+
 fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or_default()
 }
@@ -151,4 +161,17 @@ fn has_ended(process: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     !matches!(poll(&mut polled, Some(&now)), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_unreadable_ancestors_has_the_cause() {
+        let bare = "the ancestors of this process cannot be read";
+        assert_eq!(unreadable(), bare);
+        let because = unreadable_because(Some(io::Error::other("too many open files")));
+        assert_eq!(because, format!("{bare}: too many open files"));
+    }
 }

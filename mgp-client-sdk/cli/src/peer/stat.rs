@@ -43,7 +43,8 @@ impl ProcessStat {
         })
     }
 
-    /// Returns whether the process leads a session with a terminal, like the first shell in a terminal.
+    /// Returns whether the process is the first one of a terminal (the leader of its session), e.g. the shell in a new
+    /// terminal window.
     pub(crate) fn leads_terminal(&self) -> bool {
         self.terminal != 0 && self.session == self.id.pid
     }

@@ -59,7 +59,7 @@ pub(crate) fn ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<Proces
 fn read_ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<ProcessStat>> {
     let mut child = table.stat(pid)?;
     let mut chain = Vec::new();
-    // The parent id of the first process, and of a process that entered the container from outside, is 0.
+    // Stop at the parent id 0. The first process has it, and so does a process that entered the container from outside.
     while child.parent != 0 {
         let parent = table.stat(child.parent)?;
         let again = table.stat(child.id.pid)?;

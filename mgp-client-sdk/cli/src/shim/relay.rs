@@ -177,7 +177,7 @@ impl Relay {
     // === From the kernel ===
 
     fn read_kernel(&self, lines: &mut LineReader<Stream>, output: &mut File) -> io::Result<()> {
-        // A broken connection counts as ended, like a connection that the kernel has closed.
+        // Treat a broken connection like one that the kernel has closed.
         while let Ok(Some(received)) = lines.next() {
             let out = rewrite(received, |line| self.note_kernel(line));
             output.write_all(out.as_deref().unwrap_or(received))?;

@@ -44,7 +44,7 @@ pub(super) enum Forward {
     Nothing,
 }
 
-/// The session of a host, across one kernel or several in turn.
+/// The session of a host. It continues when the kernel is replaced by another one.
 #[derive(Default)]
 pub(super) struct Session {
     /// The number of kernels that have been replaced.
@@ -297,8 +297,8 @@ impl Session {
 
     // === Another kernel ===
 
-    /// Ends the kernel's questions after the kernel has exited, and the host's open requests except those that are
-    /// repeated with the next kernel. Returns the messages that report this to the host.
+    /// Called after the kernel has exited. Ends its questions, and ends the host's open requests except those that the
+    /// shim repeats with the next kernel. Returns the messages that report this to the host.
     pub(super) fn end_kernel(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for id in mem::take(&mut self.questions) {
@@ -346,7 +346,7 @@ impl Session {
     }
 
     /// Returns the messages to send after the opening requests: `initialized`, the log level, the subscriptions to
-    /// resources and, in the legacy era, to events, and the requests that are repeated.
+    /// resources, and the requests that are repeated. In the legacy era, also the subscriptions to events.
     pub(super) fn settings(&mut self) -> Vec<u8> {
         let mut lines = self.initialized.clone().unwrap_or_default();
         let settings: Vec<_> = self.settings.values().cloned().collect();
@@ -397,7 +397,7 @@ impl Session {
 const LIST_CHANGES: [&str; 3] =
     [ToolsListChanged::METHOD, PromptsListChanged::METHOD, ResourcesListChanged::METHOD];
 
-/// Returns the list-changed notifications that a `subscriptions/listen` request asks for.
+/// Returns the list-changed notifications that a `subscriptions/listen` request demands.
 fn wanted(line: &[u8]) -> impl Iterator<Item = &'static str> {
     let params = read(line)
         .and_then(|message| serde_json::from_str::<ListenParams>(message.params?.get()).ok());

@@ -213,7 +213,7 @@ mod tests {
         let guessed = folder.path().join("guessed");
         fs::write(&guessed, format!("{address} {}\n", "0".repeat(2 * NONCE_BYTES))).unwrap();
         let (client, kernel) = tokio::join!(connect_async(&guessed), accepted(&listener));
-        // The client already finds that the kernel does not know its key, and leaves.
+        // The client notices first that the kernel does not know its key, and disconnects.
         assert_eq!(client.unwrap_err().kind(), ErrorKind::ConnectionRefused);
         kernel.unwrap_err();
         let intruder = async {

@@ -33,8 +33,8 @@ pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream
 }
 
 async fn connect_to_user(path: &Path, user: u32) -> io::Result<Option<AsyncStream>> {
-    // Do not connect to a socket of another user at all, because a full queue would delay or fail the connection. Do
-    // not follow another user's link either, which can lead to any socket of this user.
+    // Do not connect to a socket of another user at all, because the attempt could block or fail if the socket has a
+    // full queue. Do not follow another user's link either, because it can lead to any socket of this user.
     if fs::symlink_metadata(path).is_ok_and(|file| file.uid() != user) {
         return Ok(None);
     }
@@ -136,7 +136,8 @@ mod tests {
         let other = own + 1;
         assert!(connect_to_own(&path).await.unwrap().is_some());
         assert!(connect_to_user(&path, other).await.unwrap().is_none());
-        // Only root can give a link, or the socket of its program, to another user.
+        // Give the link, and later the socket of its program, to another user, if this test runs as root. Only root can
+        // do so.
         let link = folder.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(connect_to_own(&link).await.unwrap().is_some());

@@ -1,4 +1,4 @@
-//! Tests of `mgp audit` with a log too long for one query to read to its end, and with a log that another program changed.
+//! Tests of `mgp audit` with a log that is too long for one query, and with a log that another program changed.
 
 use std::fs;
 use std::io::Read as _;
@@ -167,7 +167,7 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     home.fail(2, &unknown, "did you mean `key_added`?");
     home.succeed(&["audit", "query", "--type", "event_unreadable"]);
     home.succeed(&["audit", "query", "--type", "com.example.tick"]);
-    // Without `state.db`, nothing proves that the log is complete.
+    // Remove `state.db`, without which nothing proves that the log is complete.
     home.succeed(&["access", "grant", "ada", "bench", "--force"]);
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(home.path(".local/state/mgp").join(name));
@@ -222,12 +222,15 @@ fn status_shows_that_the_file_of_the_log_was_removed() {
 
 #[cfg(unix)]
 #[test]
-fn status_and_doctor_show_that_the_database_was_removed() {
+fn changes_are_refused_after_the_database_was_removed_or_replaced_and_status_and_doctor_show_it() {
     let kernel = crate::kernel::Kernel::new("");
     let home = &kernel.home;
-    fs::remove_file(home.path(".local/state/mgp/state.db")).unwrap();
+    let (database, away) = (home.path(".local/state/mgp/state.db"), home.path("away.db"));
+    fs::rename(&database, &away).unwrap();
     until_blocking("the kernel notices it", || {
         home.succeed(&["status"]).contains("`state.db` was removed or replaced")
     });
     home.fail(1, &["doctor", "--no-start"], "1 check failed");
+    fs::copy(&away, &database).unwrap();
+    home.fail(1, &["access", "grant", "ada", "files", "--force"], "was removed or replaced");
 }

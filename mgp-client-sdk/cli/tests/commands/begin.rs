@@ -1,6 +1,7 @@
 //! Tests of the commands that a new user runs first: help, a first configuration, completions, and invalid usage.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::program::program;
 use crate::world::Home;
@@ -38,7 +39,7 @@ fn a_first_configuration_is_written_once() {
 #[test]
 fn a_configuration_that_cannot_be_written_is_reported_with_the_remedy() {
     let home = Home::new();
-    // No user can create files in this folder.
+    // Use a folder in which no user can create files.
     let option = ["--config", "/sys/mgp.toml"];
     for command in [&["init"][..], &["tools", "pin", "a.b", "--agent", "x", "--force"]] {
         home.fail(1, &[command, &option].concat(), "or name another file with --config FILE");
@@ -61,6 +62,25 @@ fn additions_follow_the_comments_of_the_template() {
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(text.starts_with("# The servers behind `mgp`"), "{text}");
     assert!(text.trim_end().ends_with("pinned = [\"a.b\"]"), "{text}");
+}
+
+#[test]
+fn commands_that_edit_one_configuration_at_the_same_time_all_take_effect() {
+    let home = Home::with_servers(&["a", "b", "c", "d"]);
+    let adding = ["e", "f", "g", "h"].map(|id| format!("servers add {id} --no-grant -- cat"));
+    let switching = ["a", "b", "c", "d"].map(|id| format!("servers disable {id}"));
+    let start = |line: String| {
+        let words: Vec<&str> = line.split(' ').collect();
+        home.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started: Vec<_> = adding.into_iter().chain(switching).map(start).collect();
+    for child in started {
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let text = fs::read_to_string(home.own()).unwrap();
+    let count = |part: &str| text.matches(part).count();
+    assert_eq!((count("id = \""), count("enabled = false")), (4, 4), "{text}");
 }
 
 #[cfg(unix)]

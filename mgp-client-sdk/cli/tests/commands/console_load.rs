@@ -196,7 +196,7 @@ fn change(
     Changes { delays, memory: [first, memory(pid)] }
 }
 
-/// Signals all pages and callers to end when it is dropped, also by a panic.
+/// A guard whose drop, even by a panic, makes all pages and callers end.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

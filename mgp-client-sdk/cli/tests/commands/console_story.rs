@@ -231,7 +231,8 @@ fn a_person_sees_a_refused_call_as_one_line_and_its_other_records_on_request() {
             assert!(whole.contains(kind), "{kind}: {whole}");
         }
     }
-    // The newest call has several records, and the newest of these is only a detail of the call.
+    // The command must show the newest call in one line, although the newest of its records is only a detail of the
+    // call.
     let follow = ["audit", "tail", "--follow", "-n", "1", "--tool", "echo"];
     let mut follower = home.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

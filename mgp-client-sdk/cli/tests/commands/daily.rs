@@ -178,7 +178,7 @@ fn the_kernel_runs_as_a_service() {
         ["service", "install", "--http", "127.0.0.1:8900", "--config", file.to_str().unwrap()];
     let installed = run(&install);
     assert_eq!(installed.code, Some(0), "{installed:?}");
-    // The replaced `systemctl` of this test starts no kernel.
+    // The command reports that the service does not serve yet, because the `systemctl` of this test starts no kernel.
     assert!(installed.out.contains("service: started"), "{installed:?}");
     let log = "see `journalctl --user -u mgp.service`";
     assert!(installed.err.contains(&format!("it does not serve yet; {log}")), "{installed:?}");

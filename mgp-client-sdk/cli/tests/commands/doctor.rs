@@ -356,7 +356,7 @@ fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
     assert!(of_state("new").contains("will be created"));
     assert_eq!(fs::read_dir(home.work()).unwrap().count(), 0, "nothing is left in the folder");
     if cfg!(target_os = "linux") {
-        // No user can create files in this folder.
+        // Use a folder in which no user can create files.
         let unwritable = of_state("/proc/mgp");
         assert!(
             unwritable.contains("fail") && unwritable.contains("cannot be written: "),

@@ -1,4 +1,4 @@
-//! Tests of each supported host in a hostile repository.
+//! Tests that each supported host, in the folder of a hostile repository, starts only the servers of its user.
 
 use std::fs;
 

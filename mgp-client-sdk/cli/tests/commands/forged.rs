@@ -20,8 +20,8 @@ fn log_file(home: &Home) -> PathBuf {
     files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).max().unwrap()
 }
 
-/// Appends a record and links it to the last record of the file, as far as an attacker can who has only the file: the
-/// hash lacks the secret in the store.
+/// Appends a record and links it to the last record of the file, like an attacker who has only the file: the hash lacks
+/// the secret in the store.
 fn forge(home: &Home, event: &Value) {
     let file = log_file(home);
     let text = fs::read_to_string(&file).unwrap();
@@ -80,8 +80,7 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     is_found(home);
 }
 
-/// Returns the head of the audit log that the database of the state has, i.e. the number and the hash of the last
-/// record.
+/// Returns the head of the audit log, i.e. the number and the hash of its last record, from the database of the state.
 fn head(home: &Home) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

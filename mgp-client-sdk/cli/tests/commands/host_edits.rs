@@ -379,3 +379,23 @@ fn undo_writes_no_file_while_the_records_of_connected_files_are_damaged() {
     home.succeed(&["undo"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
 }
+
+#[cfg(unix)]
+#[test]
+fn an_incomplete_backup_does_not_stay_beside_the_file_of_a_host() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": { "long": { "command": "x".repeat(9000) } } });
+    let file = home.write(".cursor/mcp.json", &before.to_string());
+    home.succeed(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    let count = || fs::read_dir(home.path(".cursor")).unwrap().count();
+    let (files, connected) = (count(), fs::read(&file).unwrap());
+    let disconnect = home.command(&["disconnect", "cursor"]);
+    let mut shell = std::process::Command::new("/bin/sh");
+    // A file may have at most 4 KiB, and the signal that would end the program is ignored.
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\""]);
+    shell.arg(disconnect.get_program()).args(disconnect.get_args()).current_dir(home.work());
+    let set = disconnect.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let ended = shell.env_clear().envs(set).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert_eq!((count(), fs::read(&file).unwrap()), (files, connected), "{ended:?}");
+}

@@ -1,4 +1,4 @@
-//! Tests of an idle server, about whose tools commands get answers; of calls without an agent; of calls that a
+//! Tests of commands about the tools of a server that is not started; of calls without an agent; of calls that a
 //! validator blocks; and of the state file after a stop.
 
 use std::fs;
@@ -68,7 +68,7 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     assert_eq!(states(&kernel.home), before);
     assert_eq!(before.2, "pinned");
     assert_eq!(kernel.server("echo")["status"], "registered", "it was not started for the answer");
-    // mgp shows a server that the configuration disables as disabled.
+    // A server with `enabled = false` in the configuration has the status `disabled`.
     assert_eq!(kernel.server("off")["status"], "disabled");
     let home = &kernel.home;
     assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));

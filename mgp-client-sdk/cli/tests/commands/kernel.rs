@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mgp_testkit::{KilledChild, until_blocking};
@@ -35,14 +35,17 @@ impl Kernel {
 
     /// Starts a kernel in an existing home with these environment variables.
     pub(crate) fn on_with(home: Home, config: Option<&Path>, env: &[(&str, &str)]) -> Self {
-        let ready: PathBuf = home.path("ready.json");
-        let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
-        let mut command = home.command(&arguments);
+        let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
         command.envs(env.iter().copied());
-        command.arg("--ready-file").arg(&ready);
         if let Some(config) = config {
             command.arg("--config").arg(config);
         }
+        Self::start(home, command)
+    }
+
+    pub(crate) fn start(home: Home, mut command: Command) -> Self {
+        let ready: PathBuf = home.path("ready.json");
+        command.arg("--ready-file").arg(&ready);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let kernel = Self { child: KilledChild(child), home };
         until_blocking("the kernel is ready", || ready.exists());

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use mgp_testkit::{KilledChild, until_blocking};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
 use crate::world::{CommandOutput, Home};
@@ -218,6 +218,21 @@ fn a_login_whose_tokens_are_refused_fails_with_the_status() {
 }
 
 #[test]
+fn a_login_that_needs_another_one_gives_the_reason() {
+    let world = World::new("");
+    world.issuer.control("needs?scope=read");
+    let (login, mut output, page) = world.begin(&[], |line| line.contains("/authorize?"));
+    enter(&page, "ada");
+    let mut shown = String::new();
+    while !shown.contains("/authorize?") {
+        assert_ne!(output.read_line(&mut shown).unwrap(), 0, "no second address: {shown}");
+    }
+    assert!(shown.contains("did not suffice"), "{shown}");
+    enter(shown.lines().last().unwrap().trim(), "ada");
+    succeeded(login, output);
+}
+
+#[test]
 fn a_logout_deletes_tokens_that_cannot_be_revoked_and_reports_them() {
     let world = World::new("");
     world.log_in("ada", &[]);
@@ -266,6 +281,67 @@ fn removing_a_server_revokes_and_deletes_all_logins_there() {
     let left = fs::read_dir(world.home().path(".local/state/mgp/logins")).unwrap();
     let left: Vec<_> = left.map(|file| file.unwrap().path()).collect();
     assert!(!left.iter().any(|file| file.extension().is_some_and(|end| end == "json")), "{left:?}");
+}
+
+#[test]
+fn removing_a_tenant_revokes_the_logins_of_its_agents_only() {
+    let world = World::new("login = 'agent'");
+    world.log_in("bob", &["--agent", "a"]);
+    for is_disabled in [false, true] {
+        world.log_in("ada", &["--agent", "a", "--tenant", "acme"]);
+        world.home().succeed(&["keys", "add", "a", "--tenant", "acme"]);
+        if is_disabled {
+            world.home().silent(&["servers", "disable", "tracker"]);
+        }
+        world.issuer.control("log");
+        let ended = world.home().run(&["tenants", "rm", "acme", "--yes"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.err.contains("tracker: removed with it: 1 login"), "{ended:?}");
+        assert_eq!(world.revoked(), ["revoke refresh ada", "revoke access ada"]);
+    }
+}
+
+#[test]
+fn a_tenant_whose_keys_are_revoked_is_still_listed_and_removed_with_its_logins() {
+    let world = World::new("login = 'agent'");
+    world.home().succeed(&["keys", "add", "a", "--tenant", "acme"]);
+    world.log_in("ada", &["--agent", "a", "--tenant", "acme"]);
+    world.home().succeed(&["keys", "revoke", "--tenant", "acme", "--yes"]);
+    let listed = world.home().json("tenants-ls", &["tenants", "ls"]);
+    assert_eq!((&listed[0]["keys"], &listed[0]["logins"]), (&json!(0), &json!(1)), "{listed}");
+    world.home().succeed(&["tenants", "rm", "acme", "--yes"]);
+    assert_eq!(world.revoked(), ["revoke refresh ada", "revoke access ada"]);
+    assert_eq!(world.home().json("tenants-ls", &["tenants", "ls"]), json!([]));
+}
+
+#[test]
+fn a_kernel_uses_no_login_of_a_removed_tenant_even_if_its_tokens_are_still_valid() {
+    let World { issuer, kernel } = World::new("login = 'agent'");
+    let home = kernel.killed();
+    fs::remove_file(home.path("ready.json")).unwrap();
+    // Unlike the killed kernel, this one requires keys.
+    let serve = home.command(&["serve", "--http", "127.0.0.1:0"]);
+    let world = World { issuer, kernel: Kernel::start(home, serve) };
+    let ready = fs::read_to_string(world.home().path("ready.json")).unwrap();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let origin = ready["http"].as_str().unwrap().strip_suffix("/mcp").unwrap();
+    let call = || {
+        let made = world.home().json("keys-add", &["keys", "add", "a", "--tenant", "acme"]);
+        let key = format!("authorization: Bearer {}", made["key"].as_str().unwrap());
+        post_json(&format!("{origin}/tools/tracker.whoami"), &[&key], &json!({}))
+    };
+    world.log_in("kernel", &[]);
+    until_blocking("the tools are listed", || world.server()["tools"] == 1);
+    world.log_in("ada", &["--agent", "a", "--tenant", "acme"]);
+    until_blocking("the call uses the login", || call().contains(r#""ada""#));
+    // Tokens of a server whose entry cannot be read are not revoked.
+    world.home().write(".config/mgp/servers.toml", "[[servers\n");
+    let ended = world.home().run(&["tenants", "rm", "acme", "--yes"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("tracker: removed with it: 1 login"), "{ended:?}");
+    assert_eq!(world.revoked(), [""; 0], "{ended:?}");
+    let answer = call();
+    assert!(answer.contains("tracker --agent a --tenant acme"), "{answer}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use mgp_testkit::{http_response, serve_http, until_blocking};
+use serde_json::Value;
 
 use crate::kernel::Kernel;
 use crate::login::TestServer;
@@ -100,6 +101,45 @@ fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
     assert_eq!(tools(&config("", ""), ""), 1);
     assert_eq!(tools(&config("", ""), ".test"), 0);
     assert_eq!(tools(&config("[kernel]\nproxy = 'none'", ""), ""), 0);
+}
+
+#[test]
+fn a_proxy_that_opens_no_connection_is_named_with_the_remedy() {
+    let refusing = |status: &'static str| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (mut reader, mut line) = (BufReader::new(client), String::new());
+                while reader.read_line(&mut line).unwrap_or(0) > "\r\n".len() {}
+                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                let _ = reader.get_mut().write_all(answer.as_bytes());
+            }
+        });
+        address
+    };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (address, reason) in [
+        (silent.local_addr().unwrap(), "it does not answer"),
+        (refusing("407 Proxy Authentication Required"), "(HTTP 407)"),
+        (refusing("502 Bad Gateway"), "it refuses the address, or cannot reach it"),
+        (unused, "Connection refused"),
+    ] {
+        let home = Home::new();
+        let config = format!(
+            "[kernel]\nproxy = 'http://ann:s3cret@{address}'\n[[servers]]\nid = 'far'\nurl = 'http://mcp.test/mcp'\n"
+        );
+        home.write(".config/mgp/servers.toml", &config);
+        let (report, _) = home.any_json("doctor", &["doctor", "far"]);
+        let checks = report["checks"].as_array().unwrap();
+        let failed = |check: &&Value| check["server"] == "far" && check["level"] == "fail";
+        let check = checks.iter().find(failed).unwrap();
+        let (what, fix) = (check["what"].as_str().unwrap(), check["fix"].as_str().unwrap());
+        assert!(what.contains(&format!("the proxy http://{address}")), "{check}");
+        assert!(what.contains(reason) && fix.contains("`kernel.proxy`"), "{check}");
+        assert!(!report.to_string().contains("s3cret"), "{report}");
+    }
 }
 
 #[test]

@@ -17,6 +17,22 @@ use crate::world::Home;
 
 #[test]
 #[cfg(unix)]
+fn status_and_stop_name_a_process_that_uses_the_folder_and_does_not_serve() {
+    let home = Kernel::new("").killed();
+    let lock = home.path(".local/state/mgp/kernel.lock");
+    fs::write(&lock, std::process::id().to_string()).unwrap();
+    let held = fs::File::open(&lock).unwrap();
+    until_blocking("the killed kernel has released its lock", || held.try_lock().is_ok());
+    for command in ["status", "stop"] {
+        let reason = format!("process {} uses the state folder", std::process::id());
+        home.fail(3, &[command], &reason);
+    }
+    held.unlock().unwrap();
+    home.fail(3, &["status"], "no kernel is running");
+}
+
+#[test]
+#[cfg(unix)]
 fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -62,7 +78,7 @@ fn a_server_without_tools_has_a_reason() {
     let mut config: String = ["report", "reprot", "kernel"]
         .map(|id| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n"))
         .concat();
-    // Without restarts, the state of the server does not change while the test reads it.
+    // Permit no restarts, so that the state of the server does not change while the test reads it.
     config += "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n\
                [servers.mgp]\nrestart_policy = 'never'\n";
     let kernel = Kernel::new(&config);
@@ -70,7 +86,8 @@ fn a_server_without_tools_has_a_reason() {
     let lacks = |id: &str| kernel.server(id)["lacks"].as_str().unwrap_or_default().to_owned();
     until_blocking("the warning is updated", || lacks("gone") == "it does not start");
     until_blocking("the warning is updated", || lacks("kernel").starts_with("its id is reserved"));
-    // The kernel accepts only the first of two ids that look alike; the order of the two servers may vary.
+    // Find out which of the two ids the kernel accepts: it accepts only the first of two ids that look alike, and the
+    // order of the servers may vary.
     let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
     until_blocking("the command shows it", || {
         (has("report") || has("reprot")) && (lacks("report") + &lacks("reprot")).contains("looks")
@@ -111,6 +128,19 @@ fn a_server_without_tools_has_a_reason() {
             .any(|(level, what)| level == "warn" && what.contains("does not start")),
         "{report}"
     );
+}
+
+#[test]
+#[cfg(unix)]
+fn the_doctor_names_a_folder_in_which_every_user_can_replace_the_configuration() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::with_servers(&["a"]);
+    let folder = home.path(".config/mgp");
+    let report = || home.run(&["doctor", "--no-start"]).out;
+    assert!(!report().contains("every user"), "{}", report());
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let remedy = format!("run `chmod o-w` on the folder `{}`", folder.display());
+    assert!(report().contains(&remedy), "{}", report());
 }
 
 #[test]

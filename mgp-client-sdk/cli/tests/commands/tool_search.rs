@@ -1,5 +1,5 @@
-//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records. Also tests
-//! of tools that no search finds.
+//! Tests of `mgp tools search` with a kernel: which notes it prints in addition to the tools, and what the kernel
+//! records. Also tests of tools that no search finds.
 
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Mode A: the user asks for something, and the model searches for a tool (MGP §16.5, the flow diagram).
+//! Tests of mode A: the user asks for something, and the model searches for a tool (MGP §16.5, the flow diagram).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Mode B: in the middle of a task, the model lacks a tool and requests it (MGP §16.6, the flow diagram).
+//! Tests of mode B: in the middle of a task, the model lacks a tool and requests it (MGP §16.6, the flow diagram).
 
 use std::fs;
 use std::sync::atomic::Ordering;

@@ -29,7 +29,7 @@ pub(crate) enum Speaks {
     Mgp,
 }
 
-/// A scripted model and the host that it runs in.
+/// A scripted model and its host.
 pub(crate) struct Model {
     pub(crate) host: Client,
     /// The tools that the model knows, with their input schemas.

@@ -52,7 +52,7 @@ fn files(world: &World) -> BTreeMap<String, String> {
     let files = files.filter(|file| file.file_type().unwrap().is_file());
     let named = files.filter_map(|file| {
         let name = file.file_name().into_string().unwrap();
-        // A temporary file, which a command moves to its final name, may be gone by now.
+        // Skip a file that is gone by now, e.g. a temporary file that a command has moved to its final name.
         let text = fs::read(file.path()).ok()?;
         Some((name, String::from_utf8_lossy(&text).into_owned()))
     });
@@ -89,7 +89,7 @@ fn false_kernel(setting: &Setting) -> Receiver<String> {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut line = String::new();
-            // A command of another test may connect too, and may end before it sends a line.
+            // Ignore an error: a command of another test may connect too, and may end before it sends a line.
             let _ = BufReader::new(&stream).read_line(&mut line);
             let is_own = line.contains(&file);
             // Pass the line to the test before the reply, because the command ends after the reply.
@@ -175,8 +175,8 @@ fn with_a_terminal_as_proof_files_are_edited_in_one_only() {
     let (code, shown) = without_terminal(elsewhere.env("MGP_STATE", &other));
     assert!(code == Some(1) && shown.contains("terminal"), "the kernel of the file: {shown}");
     assert_eq!(files(&setting.world), before);
-    // An edit of a file that no running kernel uses needs only the consent of the kernel of the state folder that the
-    // command names.
+    // No running kernel uses this file. Its edit then needs only the consent of the kernel of the named state folder,
+    // and that folder has no kernel.
     let own = setting.path("own.toml").display().to_string();
     let mut unrelated = setting.mgp(&["init", "--config", &own]);
     unrelated.env("MGP_STATE", &other).env("MGP_CONFIG_PATH", &own);
@@ -216,8 +216,8 @@ fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
 fn the_passphrase_is_sent_only_to_kernels_whose_folder_has_its_hash() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // The command names another state folder than the one of the kernel that uses the edited file, but both folders
-    // have the same passphrase.
+    // The command names another state folder than that of the kernel that uses the edited file. Both folders have the
+    // same passphrase.
     let other = setting.path("state/other").display().to_string();
     let elsewhere = |args: &[&str]| {
         let mut command = setting.mgp(args);

@@ -69,7 +69,7 @@ fn a_server_does_not_read_a_folder_that_no_kernel_uses() {
 #[test]
 fn the_first_line_of_a_server_opens_no_connection() {
     let Ok(socket) = env::var(SOCKET) else { return the_first_lines_are_refused() };
-    // With the variable set, this process is the server that the kernel has started.
+    // If the variable is set, the kernel has started this process as a server.
     let reply = |hello: &str| {
         let mut stream = within(|| UnixStream::connect(&socket).ok());
         stream.write_all(format!("{hello}\n").as_bytes()).unwrap();

@@ -39,7 +39,8 @@ fn start_as(pid: u32, mut command: Command) -> Option<Child> {
 #[test]
 fn a_connection_whose_process_has_ended_is_refused_also_if_its_id_is_used_again() {
     let Ok(socket) = env::var(SOCKET) else { return the_connection_is_refused() };
-    // With the variable set, this process connects, leaves the connection to a child, and ends.
+    // If the variable is set, the test has started this process: it connects, leaves the connection to a child, and
+    // ends.
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(OPERATOR.as_bytes()).unwrap();
     let reply = File::create(env::var(REPLY).unwrap()).unwrap();

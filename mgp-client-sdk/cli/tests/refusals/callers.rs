@@ -1,7 +1,7 @@
 //! Tests of callers over HTTP with access tokens and over TLS, and of the receivers to which the kernel sends the
 //! events of the audit log.
 //!
-//! The files in `access/` are fixed: an Ed25519 key set; tokens, all but one of which are valid until 2100; two
+//! The files in `access/` are fixed: an Ed25519 key set; tokens, of which all but one are valid until 2100; two
 //! certificate authorities, each with a certificate for `localhost` and `127.0.0.1`, valid until 2099.
 
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use mgp_client_sdk::{Client, ToolResult as _};
-use mgp_testkit::until;
+use mgp_testkit::{http_exchange, until};
 use mgp_types::RawObject;
 use mgp_types::method::TransactionBegin;
 use mgp_types::mgp::Extension;
@@ -44,6 +44,16 @@ pub(crate) fn with_tokens(more: &str) -> World {
     ));
     world.write("jwks.json", include_str!("access/jwks.json"));
     world
+}
+
+#[tokio::test]
+async fn the_metadata_lists_the_scopes_that_every_token_needs() {
+    let world = with_tokens("operator_scope = \"mgp:admin\"\n");
+    let serving = Serving::new(&world).await;
+    let address = serving.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/mcp"));
+    let head = "GET /.well-known/oauth-protected-resource/mcp HTTP/1.1";
+    let answer = http_exchange(address.unwrap().parse().unwrap(), head, "").await;
+    assert!(answer.contains(r#""scopes_supported":["tools"]"#), "{answer}");
 }
 
 #[tokio::test]
@@ -350,7 +360,8 @@ async fn sinks_get_each_audit_event_also_after_they_were_away() {
     })
     .await;
     let mut numbers = collector.sequence();
-    // The kernel may send events of the last second before the kill again, with the same numbers.
+    // Accept repeated numbers: the kernel may send events of the last second before the kill again, with the same
+    // numbers.
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());

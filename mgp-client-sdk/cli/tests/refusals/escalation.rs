@@ -1,5 +1,5 @@
-//! Tests that an agent with access to a single tool cannot do what only operators may do: it tries every method, and
-//! every spelling of the method as a tool name, over every connection.
+//! Tests that an agent with access to a single tool cannot do what only operators may do. The agent tries every method,
+//! as a method and under every possible tool name, over every connection.
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
@@ -65,7 +65,7 @@ fn state(world: &World) -> Value {
     }
     let mut tools = world.json(&["tools", "ls"]);
     for tool in tools.as_array_mut().unwrap() {
-        // The tokens are an estimate until the kernel has counted them.
+        // Remove the tokens, which are an estimate until the kernel has counted them.
         tool.as_object_mut().unwrap().remove("tokens");
     }
     json!([
@@ -220,13 +220,13 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
     assert_eq!((status, answer["approvals"].as_array().unwrap().len()), (200, 2), "{answer}");
 }
 
-/// Calls methods as tools that the kernel does not offer as tools; returns the number of refusals that should be in the
-/// audit log.
+/// Tries to call methods as tools that the kernel offers only as methods; returns the number of refusals that should be
+/// in the audit log.
 async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
         // The kernel refuses tool names with these prefixes with code 1000 (permission denied), and records the
-        // refusals. As tool names, other methods are unknown.
+        // refusals. The names of all other methods are unknown as names of tools.
         let kept = ["mgp/lifecycle/"];
         let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
         for spelling in [name.replace('/', "."), tool_spelling(name)] {
@@ -292,7 +292,7 @@ fn raw(world: &World) -> usize {
                     let is_kept = name == LifecycleShutdown::METHOD && code == 1000;
                     recorded += usize::from(is_kept);
                 }
-                // The agent owns no callback with this id.
+                // The kernel answers that the callback is unknown, because the agent owns none with this id.
                 Ok(reply) if name == CallbackRespond::METHOD => {
                     assert_eq!(reply["status"], "unknown", "{name}: {reply}");
                 }
@@ -323,7 +323,7 @@ async fn an_agent_that_leaves_connections_open_does_not_lock_operators_out() {
     });
     let reason = refused.unwrap()["error"].take();
     assert!(reason.as_str().unwrap().contains("limit of connections"), "{reason}");
-    // The command fails if the kernel refuses its connection.
+    // The kernel must still accept the connection of an operator's command.
     world.json(&["status"]);
     assert!(open.len() > 200, "{}", open.len());
 }

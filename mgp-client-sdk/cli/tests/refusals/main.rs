@@ -16,6 +16,7 @@ mod project;
 mod recorded;
 mod refusal;
 mod serving;
+mod tenants;
 mod tool_paths;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/wire.rs"]

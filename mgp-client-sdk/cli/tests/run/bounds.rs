@@ -1,5 +1,5 @@
-//! Tests of limits: how much an agent that calls without a pause slows down the calls of another agent, how many units
-//! of a quota several agents spend together, and the limits of HTTP connections.
+//! Tests of limits. An agent that calls without a pause must not slow down the calls of another agent much, several
+//! agents together must not spend more units than a quota permits, and HTTP connections are limited.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -99,7 +100,8 @@ fn agents_that_spend_at_once_never_exceed_a_limit_even_if_the_kernel_is_killed()
     thread::scope(|scope| {
         for host in &mut hosts {
             scope.spawn(|| {
-                // Calls that run while the kernel is killed fail; the host's next calls reach the next kernel.
+                // Make more calls than the quota permits, because calls that run while the kernel is killed fail. The
+                // host's next calls reach the next kernel.
                 for _ in 0..4 * UNITS {
                     match host.call("log", &json!({})) {
                         Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
@@ -183,6 +185,23 @@ fn a_kernel_may_open_more_files_than_its_servers() {
 }
 
 #[test]
+fn a_kernel_whose_files_may_not_grow_refuses_calls_until_they_may() {
+    let world = World::new("");
+    let mut serving = Serving::start(&world, &["--no-auth"]);
+    let mut host = world.host(&[]);
+    host.echoes("before");
+    let pid = Pid::from_child(&serving.kernel);
+    let before = getrlimit(Resource::Fsize);
+    prlimit(Some(pid), Resource::Fsize, Rlimit { current: Some(1024), ..before }).unwrap();
+    within(|| host.call("echo", &json!({"message": "full"})).err());
+    assert!(serving.kernel.try_wait().unwrap().is_none(), "the limit ended the kernel");
+    prlimit(Some(pid), Resource::Fsize, before).unwrap();
+    host.echoes("after");
+    kill("-TERM", serving.kernel.id());
+    assert_eq!(serving.kernel.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn connections_of_an_address_are_limited_by_its_key() {
     let world = World::new("[kernel.http]\nconnections_per_address = 3\n");
     let serving = Serving::start(&world, &[]);
@@ -191,7 +210,7 @@ fn connections_of_an_address_are_limited_by_its_key() {
         let mut stream = TcpStream::connect(address(&url)).unwrap();
         let request = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         let mut answer = String::new();
-        // The kernel may close a refused connection before the request is written.
+        // Ignore an error: the kernel may close a refused connection before the request is written.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_string(&mut answer);
         answer.split(' ').nth(1).unwrap_or_default().to_owned()

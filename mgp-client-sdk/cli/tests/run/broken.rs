@@ -1,5 +1,5 @@
-//! Test of many servers (two hundred in the acceptance check), most of which are broken in one of fifteen ways: the
-//! other servers work, and `mgp doctor` names a remedy for each broken server.
+//! Test of many servers (two hundred in the acceptance check), most of which are broken in one of fifteen ways. The
+//! other servers must work, and `mgp doctor` must name a remedy for each broken server.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! Test that kills the kernel, its server and the server's keeper (the process between both) with SIGKILL during calls:
-//! acknowledged changes survive, calls soon work again, and no process is left behind.
+//! Test that kills the kernel, its server and the server's keeper (the process between both) with SIGKILL during calls.
+//! No acknowledged change must be lost, calls must soon work again, and no process must be left.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

@@ -194,7 +194,7 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
 #[tokio::test]
 async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
     for how in ["-TERM", "-INT", "-HUP", "input"] {
-        // If the test process ignores SIGHUP, e.g. under `nohup`, its children ignore it too.
+        // Skip SIGHUP if the test process ignores it, e.g. under `nohup`, because its children then ignore it too.
         if how == "-HUP" && ignores_hangup() {
             continue;
         }

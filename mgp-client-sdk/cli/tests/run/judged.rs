@@ -27,8 +27,8 @@ fn rules<'a>(report: &'a Value, status: &str) -> Vec<&'a str> {
     found.map(|result| result["id"].as_str().unwrap()).collect()
 }
 
-/// Checks that a server breaks only the rules `broken`, that all rules that do not apply to it begin with a name in
-/// `inapplicable`, and that it was judged in both eras. Returns the report.
+/// Checks that a server breaks only the rules `broken`, and that it was judged in both eras. The names of rules that do
+/// not apply to the server must begin with a name in `inapplicable`. Returns the report.
 #[track_caller]
 fn keeps_every_rule(
     world: &World,

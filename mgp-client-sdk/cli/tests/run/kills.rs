@@ -1,5 +1,5 @@
-//! Test that kills the kernel and three servers with SIGKILL during calls with idempotency keys and transactions: no
-//! key runs twice, and every transaction ends or waits for a person.
+//! Test that kills the kernel and three servers with SIGKILL during calls with idempotency keys and transactions. No
+//! call must run twice with the same key, and every transaction must end or wait for a person.
 //!
 //! The environment variable `KILLS` sets the number of kills; 6 by default.
 

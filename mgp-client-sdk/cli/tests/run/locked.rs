@@ -144,8 +144,8 @@ fn a_running_kernel_applies_a_changed_lock_file() {
 fn a_tool_that_differed_can_be_called_as_soon_as_it_is_locked() {
     let world = world();
     locked(&world);
-    // The server already lists the new tool before the lock file contains it, and does not change its definition
-    // afterwards.
+    // Add a tool that the lock file does not contain yet. Its definition does not change when the lock file is written
+    // below.
     set_tools(&world, &[tool("first", "Returns one"), tool("third", "Returns three")]);
     let mut host = Host::standalone(&world, &["--locked"]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
@@ -237,7 +237,7 @@ fn a_definition_that_cannot_be_read_is_left_out_of_the_lock_file_and_cannot_be_c
 fn a_server_whose_program_changed_does_not_start() {
     let world = world();
     locked(&world);
-    // After this call, the kernel knows the tools even while the server does not start.
+    // Make a call first: after it, the kernel knows the tools even while the server does not start.
     assert_eq!(call(&world, "s.first").unwrap(), "done");
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();

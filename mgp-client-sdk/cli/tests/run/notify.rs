@@ -137,7 +137,7 @@ fn a_message_is_sent_once_the_secret_of_its_place_is_set() {
 #[test]
 fn quiet_hours_hold_messages_back() {
     let (url, posted) = receiver(|_, _| 204);
-    // The quiet hours cover the whole day except its last minute.
+    // Set quiet hours that cover the whole day except its last minute.
     let world = world(&format!(
         "[kernel.notify.chat]\nwebhook = \"{url}\"\nafter = \"1s\"\nquiet = \"00:00-23:59\"\nallow_loopback = true"
     ));

@@ -65,8 +65,8 @@ pub(crate) fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Val
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// Returns the content of a result without the note of the kernel at its beginning, and the handle in this note, with
-/// which an agent reads the next part of the result.
+/// Returns the content of a result without the kernel's note at its beginning. Also returns the handle in this note,
+/// with which an agent reads the next part of the result.
 pub(crate) fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     let mut blocks = result["content"].as_array().unwrap().clone();
     let note = blocks.first().and_then(|first| first["text"].as_str()).unwrap_or_default();
@@ -356,7 +356,7 @@ fn probes_and_metrics_are_served_and_denials_are_counted() {
     }
     let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
     assert!(log.contains("denied tool call"), "{log}");
-    // A host that is still connected would start another kernel.
+    // End the host, which would otherwise start another kernel.
     ann.end();
     kill("-KILL", world.kernel().unwrap());
     let serving = Serving::start(&world, &["--no-auth"]);
@@ -379,7 +379,7 @@ fn a_server_that_hangs_is_restarted() {
     let before = pid();
     let file = fs::read_to_string(world.config_file()).unwrap();
     world.config(&file.replace("[servers.mgp]", "health_interval = \"1s\"\n[servers.mgp]"));
-    // Changing the interval makes the kernel restart the server.
+    // Wait for the new process, because the kernel restarts the server when the interval changes.
     let hung = within(|| pid().filter(|pid| Some(*pid) != before));
     within(|| ann.call("log", &json!({})).ok());
     kill("-STOP", u32::try_from(hung).unwrap());

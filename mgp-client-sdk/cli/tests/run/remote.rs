@@ -54,7 +54,7 @@ impl RemoteServer {
         if before == Some(Ailment::Away) && ailment != before {
             self.start();
         } else if ailment == Some(Ailment::Away) && before != ailment {
-            // A connection wakes the listener thread, which then ends.
+            // Wake the listener thread with a connection, so that it ends.
             let _ = TcpStream::connect(self.address);
             within(|| TcpStream::connect(self.address).is_err().then_some(()));
         }
@@ -213,7 +213,8 @@ fn a_login_that_is_missing_is_asked_for_once_and_not_five_times() {
     let mut operator = world.operator();
     within(|| (listed(&mut operator).0 == "error").then_some(()));
     let requests = || server.script.lock().unwrap().requests;
-    // When an operator lists the failed server, the kernel makes one further attempt, which may still be running.
+    // Wait, because the kernel makes one further attempt when an operator lists the failed server, and this attempt may
+    // still be running.
     thread::sleep(Duration::from_millis(500));
     let before = requests();
     assert!(before <= 2, "{before}");

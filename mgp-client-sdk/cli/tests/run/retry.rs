@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::world::{Host, World, within};
 
-/// A shell script of a server. Its next calls fail, as many as the number in the file `fails`; later calls succeed.
+/// The shell script of a server. The file `fails` contains the number of the next calls that fail; later calls succeed.
 const SERVER: &str = r#"
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

@@ -22,7 +22,7 @@ impl Serving {
 
     /// Does the same as [`start`](Self::start), with this standard error.
     pub(crate) fn start_with(world: &World, args: &[&str], stderr: Stdio) -> Self {
-        // A killed kernel may have left its ready file.
+        // Remove the ready file that a killed kernel may have left.
         let _ = fs::remove_file(world.ready_file());
         let kernel = world
             .mgp(&["--http", "127.0.0.1:0", "--ready-file"])

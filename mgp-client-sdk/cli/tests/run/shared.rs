@@ -413,3 +413,23 @@ fn a_host_whose_state_folder_was_removed_is_served_by_a_kernel_in_a_new_folder()
     assert!(world.kernel().is_some_and(|next| next != first));
     assert_eq!(host.leave().code(), Some(0));
 }
+
+/// This test takes about 50 seconds, in which it only waits: a kernel that stops may finish its calls first.
+#[test]
+fn a_host_gets_a_reason_although_the_process_that_uses_the_folder_never_serves() {
+    let world = World::new("");
+    assert_eq!(world.host(&["--linger", "0"]).leave().code(), Some(0));
+    within(|| world.kernel().is_none().then_some(()));
+    let lock = world.state().join("kernel.lock");
+    fs::write(&lock, std::process::id().to_string()).unwrap();
+    let held = fs::File::open(&lock).unwrap();
+    within(|| held.try_lock().ok());
+    let reason = format!("process {} uses the state folder", std::process::id());
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    doctor.args(["doctor", "--no-start", "--config"]).arg(world.config_file());
+    let report = doctor.arg("--state").arg(world.state()).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&report).contains(&reason));
+    let refused = world.output(&["--stdio"]);
+    let shown = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && shown.contains(&reason), "{shown}");
+}

@@ -40,7 +40,7 @@ impl Releases {
         let stripped = world.folder.join("stripped");
         let built = env!("CARGO_BIN_EXE_mgp");
         let strip = Command::new("strip").arg("-o").arg(&stripped).arg(built).status();
-        // The program is stripped of its symbols, so that it is copied faster.
+        // Strip the program of its symbols, so that it is copied faster.
         let is_stripped = strip.is_ok_and(|status| status.success());
         let file = if is_stripped { stripped } else { built.into() };
         let marked = [MARK, env!("CARGO_PKG_VERSION")].concat();
@@ -228,8 +228,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     within(|| world.kernel().is_none().then_some(()));
     let file = world.state().join("state.db");
     let db = Db::open(&file).await.unwrap();
-    // Migrate the file as a newer version of the program would: its second step adds a table. The first step replaces
-    // the steps that this file already has, and is not run.
+    // Add a table, as the second migration step of a newer version of the program would. The first step is empty,
+    // because this file already has it, so it is not run.
     db.migrate("store", &["", "CREATE TABLE newer (a)"]).await.unwrap();
     db.close().await;
     assert!(world.state().join("state.db.store-1").exists(), "the file before the change is kept");
@@ -244,8 +244,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         all.sort();
         all
     };
-    // The last connection that closes merges the write-ahead log. This may be the connection of the kernel, which may
-    // still be ending.
+    // Wait until the write-ahead log is merged. The last connection that closes does this, which may be that of the
+    // kernel, and the kernel may still be ending.
     for _ in 0..100 {
         if !file.with_extension("db-wal").exists() {
             break;

@@ -127,7 +127,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Waits until the kernel knows this many tools.
+    /// Waits until the kernel knows `tools` tools.
     pub(crate) async fn knows(&self, tools: usize) {
         let known = || self.json(&["tools", "ls"]).as_array().unwrap().len() == tools;
         until("its tools are known", async || known()).await;

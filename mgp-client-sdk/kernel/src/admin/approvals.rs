@@ -147,7 +147,7 @@ async fn find_registration(
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
-/// Approves a registration, and grants the permissions in the params. Each of them must be one that is denied to the
+/// Approves a registration, and grants the permissions in the params. Refuses a permission that is not denied to the
 /// server by default.
 async fn approve_registration(
     kernel: &Kernel,

@@ -28,7 +28,7 @@ pub(super) async fn explain(
     _: Context,
     params: KernelExplainParams,
 ) -> Result<KernelExplainResult, RpcError> {
-    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
+    kernel.0.fleet.synced().await;
     let caller = caller_of(&params);
     let (server, tool) = find_tool(&kernel, &caller, &params.tool_name)?;
     let agent = caller.principal.clone();
@@ -98,7 +98,7 @@ fn apply_limits(
 }
 
 /// Adds to the result what the inbox contains about a call that a person must confirm. If a person has answered, the
-/// answer becomes the outcome; if the request is still open, the reason names it.
+/// answer becomes the outcome. If the request is still open, the reason names the request.
 fn apply_answer(
     kernel: &Kernel,
     result: &mut KernelExplainResult,

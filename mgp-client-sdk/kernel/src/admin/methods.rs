@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_security::{Administration, Event, Refusal};
 use mgp_types::method::Request;
-use mgp_types::service::{Context, Reply, Router, ServerId, Stack};
+use mgp_types::service::{Authority, Context, Reply, Router, ServerId, Stack};
 use mgp_types::{ErrorCode, RpcError};
 
 use crate::fleet::ManagedServer;
@@ -49,13 +49,32 @@ impl OperatorMethods {
 
 pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
     kernel.0.fleet.get(id).ok_or_else(|| {
-        let message = if is_disabled(kernel, id) {
-            format!("`{id}` is disabled; run `mgp servers enable {id}`")
-        } else {
-            format!("there is no server `{id}`; `mgp servers ls` lists them")
-        };
+        if !is_disabled(kernel, id) {
+            return unknown_server(id);
+        }
+        let message = format!("`{id}` is disabled; run `mgp servers enable {id}`");
         RpcError::new(ErrorCode::INVALID_PARAMS, message)
     })
+}
+
+/// Finds the server about which an operator decides for the operator's own tenant. An operator of a tenant other than
+/// `local` finds only servers that are configured for that tenant.
+pub(super) fn find_own_server(
+    kernel: &Kernel,
+    cx: &Context,
+    id: &str,
+) -> Result<Arc<ManagedServer>, RpcError> {
+    let by = &cx.principal;
+    if by.authority() == Authority::Operator {
+        return find_server(kernel, id);
+    }
+    let is_admitted = kernel.governance().policies().admits(Some(id), by.tenant().as_str());
+    kernel.0.fleet.get(id).filter(|_| is_admitted).ok_or_else(|| unknown_server(id))
+}
+
+fn unknown_server(id: &str) -> RpcError {
+    let message = format!("there is no server `{id}`; `mgp servers ls` lists them");
+    RpcError::new(ErrorCode::INVALID_PARAMS, message)
 }
 
 /// Returns whether the configuration switches off a server.

@@ -6,10 +6,10 @@ use mgp_types::mgp::{
     KernelPermission, KernelPermissionChangeParams as Params,
     KernelPermissionChangeResult as ChangeResult, KernelPermissionsParams, KernelPermissionsResult,
 };
-use mgp_types::service::{Context, ServerId};
+use mgp_types::service::{Authority, Context, ServerId};
 use mgp_types::{Payload, RpcError, Timestamp};
 
-use super::methods::{find_server, is_disabled};
+use super::methods::{find_own_server, is_disabled};
 use crate::handle::Kernel;
 
 pub(super) async fn list(
@@ -34,12 +34,12 @@ pub(super) async fn approve(
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
     if params.when_ready == Some(true) {
-        let server = find_server(&kernel, &params.server_id)?;
+        let server = find_own_server(&kernel, &cx, &params.server_id)?;
         kernel.governance().review_later(&cx.principal, server.id()).await?;
         return Ok(ChangeResult::new());
     }
     check_expiry(&params)?;
-    let server = server_of(&kernel, &params)?;
+    let server = server_of(&kernel, &cx, &params)?;
     let change = permission_change(server.clone(), params);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
@@ -52,16 +52,16 @@ pub(super) async fn deny(
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
     check_expiry(&params)?;
-    let server = server_of(&kernel, &params)?;
+    let server = server_of(&kernel, &cx, &params)?;
     let change = permission_change(server.clone(), params);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&denied))
 }
 
-/// Returns the server that a decision is about. With `force`, the server may be unknown to the kernel.
-fn server_of(kernel: &Kernel, params: &Params) -> Result<ServerId, RpcError> {
-    match find_server(kernel, &params.server_id) {
+/// Returns the server that a decision concerns. With `force`, the server may be unknown to the kernel.
+fn server_of(kernel: &Kernel, cx: &Context, params: &Params) -> Result<ServerId, RpcError> {
+    match find_own_server(kernel, cx, &params.server_id) {
         Err(_) if params.force == Some(true) => Ok(ServerId::from(params.server_id.as_str())),
         found => found.map(|server| server.id().clone()),
     }
@@ -141,9 +141,10 @@ async fn take_back(
 ///
 /// Refuses any other id, because it is most likely a typo.
 async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result<(), RpcError> {
-    let Err(unknown) = find_server(kernel, id.as_str()) else { return Ok(()) };
+    let Err(unknown) = find_own_server(kernel, cx, id.as_str()) else { return Ok(()) };
     let (by, governance) = (&cx.principal, kernel.governance());
-    if is_disabled(kernel, id.as_str())
+    // Only operators of `local` learn that a server is disabled, because it may be for other tenants.
+    if by.authority() == Authority::Operator && is_disabled(kernel, id.as_str())
         || !governance.permissions().list(by, Some(id)).await?.is_empty()
     {
         return Ok(());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_discovery::named_variables;
-use mgp_toolindex::name_for;
+use mgp_toolindex::{Erase, name_for};
 use mgp_types::RpcError;
 use mgp_types::method::{KernelReload, KernelStop, Request};
 use mgp_types::mgp::{
@@ -14,7 +14,7 @@ use mgp_types::mgp::{
     KernelStopParams, KernelStopResult,
 };
 use mgp_types::service::{
-    AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind, ServerId,
+    AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind, ServerId, TenantId,
 };
 
 use super::methods::record;
@@ -69,10 +69,10 @@ pub(super) async fn info(
     Ok(info)
 }
 
-const LOG_REMOVED: &str = "the file of the audit log was removed, so what is recorded now is lost when the kernel stops; see `mgp audit verify`";
+const LOG_REMOVED: &str = "the file of the audit log was removed, so calls are refused; move it back, or stop the kernel, and restore the file or name another `dir` below `[kernel.audit]`";
 
 /// The finding about a database of the kernel's state that another program has removed or replaced.
-const STATE_REMOVED: &str = "`state.db` was removed or replaced, so access entries, permissions and approved definitions are lost when the kernel stops; run `mgp stop`, remove `state.db-wal` and `state.db-shm`, and restore `state.db` from a back-up together with its `state.db-wal`";
+const STATE_REMOVED: &str = "`state.db` was removed or replaced, so changes are refused, and access entries, permissions and approved definitions are lost when the kernel stops; run `mgp stop`, remove `state.db-wal` and `state.db-shm`, and restore `state.db` from a back-up together with its `state.db-wal`";
 
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
     let removed = || kernel.governance().log()?.is_removed().then(|| LOG_REMOVED.to_owned());
@@ -150,6 +150,17 @@ pub(super) async fn reload(
     params: KernelReloadParams,
 ) -> Result<KernelReloadResult, RpcError> {
     record(&kernel, &cx, None, KernelReload::METHOD).await?;
+    for tenant in &params.forget_tenants {
+        let tenant = TenantId::from(&**tenant);
+        if let Some(history) = kernel.index().history() {
+            history.erase(Erase::Tenant(&tenant)).await?;
+        }
+        kernel.0.fleet.context().calls.forget_tenant(&tenant).await?;
+    }
+    // The removal of a tenant changes no configuration, so it must succeed even while a configuration file is invalid.
+    if !params.forget_tenants.is_empty() && params.forget.is_empty() {
+        return Ok(KernelReloadResult::new());
+    }
     let mut result = kernel.reload_by(&cx.principal).await?;
     for id in &params.forget {
         if kernel.forget_server(&ServerId::from(&**id)).await? {

@@ -48,7 +48,7 @@ pub(super) async fn list(
     if let Some(id) = &params.server_id {
         find_server(&kernel, id)?;
     }
-    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
+    kernel.0.fleet.synced().await;
     let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
     let mut all = Vec::new();
     let definitions = kernel.governance().definitions();
@@ -118,7 +118,7 @@ pub(super) async fn tokens(
     params: KernelTokensParams,
 ) -> Result<KernelTokensResult, RpcError> {
     let agent = params.agent_id.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
+    kernel.0.fleet.synced().await;
     let counting = kernel.clone();
     let count = move || {
         let counter = shared_counter();
@@ -216,7 +216,7 @@ fn described_tool(
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
     let standing = match (definitions.state(Some(server), tool), held) {
-        // The server has not listed the tool since its start, so only the stored definitions are known.
+        // The server has not listed the tool since the kernel started, so the state comes from the stored definition.
         (DefinitionState::Unseen, Some(held)) if held.pinned.is_some() => {
             DefinitionState::Changed(held.clone().into())
         }
@@ -244,7 +244,7 @@ fn described_tool(
         DefinitionState::Refused(findings) => {
             described.reasons = reasons(None, &findings, &described.tool_id).into();
         }
-        // The tool can be used, but the operator should see the findings about it.
+        // The tool can be used. Show the findings about it nevertheless, because the operator should see them.
         _ => {
             let findings = definitions.findings(Some(server), tool);
             let shown = findings.iter().filter(|one| one.severity >= Severity::Flagged);
@@ -367,8 +367,9 @@ fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<St
     (!is_usable).then(|| HELD.to_owned())
 }
 
-/// If a tool lacks a permission that no approver can grant any more, returns that permission with the reason; otherwise
-/// `None`. With such a permission missing, the kernel refuses every call of the tool, and searches leave the tool out.
+/// Returns a permission that the tool needs and that no approver can grant any more, with the reason. Returns `None` if
+/// the tool needs no such permission. If one is missing, the kernel refuses every call of the tool, and searches leave
+/// the tool out.
 fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
     let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);

@@ -1,8 +1,8 @@
 //! The limits that apply to a call after the security checks have allowed it: the number of running calls, and the
 //! quotas.
 //!
-//! The security checks are outside of these limits. So a call does not count as running while it waits for a person's
-//! confirmation, and a call that the security checks refuse uses up no quota.
+//! A call passes the security checks before it reaches these limits. So a call does not count as running while it waits
+//! for a person's confirmation, and a call that the security checks refuse uses up no quota.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +74,7 @@ impl LimitedCall {
         Ok(())
     }
 
-    /// If a result states a higher cost than the one that was charged, charges the difference.
+    /// If a result states a higher cost than the charged cost, charges the difference.
     ///
     /// Only logs the error if the charge cannot be stored: the call has run, so its caller must get the result. The
     /// units are counted in memory, and stored with the next charge.

@@ -16,7 +16,7 @@ impl LimitTable {
         Self { path: "servers.limits".to_owned(), server: Some(id.to_owned()) }
     }
 
-    /// Returns the path of one of the table's keys, followed by the name of the server if the table belongs to one.
+    /// Returns the path of a key of the table. If the table belongs to a server, the name of the server follows.
     pub(super) fn key(&self, name: &str) -> String {
         match &self.server {
             None => format!("{}.{name}", self.path),

@@ -174,7 +174,7 @@ impl CallBounds {
     }
 
     /// Returns a stack that ends the round of the call when `stack` has answered. If the call failed before it passed
-    /// the limits, i.e. `reached` is not set, the stack also records the refusal.
+    /// the limits (`reached` is not set), the stack also records this refusal.
     fn record_end(
         &self,
         server: ServerId,
@@ -448,7 +448,8 @@ fn who(principal: &Principal) -> String {
     format!("{}/{}", principal.tenant().as_str(), principal.name())
 }
 
-/// Adds to each refusal by the limit of a stack the configuration key that raises the limit.
+/// Returns a stack that adds a configuration key to each refusal by the limit of `stack`: the key that raises the
+/// limit.
 fn name_key(stack: Stack, key: String) -> Stack {
     const RAISE: &str = "an operator can raise ";
     let key = Arc::<str>::from(key);

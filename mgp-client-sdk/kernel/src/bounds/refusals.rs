@@ -68,7 +68,7 @@ impl RefusalLog {
         }
     }
 
-    /// Returns the number of unrecorded refusals if the caller of this method must record this refusal; otherwise
+    /// If this refusal must be recorded, returns the number of refusals that were not recorded before it. Otherwise
     /// counts the refusal and returns `None`. While the maximum number of kinds is tracked, refusals of other kinds are
     /// only counted.
     fn due(&self, kind: Kind) -> Option<u64> {

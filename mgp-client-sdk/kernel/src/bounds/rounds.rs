@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const MAX_WAITING: usize = 1024;
 
 /// The maximum number of further rounds of a call that do not count as calls. It is at least the number of rounds that
-/// a call can have; without it, a caller could repeat the same round endlessly.
+/// a call can have. Without this limit, a caller could repeat the same round endlessly.
 const MAX_ROUNDS: u32 = 16;
 
 /// The calls that wait for their next round. This handle is cheap to clone.
@@ -63,7 +63,8 @@ struct Progress {
 
 #[derive(Clone, Copy, Debug)]
 enum RoundEnd {
-    /// The round ended without an answer: it asked the caller, or the caller cancelled it or disconnected.
+    /// The round was dropped before it had an answer, because it asked the caller, or because the caller cancelled it
+    /// or disconnected.
     Dropped,
     /// The round ended with questions to the caller.
     Asked,
@@ -141,8 +142,8 @@ impl Round {
         let mut progress = self.progress.lock();
         progress.is_charged = true;
         if progress.has_ended {
-            // A call to a legacy server continues to run after this round. So it may be charged while the kernel
-            // already waits for a later round.
+            // Record the charge in the waiting call too: a call to a legacy server continues to run after this round,
+            // so the kernel may already wait for a later round.
             self.wait(true, self.rounds() + 1);
         }
     }

@@ -19,8 +19,8 @@ use super::limit_table::LimitTable;
 
 const SPACE: &str = "kernel.usage";
 
-/// The maximum number of counts. While so many counts of current periods exist, all further agents and servers share
-/// one hourly and one daily count.
+/// The maximum number of counts of current periods. Beyond it, all further agents and servers share one hourly and one
+/// daily count.
 const MAX_COUNTS: usize = 20_000;
 
 /// The counts of all agents and servers that have quotas. This handle is cheap to clone.
@@ -68,8 +68,8 @@ pub struct QuotaCount {
     pub max_units: Option<u64>,
 }
 
-/// Reads, from the store of a kernel, the counts for the quotas of a configuration: those of the configured agents, of
-/// other agents that have called, and of servers.
+/// Reads the counts for the quotas of a configuration from the store of a kernel: the counts of the configured agents,
+/// of other agents that have called, and of servers.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -288,7 +288,7 @@ impl Window {
             table.quote(&key)
         );
         let mut details = Object::new();
-        // Encoding numbers and strings cannot fail.
+        // Ignore the result, because encoding numbers and strings cannot fail.
         drop(details.encode("quota", max));
         drop(details.encode("used", used));
         drop(details.encode("of", of));

@@ -40,8 +40,8 @@ pub(super) async fn fit(
     Ok(())
 }
 
-/// For a host that shows pages, adds the tools with a page that the list lacks, e.g. because it has only the tools in
-/// the caller's session. Adds the metadata of the page to the tools with a page that the list has.
+/// Completes a tool list for a host that shows pages. If the list lacks a tool with a page, e.g. because it has only
+/// the tools in the caller's session, adds the tool. If the list has the tool, adds the metadata of its page.
 pub(super) fn add_missing(
     index: &ToolIndex,
     caller: &dyn Allowed,
@@ -63,7 +63,8 @@ pub(super) fn add_missing(
 /// definitions of a session's tools have no metadata about pages.
 fn is_listed_for_pages_only(index: &ToolIndex, caller: &dyn Allowed, name: &str) -> bool {
     match index.resolve(name, caller) {
-        // A server's tool can have the same name as a tool of the kernel; lists then have it under a different name.
+        // Compare the name in lists, because it differs from the server's name for the tool if the kernel has a tool of
+        // this name.
         Resolved::One(tool) => is_for_pages_only(&tool) && name_for(&tool, index, caller) == name,
         _ => false,
     }

@@ -39,7 +39,7 @@ struct NamedCall<'a> {
     shared: SharedMembers<'a>,
 }
 
-/// The members of the batch's `_mgp` that each of its calls gets too.
+/// The members of the batch's `_mgp` that the kernel copies into each of its calls.
 #[derive(Serialize)]
 struct SharedMembers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -85,7 +85,7 @@ impl Dispatcher {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
 
-    /// Returns the servers that the caller has access to as a whole, and not only to single tools.
+    /// Returns the servers to which the caller has access as a whole, and not only to single tools.
     pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
@@ -105,13 +105,13 @@ impl Dispatcher {
         // Return early in the usual case, because it is then not necessary to read the rules about access.
         if self.0.fleet.all().values().any(|server| server.delays_lists()) {
             let servers = self.servers_with_tools(cx);
-            self.wait_for_first_lists(cx, servers.iter(), limit).await;
+            self.wait_for_first_lists(cx, &servers, limit).await;
         }
     }
 
-    /// Starts servers again in the background if their last start failed, their tools are unknown, and the caller may
-    /// see one of these tools: no call would start such a server, because a model cannot call a tool that it never
-    /// finds. A server with known tools is started again by the next call of one of them.
+    /// Starts failed servers with unknown tools again in the background, if the caller may see one of these tools. No
+    /// call would start such a server, because a model cannot call a tool that it never finds. A failed server with
+    /// known tools starts again when a client calls one of them.
     pub(super) fn retry_failed_starts(&self, cx: &Context) {
         if !self.0.fleet.all().values().any(|server| server.has_failed_to_start()) {
             return;
@@ -128,7 +128,7 @@ impl Dispatcher {
     pub(super) async fn wait_for_first_lists(
         &self,
         cx: &Context,
-        servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
+        servers: &[Arc<ManagedServer>],
         limit: Duration,
     ) {
         // Do not wait if the caller is a kernel: if two kernels are servers of each other, each would wait for the
@@ -179,7 +179,7 @@ impl Dispatcher {
         let notified = legacy.map(|client| async move {
             let call = Call::tell::<RootsListChanged>(&EmptyParams::new(), client.context());
             if let Ok(call) = call {
-                // Ignore the error: after it has reconnected, a disconnected server asks for the roots itself.
+                // Ignore the error: a disconnected server asks for the roots itself after it has reconnected.
                 let _ = mgp_client_sdk::gateway::ungated(&client).send(call).await;
             }
         });

@@ -39,14 +39,14 @@ impl ResolvedEntry {
     }
 }
 
-/// Refreshes the stale lists of the servers that a caller has access to as a whole, and returns these servers.
+/// Refreshes the stale lists of the servers to which a caller has access as a whole, and returns these servers.
 pub(super) async fn refreshed_servers(
     dispatcher: &Dispatcher,
     cx: &Context,
     kind: ListKind,
 ) -> Vec<Arc<ManagedServer>> {
     let servers = dispatcher.visible_servers(cx);
-    dispatcher.wait_for_first_lists(cx, servers.iter(), FIRST_LIST_TIMEOUT).await;
+    dispatcher.wait_for_first_lists(cx, &servers, FIRST_LIST_TIMEOUT).await;
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
     // Ignore the time-out: the lists of the servers that have answered are now fresh.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
@@ -64,7 +64,7 @@ async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: Lis
             fleet.notify_list_changed(server, ListGroup::Resources);
         }
         ListKind::Prompts => fleet.notify_list_changed(server, ListGroup::Prompts),
-        // MCP has no notification about changed skills.
+        // Send nothing, because MCP has no notification about changed skills.
         ListKind::Skills => {}
     }
     fleet.store_lists(server);

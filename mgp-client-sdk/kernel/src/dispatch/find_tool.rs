@@ -13,6 +13,7 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
+use super::meta_tools::meta_tool;
 use super::portable_names;
 use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, FleetContext, ManagedServer};
@@ -50,12 +51,10 @@ impl CallAddress {
 
 /// The result of the search for the tool that a call names.
 pub(super) enum ResolvedTool {
-    Visible(IndexedTool),
-    /// A tool in the index. The caller may be unable to see it, because this is checked later.
-    Found(IndexedTool),
-    /// The server of a tool whose definition waits for an operator or was rejected. The security checks refuse the call
-    /// and record the refusal; they get it with the mark [`DecideOnly`](mgp_security::DecideOnly), because the server
-    /// could list the approved definition again meanwhile.
+    /// A tool in the index. Unless `is_visible`, the caller may be unable to see it, because this is checked later.
+    Found { tool: IndexedTool, is_visible: bool },
+    /// The server of a tool whose definition waits for an operator or was rejected. The caller has no access to the
+    /// tool: the security checks refuse the call and record the refusal.
     Held(Arc<ManagedServer>),
 }
 
@@ -65,21 +64,21 @@ pub(super) fn resolve_tool(
     call: &mut Call,
     address: &CallAddress,
 ) -> Result<ResolvedTool, RpcError> {
-    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let meta = meta_tool(call);
     let is_plain = meta.is_none() && address.server_id.is_none();
     let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| is_plain) {
         Some(tool) => (tool, true),
-        None => match find_by_params(dispatcher, call, meta, address) {
+        None => match find_by_params(dispatcher, call, address) {
             Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
                 check_tool_version(call, &tool)?;
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
-                return Ok(ResolvedTool::Found(tool));
+                return Ok(ResolvedTool::Found { tool, is_visible: false });
             }
             Ok(ForwardedCall { tool, .. }) => (tool, false),
             Err(error)
                 if error.code() == ErrorCode::TOOL_NAME_CONFLICT && address.server_id.is_none() =>
             {
-                let server_id = Some(last_used(dispatcher, call, meta, address).ok_or(error)?);
+                let server_id = Some(last_used(dispatcher, call, address).ok_or(error)?);
                 return resolve_tool(
                     dispatcher,
                     call,
@@ -87,7 +86,7 @@ pub(super) fn resolve_tool(
                 );
             }
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
-                let held = find_held(dispatcher, call, meta, address)?;
+                let held = find_held(dispatcher, call, address)?;
                 return held.map(ResolvedTool::Held).ok_or(unknown);
             }
             Err(error) => return Err(error),
@@ -100,7 +99,7 @@ pub(super) fn resolve_tool(
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
-    Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
+    Ok(ResolvedTool::Found { tool, is_visible })
 }
 
 /// Refuses a call that requires a version of the tool other than the version in the tool's definition.
@@ -129,17 +128,16 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// Also finds a tool that the caller has no access to if its name is unique. The security checks then refuse the call
+/// Also finds a tool to which the caller has no access, if the name is unique. The security checks then refuse the call
 /// and record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
-    meta: Option<MetaTool>,
     address: &CallAddress,
 ) -> Result<ForwardedCall, RpcError> {
     let DispatcherParts { fleet, search, .. } = dispatcher.parts();
     let index = &fleet.context().index;
-    let params = naming_params(call, meta, address)?;
+    let params = naming_params(call, address)?;
     let caller = search.caller(call.cx());
     match ForwardedCall::read(&params, index, &caller) {
         Ok(found) => {
@@ -202,15 +200,10 @@ fn with_exact_name(
 
 /// If several servers have a tool with the name in the call, returns the tool among them that the session used last.
 /// Returns `None` if only one server has such a tool, or if the session used none of them.
-fn last_used(
-    dispatcher: &Dispatcher,
-    call: &Call,
-    meta: Option<MetaTool>,
-    address: &CallAddress,
-) -> Option<String> {
+fn last_used(dispatcher: &Dispatcher, call: &Call, address: &CallAddress) -> Option<String> {
     let DispatcherParts { fleet, search, sessions, .. } = dispatcher.parts();
     let cx = call.cx();
-    let CallToolParams { name, .. } = naming_params(call, meta, address).ok()?.get().ok()?;
+    let CallToolParams { name, .. } = naming_params(call, address).ok()?.get().ok()?;
     let session = sessions.find(cx, address.session_handle.as_deref()).ok()??;
     let Resolved::Ambiguous(tools) = fleet.context().index.resolve(&name, &search.caller(cx))
     else {
@@ -224,12 +217,10 @@ fn last_used(
 fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,
-    meta: Option<MetaTool>,
     address: &CallAddress,
 ) -> Result<Option<Arc<ManagedServer>>, RpcError> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
-    let CallToolParams { name, arguments, extra, .. } =
-        naming_params(call, meta, address)?.get()?;
+    let CallToolParams { name, arguments, extra, .. } = naming_params(call, address)?.get()?;
     let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
     let all = fleet.all();
     let is_wanted = |id: &ServerId| wanted.as_deref().is_none_or(|wanted| wanted == id.as_str());
@@ -258,12 +249,8 @@ fn find_held(
 
 /// Returns the object of the call that contains the tool's name, server and arguments: the params, or the arguments of
 /// a tool such as `mgp_tools_call`.
-fn naming_params(
-    call: &Call,
-    meta: Option<MetaTool>,
-    address: &CallAddress,
-) -> Result<RawObject, RpcError> {
-    let params = match meta {
+fn naming_params(call: &Call, address: &CallAddress) -> Result<RawObject, RpcError> {
+    let params = match meta_tool(call) {
         Some(MetaTool::Call) => forwarded_params(call)?,
         _ => call.params().get()?,
     };
@@ -290,9 +277,9 @@ fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Finds an unknown tool by reading lists of tools that this kernel has never read, or not since their server announced
-/// a change: the list of the server that the call names, or else the lists of all servers that the caller has access
-/// to.
+/// Finds an unknown tool by reading lists of tools: the list of the server that the call names, or else the lists of
+/// all servers that the caller has access to. Reads only lists that this kernel has never read, or has not read since
+/// their server announced a change.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -305,8 +292,7 @@ pub(super) async fn find_unread(
         return Err(unknown);
     }
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
-    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
-    let wanted = WantedTool::of(&naming_params(call, meta, address)?)?;
+    let wanted = WantedTool::of(&naming_params(call, address)?)?;
     let may_use = |server: &&Arc<ManagedServer>| {
         view.may_use(&cx, server.id(), wanted.name_at(server.id()).unwrap_or(&wanted.name))
     };
@@ -477,8 +463,8 @@ fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str)
                 || held.differences_left_out > 0
                 || held.differences.iter().any(|change| change.at.starts_with("/outputSchema"))
         }
-        // The server has not listed its tools since the kernel started, so the kernel does not have the accepted
-        // definition.
+        // The server has not listed its tools since the kernel started, so the accepted definition, if there is one, is
+        // unknown and may have an output schema.
         DefinitionState::Unseen => definitions.is_pinned(server, tool),
         _ => {
             let listed = definitions.definition(Some(server), tool);

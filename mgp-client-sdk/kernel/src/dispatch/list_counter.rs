@@ -20,8 +20,8 @@ pub(super) struct ListCounter {
 }
 
 impl ListCounter {
-    /// Counts a list that an agent received. Returns `true` if no computation of the savings is due yet, so that the
-    /// caller must start one.
+    /// Counts a list that an agent received. Returns `true` if no computation of the savings is scheduled yet; the
+    /// caller must then schedule one.
     pub(super) fn count(&self, agent: &str) -> bool {
         let mut lists = self.lists.lock();
         if let Some(count) = lists.get_mut(agent) {

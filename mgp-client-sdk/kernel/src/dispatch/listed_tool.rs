@@ -96,8 +96,8 @@ fn correct_hints(tool: &mut Tool) {
     }
 }
 
-/// If a tool runs only as a task, changes its definition so that hosts may also call it without a task: the kernel then
-/// waits for the task of the server. Hosts without tasks refuse to call a tool that requires one.
+/// If a tool runs only as a task, changes its definition so that hosts may also call it without a task, because hosts
+/// without tasks refuse to call a tool that requires one. For such a call, the kernel waits for the task of the server.
 fn fit_task_support(tool: &mut Tool) {
     if let Some(execution) = &mut tool.execution
         && execution.task_support == Some(TaskSupport::Required)

@@ -27,7 +27,7 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
     })
 }
 
-/// Returns the manifest of the kernel as a caller sees it, with all tools that the caller has access to.
+/// Returns the manifest of the kernel as a caller sees it, with all tools to which the caller has access.
 fn manifest(dispatcher: &Dispatcher, cx: &Context, offered: ExtensionSet) -> ServiceManifest {
     let parts = dispatcher.parts();
     let (index, caller) = (&parts.fleet.context().index, parts.search.caller(cx));

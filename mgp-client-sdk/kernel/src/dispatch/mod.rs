@@ -1,12 +1,13 @@
 //! The routes of the kernel, which determine the part of the kernel that answers each method.
 //!
 //! [`call_tool`](mod@call_tool) passes tool calls on to servers, and [`server_features`] passes on the other calls;
-//! both find the server with the [`Dispatcher`].
+//! both find the server with the [`Dispatcher`]. [`open_call`] records the ends of tool calls.
 
 mod apps;
 mod batch;
 mod builtin_tools;
 mod call_tool;
+mod called_tool;
 mod completion;
 mod creation;
 mod delegation;
@@ -21,6 +22,7 @@ mod listed_tool;
 mod manifest;
 mod meta_tools;
 mod names;
+mod open_call;
 mod page;
 mod permission_check;
 mod portable_names;
@@ -50,10 +52,10 @@ use mgp_types::service::{Router, Stack};
 use tower_layer::Layer as _;
 
 use self::builtin_tools::BuiltinTools;
-pub(super) use call_tool::{call as call_tool, unwrap_kernel_tool};
+pub(super) use call_tool::call as call_tool;
 pub(super) use dispatcher::Dispatcher;
 pub(super) use list_costs::{context_of_agent, list_costs};
-pub(super) use meta_tools::MetaToolConfig;
+pub(super) use meta_tools::{MetaToolConfig, unwrap_kernel_tool};
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 

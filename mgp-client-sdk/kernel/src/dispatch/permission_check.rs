@@ -42,7 +42,7 @@ fn check(
     let intended = Params::tool(&params.tool, &given);
     let mut call = Call::request(Method::of(ToolsCall::METHOD), intended, cx);
     let (server, tool) = match resolve_tool(dispatcher, &mut call, &CallAddress::default()) {
-        Ok(ResolvedTool::Visible(tool) | ResolvedTool::Found(tool)) => {
+        Ok(ResolvedTool::Found { tool, .. }) => {
             (ServerId::from(tool.server_id()), tool.name().to_owned())
         }
         Ok(ResolvedTool::Held(server)) => {

@@ -225,8 +225,8 @@ fn is_same(one: &IndexedTool, other: &IndexedTool) -> bool {
 struct PortableNames<'a> {
     index: &'a ToolIndex,
     caller: &'a dyn Allowed,
-    /// The number of tools that have each name, counted by the spelling of their own name and by that of their id. The
-    /// counts include all tools that the caller sees, so the names do not depend on the tools in a session.
+    /// For each portable form of a name or an id, the number of tools with this name or id. The counts include all
+    /// tools that the caller sees, so the names do not depend on the tools in a session.
     uses: HashMap<String, usize>,
 }
 
@@ -304,7 +304,7 @@ fn spelled_id(server: &str, tool: &str) -> impl Iterator<Item = char> {
     server.chars().chain(['.']).chain(tool.chars()).map(portable)
 }
 
-/// Returns whether `name` is the portable spelling of the name that the server gave the tool.
+/// Returns whether `name` is the portable form of the name that the server gave the tool.
 fn is_name_of(tool: &IndexedTool, name: &str) -> bool {
     is_spelling(tool.name(), name)
 }

@@ -85,7 +85,7 @@ pub(super) async fn find(
     found.map(ResolvedEntry::visible).ok_or_else(|| unknown(cx, uri))
 }
 
-/// Finds the visible server that lists a URI, that lists a skill whose folder contains the URI, or that lists a
+/// Finds the visible server of a URI. The server lists the URI itself, a skill whose folder contains the URI, or a
 /// template that matches the URI.
 fn find_listed(
     cx: &Context,

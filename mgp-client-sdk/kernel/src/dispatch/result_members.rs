@@ -1,13 +1,14 @@
 //! Checks and rewrites the members that extensions beyond MGP add to calls and results between callers and servers.
 
-use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Compensation, Member as _, ResultMembers, SessionState, Suggestion};
 use mgp_types::service::{Call, Context, Reply, ServerId};
 use mgp_types::{Extras, Payload, Recovery, RpcError};
 
+use super::called_tool::CalledTool;
 use super::dispatcher::Dispatcher;
+use super::open_call::OpenCall;
 use crate::fleet::ManagedServer;
 use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
@@ -25,15 +26,14 @@ const META: &str = "_meta";
 pub(super) fn begin(
     dispatcher: &Dispatcher,
     call: &mut Call,
-    tool: &IndexedTool,
-    has_access: bool,
+    called: &CalledTool,
 ) -> Result<Option<OpenSession>, RpcError> {
-    if !has_access {
+    if !called.has_access {
         return Ok(None);
     }
-    media::check(call, tool)?;
+    media::check(call, &called.tool)?;
     let states = &dispatcher.parts().fleet.context().proposals.session_states;
-    states.open(call, &tool.server_id().into())
+    states.open(call, called.server.id())
 }
 
 /// Adapts the answer of a server to the caller, and stores the session state that the server has put into it.
@@ -41,19 +41,19 @@ pub(super) fn begin(
 /// # Errors
 /// Returns the server's error if the answer is one; −32603 if a member cannot be written as JSON.
 pub(super) fn finish(
-    dispatcher: &Dispatcher,
-    cx: &Context,
-    server: &ManagedServer,
-    tool: &IndexedTool,
+    open: &OpenCall<'_>,
+    called: &CalledTool,
     session: Option<OpenSession>,
     answer: Result<Reply, RpcError>,
 ) -> Result<Reply, RpcError> {
+    let OpenCall { dispatcher, cx, .. } = open;
+    let server = &called.server;
     if let Some(session) = session {
         session.close(cx, server.extensions(cx), &answer)?;
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
-    let reply = fit_result(dispatcher, cx, server, tool.name(), reply)?;
+    let reply = fit_result(dispatcher, cx, server, called.tool.name(), reply)?;
     if cx.caller.supports_mgp() { Ok(reply) } else { without_mgp(reply) }
 }
 
@@ -174,8 +174,8 @@ fn name_suggestion(
 }
 
 /// In the compensations that a server declared, replaces the names of tools by the names that the caller knows. A
-/// server that did not negotiate transactions can also declare a compensation, and in the result itself instead of its
-/// `_meta`.
+/// server can declare a compensation in the result itself instead of its `_meta`, and can do so without negotiating
+/// transactions.
 ///
 /// # Errors
 /// 5000 (upstream error) if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.

@@ -15,7 +15,7 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
     let (discover, request) = (search.clone(), search);
     let discover = Stack::from_fn(move |call| discover.clone().discover(call));
     let request = Stack::from_fn(move |call| request.clone().request(call));
-    // These routes replace the routes of the tool index, which do not wait for lists that the kernel has not read yet.
+    // Replace the routes of the tool index, which do not wait for lists that the kernel has not read yet.
     router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
 }
 

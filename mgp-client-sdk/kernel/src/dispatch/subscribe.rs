@@ -1,24 +1,43 @@
 //! Subscriptions of clients to resources of servers (MCP `resources/subscribe`).
 
-use async_trait::async_trait;
 use mgp_server_sdk::{ResourceSubscriber, ResourceSubscription};
-use mgp_types::service::Context;
+use mgp_types::service::{BoxFuture, Context};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::dispatcher::Dispatcher;
 use super::resources;
 use crate::fleet::{SessionKind, SessionUse};
 
-#[async_trait]
+/// Do not use `#[async_trait]` here, for the same reason as at the implementation of [`mgp_lifecycle::Fleet`].
 impl ResourceSubscriber for Dispatcher {
-    async fn subscribe(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
-        let found = resources::find(self, cx, uri).await?;
+    fn subscribe<'s, 'c, 'u, 'f>(
+        &'s self,
+        cx: &'c Context,
+        uri: &'u str,
+    ) -> BoxFuture<'f, Result<ResourceSubscription, RpcError>>
+    where
+        's: 'f,
+        'c: 'f,
+        'u: 'f,
+        Self: 'f,
+    {
+        subscribe(self, cx, uri)
+    }
+}
+
+fn subscribe<'a>(
+    dispatcher: &'a Dispatcher,
+    cx: &'a Context,
+    uri: &'a str,
+) -> BoxFuture<'a, Result<ResourceSubscription, RpcError>> {
+    Box::pin(async move {
+        let found = resources::find(dispatcher, cx, uri).await?;
         if !found.has_access {
             return Err(resources::unknown(cx, uri));
         }
         let (server, uri) = (found.entry.server, found.entry.key);
         let (source, client) = server.wake_to_subscribe(cx, SessionUse::Subscription).await?;
-        let subscriptions = &self.parts().fleet.context().subscriptions;
+        let subscriptions = &dispatcher.parts().fleet.context().subscriptions;
         let is_legacy = source.session == SessionKind::Legacy;
         match subscriptions.subscribe(source, &client, &uri).await {
             // Servers that use some SDKs accept subscriptions in the modern era only. So subscribe in a modern session.
@@ -29,5 +48,5 @@ impl ResourceSubscriber for Dispatcher {
             }
             outcome => outcome,
         }
-    }
+    })
 }

@@ -34,8 +34,8 @@ pub(super) fn level(
         // List the tools that find and request tools, because the configuration or a negotiated extension promises them
         // to these callers.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
-        // Many clients request the list only once. With the tools that find tools, they can also use tools that servers
-        // list later.
+        // List the tools that find tools until all tools are known: many clients request the list only once, and with
+        // these tools they can also use tools that servers list later.
         Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
             // List all tools if they need no more tokens than the configuration allows, or than the tools of the

@@ -201,9 +201,9 @@ impl Deliveries {
         }
     }
 
-    /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. If a delivery is not
-    /// configured any more, drops its waiting and its given-up events, even if it was removed while no kernel ran. A
-    /// delivery with a changed configuration keeps these events; if its channels or its minimum severity changed, it
+    /// Starts, stops and replaces deliveries, so that exactly the deliveries of a configuration run. If a delivery is
+    /// not configured any more, drops its waiting and its given-up events, even if it was removed while no kernel ran.
+    /// A delivery with a changed configuration keeps its events. If its channels or its minimum severity changed, it
     /// keeps only the given-up events.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
@@ -335,7 +335,7 @@ impl Delivery {
     ) -> Result<Option<EventReader>, String> {
         let open = || async move {
             match hub.reader(id, channels, min).await {
-                // The failure is not one of the store, so another attempt would fail too.
+                // Return an error that the store did not cause, because another attempt would fail too.
                 Err(error) if store_error(&error).is_none() => Ok(Err(error)),
                 opened => opened.map(Ok),
             }

@@ -19,7 +19,7 @@ use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
 use mgp_types::mgp::{ServerState, Severity};
 use mgp_types::proposal::TransactionRecord;
-use mgp_types::service::{AgentId, CallerChannel, Context, Principal, Reply, ServerId, TenantId};
+use mgp_types::service::{AgentId, Context, Principal, ServerId, TenantId};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -66,8 +66,8 @@ const TRANSACTION_STUCK: &str = "transactions.stuck";
 /// (round). If the key is present, the start of the call was published in an earlier round.
 const STARTED_KEY: &str = "mgp.event.started";
 
-/// The reserved size of the text with the facts of a call, in bytes. The facts usually fit, so that no second
-/// allocation is needed.
+/// The reserved size, in bytes, of the text with the data that all events of a call contain. The data usually fit, so
+/// that no second allocation is needed.
 const FACTS_CAPACITY: usize = 256;
 
 /// The reserved size of the members that each event adds after `facts`, in bytes, to avoid a second allocation.
@@ -90,13 +90,11 @@ pub(crate) struct PublishedCall<'a> {
     cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
-    /// The facts about the call that all its events contain, as JSON without the closing brace.
+    /// The data that all events of the call contain, as JSON without the closing brace.
     facts: String,
     began: Instant,
-    /// The duration of the earlier requests (rounds) of the call, in milliseconds; 0 if the caller has not repeated the
-    /// call.
-    earlier: u64,
-    is_ended: bool,
+    /// The duration of the earlier requests (rounds) of the call; zero if the caller has not repeated the call.
+    earlier: Duration,
 }
 
 impl KernelEvents {
@@ -176,74 +174,78 @@ impl KernelEvents {
         };
         let mut facts = facts.to_json();
         facts.pop();
-        let mut call = PublishedCall {
-            events: self,
-            cx,
-            server,
-            tool,
-            facts,
-            began: Instant::now(),
-            earlier: 0,
-            is_ended: false,
-        };
-        match call.asker().and_then(|asker| asker.kept(STARTED_KEY)) {
-            Some(earlier) => call.earlier = earlier.get().unwrap_or_default(),
-            None => call.publish(TOOL_STARTED, Severity::Info, |_| {}),
+        let kept = cx.caller_access.channel().and_then(|asker| asker.kept(STARTED_KEY));
+        let earlier = kept.as_ref().and_then(|kept| kept.get().ok());
+        let earlier = earlier.map_or(Duration::ZERO, Duration::from_millis);
+        let began = Instant::now();
+        let call = PublishedCall { events: self, cx, server, tool, facts, began, earlier };
+        if kept.is_none() {
+            call.publish(TOOL_STARTED, Severity::Info, |_| {});
         }
         call
     }
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, unless `answer` only asks the caller questions, because the call then continues.
-    /// Waits until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
-    pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_success: bool) {
-        self.is_ended = true;
-        if matches!(answer, Ok(Reply::InputRequired(_))) {
-            return self.suspend();
-        }
-        let (channel, severity) = if is_success {
-            (TOOL_COMPLETED, Severity::Info)
-        } else {
-            (TOOL_FAILED, Severity::Warning)
-        };
-        self.publish(channel, severity, |data| {
-            self.write_duration(data);
-            if let Err(error) = answer {
+    /// Publishes that the tool returned a result.
+    pub(crate) fn complete(&self) {
+        self.publish_end(TOOL_COMPLETED, Severity::Info, |_| {});
+    }
+
+    /// Publishes that the call failed: with an error in the result of the tool, or with `error` instead of a result.
+    pub(crate) fn fail(&self, error: Option<&RpcError>) {
+        self.publish_end(TOOL_FAILED, Severity::Warning, |data| {
+            if let Some(error) = error {
+                // Writing to a string cannot fail.
                 let _ = write!(data, ",\"code\":{}", error.code().0);
             }
         });
+    }
+
+    /// Publishes that the caller cancelled the call or disconnected.
+    pub(crate) fn cancel(&self) {
+        self.publish_end(TOOL_FAILED, Severity::Info, |data| {
+            data.push_str(",\"reason\":\"cancelled\"");
+        });
+    }
+
+    /// Stores the duration of the call so far for the caller's next request (round), because the call asks its caller a
+    /// question. The stored value also shows that the start of the call was published.
+    pub(crate) fn suspend(&self) {
+        if let Some(asker) = self.cx.caller_access.channel() {
+            let time = mgp_types::millis(self.time());
+            asker.keep(STARTED_KEY, &Payload::from_trusted(time.to_string()));
+        }
+    }
+
+    /// Waits until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
+    pub(crate) async fn settle(&self) {
         let hub = &self.events.hub;
         if hub.is_sending() {
             hub.settle(&self.cx.scope).await;
         }
     }
 
-    /// Returns the duration of the earlier requests (rounds) of the call; zero if the caller has not repeated the call.
-    pub(crate) fn earlier(&self) -> Duration {
-        Duration::from_millis(self.earlier)
+    /// Returns the duration of all requests (rounds) of the call so far.
+    pub(crate) fn time(&self) -> Duration {
+        self.earlier.saturating_add(self.began.elapsed())
     }
 
-    /// Returns the channel for questions to the caller, which go into answers to the call; `None` if the caller has no
-    /// such channel.
-    fn asker(&self) -> Option<&dyn CallerChannel> {
-        self.cx.caller_access.channel()
+    /// Publishes an end of the call with its duration and the members that `add` writes.
+    fn publish_end(
+        &self,
+        channel: &'static str,
+        severity: Severity,
+        add: impl FnOnce(&mut String),
+    ) {
+        self.publish(channel, severity, |data| {
+            // Writing to a string cannot fail.
+            let _ = write!(data, ",\"duration_ms\":{}", mgp_types::millis(self.time()));
+            add(data);
+        });
     }
 
-    /// Stores the duration of the call so far for the caller's next request (round). The stored value also shows that
-    /// the start of the call was published.
-    fn suspend(&self) {
-        if let Some(asker) = self.asker() {
-            asker.keep(STARTED_KEY, &Payload::from_trusted(self.duration().to_string()));
-        }
-    }
-
-    /// Returns the duration of all requests (rounds) of the call so far, in milliseconds.
-    fn duration(&self) -> u64 {
-        self.earlier.saturating_add(mgp_types::millis(self.began.elapsed()))
-    }
-
-    /// Publishes an event with the facts of the call and the members that `add` writes.
+    /// Publishes an event with the common data of the call and the members that `add` writes.
     fn publish(&self, channel: &'static str, severity: Severity, add: impl FnOnce(&mut String)) {
         let mut subject = EventSubject::default();
         subject.server = Some(self.server.clone());
@@ -257,32 +259,9 @@ impl PublishedCall<'_> {
         let draft = EventDraft::new(channel).severity(severity);
         self.events.publish(draft.payload(Payload::from_trusted(data)).subject(subject));
     }
-
-    fn write_duration(&self, data: &mut String) {
-        // Writing to a string cannot fail.
-        let _ = write!(data, ",\"duration_ms\":{}", self.duration());
-    }
 }
 
-/// Publishes the end of a call that is dropped before its end, because its caller cancelled it or disconnected. A call
-/// that is dropped because it asks its caller a question is only suspended, because the caller can repeat it with the
-/// answer.
-impl Drop for PublishedCall<'_> {
-    fn drop(&mut self) {
-        if self.is_ended {
-            return;
-        }
-        if self.asker().is_some_and(CallerChannel::has_suspended) {
-            return self.suspend();
-        }
-        self.publish(TOOL_FAILED, Severity::Info, |data| {
-            self.write_duration(data);
-            data.push_str(",\"reason\":\"cancelled\"");
-        });
-    }
-}
-
-/// The facts about a call that the data of all its events contain.
+/// The members that the data of all events of a call contain.
 #[derive(Serialize)]
 struct CallFacts<'a> {
     server_id: &'a str,

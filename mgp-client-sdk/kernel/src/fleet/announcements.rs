@@ -1,9 +1,11 @@
-//! Notifies clients of changed lists. Collects the changes within a short time, and then notifies each client whose
-//! lists are affected once.
+//! Notifies clients of changed lists. Collects the changes within a short time, and then sends one notification to each
+//! client whose lists are affected.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::ApprovedRegistration;
+use mgp_security::Governance;
 use mgp_types::service::{Principal, Scope, ServerId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -41,32 +43,64 @@ pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     }
 }
 
-/// Records each change of the operator's rules as a change of all lists, because the rules decide which entries a
-/// client sees. Ends when the governance is dropped.
-pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: ChangedLists) {
-    while rules.changed().await.is_ok() {
-        changes.add_rules();
+/// The operator's rules, as of the last recorded change.
+pub(super) struct KnownRules {
+    all: watch::Receiver<u64>,
+    shared: watch::Receiver<u64>,
+    /// The revisions of the tenants' access entries; `None` if they could not be read.
+    revisions: Option<BTreeMap<String, u64>>,
+}
+
+impl KnownRules {
+    pub(super) fn new(governance: &Governance) -> Self {
+        let (all, shared) = (governance.changes(), governance.shared_changes());
+        Self { all, shared, revisions: governance.access().revisions() }
+    }
+
+    /// Records each change of the rules, because the rules decide which entries a client sees: a change of access
+    /// entries for the clients of their tenant, and any other change for all clients. Ends when the governance or the
+    /// fleet is dropped.
+    pub(super) async fn follow(mut self, fleet: WeakFleet, changes: ChangedLists) {
+        loop {
+            let is_shared = tokio::select! {
+                changed = self.shared.changed() => changed.map(|()| true),
+                changed = self.all.changed() => changed.map(|()| false),
+            };
+            let (Ok(is_shared), Some(fleet)) = (is_shared, fleet.upgrade()) else { return };
+            let revisions = fleet.context().governance.access().revisions();
+            match (&self.revisions, &revisions) {
+                (Some(old), Some(new)) if !is_shared => {
+                    let tenants = old.keys().chain(new.keys());
+                    tenants
+                        .filter(|tenant| old.get(*tenant) != new.get(*tenant))
+                        .for_each(|tenant| changes.add_tenant(tenant));
+                }
+                _ => changes.add_rules(),
+            }
+            self.revisions = revisions;
+        }
     }
 }
 
-fn announce(fleet: &Fleet, Changes { of_servers, of_rules }: Changes) {
+fn announce(fleet: &Fleet, Changes { lists, shared_rules, access }: Changes) {
     for group in ListGroup::ALL {
-        let changed: Vec<(&ServerId, u64)> = of_servers
+        let changed: Vec<(&ServerId, u64)> = lists
             .iter()
             .filter(|((other, _), _)| *other == group)
             .map(|((_, id), version)| (id, *version))
             .collect();
-        if changed.is_empty() && of_rules.is_none() {
+        if changed.is_empty() && shared_rules.is_none() && access.is_empty() {
             continue;
         }
-        // Do not notify a session whose lists already contain the change: some old hosts hang if a notification follows
-        // their lists.
+        // Do not notify a session whose lists already contain the change: some old hosts hang if they receive a
+        // notification right after their lists.
         let needs_notice = |principal: &Principal, scope: &Scope| {
             let is_new = |version: u64| !is_in_all_lists(scope, version);
             let is_affected = |(id, version): &(&ServerId, u64)| {
                 is_new(*version) && sees_list(fleet, principal, id, group)
             };
-            of_rules.is_some_and(is_new) || changed.iter().any(is_affected)
+            let of_tenant = access.get(principal.tenant().as_str()).copied();
+            shared_rules.max(of_tenant).is_some_and(is_new) || changed.iter().any(is_affected)
         };
         let notifications = &fleet.context().notifications;
         match group {

@@ -28,13 +28,15 @@ struct Pending {
 #[derive(Default)]
 pub(super) struct Changes {
     /// For each list, the version of its last change.
-    pub(super) of_servers: BTreeMap<(ListGroup, ServerId), u64>,
-    /// The version of the last change of the rules that decide what callers see.
-    pub(super) of_rules: Option<u64>,
+    pub(super) lists: BTreeMap<(ListGroup, ServerId), u64>,
+    /// The version of the last change of the rules that decide what callers of all tenants see.
+    pub(super) shared_rules: Option<u64>,
+    /// For each tenant, the version of the last change of its access entries.
+    pub(super) access: BTreeMap<String, u64>,
 }
 
-/// The version of the last change before the first list of a session was composed. All lists that the session has
-/// received contain this change and all earlier changes.
+/// The version of the last change that was recorded before the kernel composed the first list of a session. All lists
+/// that the session has received contain this change and all earlier changes.
 #[derive(Default)]
 struct FirstList(OnceLock<u64>);
 
@@ -46,14 +48,21 @@ pub(super) fn is_in_all_lists(scope: &Scope, version: u64) -> bool {
 impl ChangedLists {
     pub(super) fn add(&self, server: &ServerId, group: ListGroup) {
         let mut changes = self.0.changes.lock();
-        changes.of_servers.insert((group, server.clone()), self.next_version());
+        changes.lists.insert((group, server.clone()), self.next_version());
         drop(changes);
         self.0.marked.notify_one();
     }
 
     pub(super) fn add_rules(&self) {
         let mut changes = self.0.changes.lock();
-        changes.of_rules = Some(self.next_version());
+        changes.shared_rules = Some(self.next_version());
+        drop(changes);
+        self.0.marked.notify_one();
+    }
+
+    pub(super) fn add_tenant(&self, tenant: &str) {
+        let mut changes = self.0.changes.lock();
+        changes.access.insert(tenant.to_owned(), self.next_version());
         drop(changes);
         self.0.marked.notify_one();
     }

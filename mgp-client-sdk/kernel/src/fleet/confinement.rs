@@ -37,7 +37,7 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// The folders and files of an interpreter's installation, relative to the folder that contains its folder `bin`.
+/// The folders and files of an interpreter's installation, relative to the parent folder of its `bin`.
 const BESIDE: &[&str] =
     &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo", "pyvenv.cfg"];
 
@@ -45,8 +45,7 @@ const BESIDE: &[&str] =
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
-/// Returns the confinement that permits a program what these rights permit and what every program needs to run, and
-/// nothing else.
+/// Returns a confinement that permits a program only what these rights allow, and what every program needs to run.
 pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     let mut all = Confinement::new();
     all.read = SYSTEM.iter().map(PathBuf::from).collect();

@@ -70,8 +70,8 @@ impl ManagedServer {
         }
     }
 
-    /// Starts a server again as [`retry_start`](Self::retry_start) does, but in the background and with one of the
-    /// permits of first starts.
+    /// Starts a server again as [`retry_start`](Self::retry_start) does, but in the background and with a permit for
+    /// first starts.
     pub(crate) fn retry_start_later(self: &Arc<Self>) {
         if !self.has_failed_to_start() || !self.main().claim_retry() {
             return;
@@ -109,7 +109,7 @@ impl ManagedServer {
                     return;
                 }
                 tracing::info!(server = %server.id(), ?drain, "drain timeout: closing connections");
-                // Closing the connections ends the drain that `stop` waits for.
+                // Close the connections, which ends the drain that `stop` waits for.
                 join_all(clients.iter().map(Client::close)).await;
             }
             stop.await;

@@ -56,8 +56,8 @@ impl SessionUse {
     }
 }
 
-/// The facts that the kernel knows about the eras of a server, from the last connection or from the store. All
-/// instances of the server share them.
+/// The properties of a server that are related to eras, as the kernel knows them from the last connection or from the
+/// store. All instances of the server share them.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,

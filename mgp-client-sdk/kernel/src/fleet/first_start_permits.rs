@@ -34,7 +34,7 @@ pub(crate) struct FirstStartPermits {
 }
 
 impl FirstStartPermits {
-    /// Creates as many permits as starts that the processors can serve at the same time.
+    /// Creates the permits; their number depends on the number of processors.
     pub(crate) fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let starts = (2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1);

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The maximum time after the addition of a server for which searches and calls of unknown tools wait for its lists.
+/// The maximum time that searches and calls of unknown tools wait for the lists of a server, counted from the addition
+/// of the server.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The maximum time after the addition of a server for which requests for lists wait for its lists.
+/// The maximum time that requests for lists wait for the lists of a server, counted from the addition of the server.
 ///
 /// This is shorter than the time limits of hosts for their start, e.g. 10 s in Codex: a host that reaches its limit has
 /// no tools at all. The kernel notifies hosts once it has read the lists.
@@ -24,7 +25,8 @@ pub(super) struct FirstSync {
 enum SyncProgress {
     /// The lists are unknown: requests for lists and searches wait for them, for a limited time.
     Unknown,
-    /// The kernel uses the lists that an earlier kernel has read: only calls of unknown tools wait.
+    /// The kernel uses the known lists, e.g. those that an earlier kernel has read: only calls of unknown tools wait
+    /// for the next reading.
     Deferred,
     /// The kernel has read the lists; or requests no longer wait for them, because the server has failed or does not
     /// answer.
@@ -36,7 +38,8 @@ impl FirstSync {
         Self { begun: Instant::now(), progress: watch::Sender::new(SyncProgress::Unknown) }
     }
 
-    /// Ends the wait of list requests and searches, which then use the lists that an earlier kernel has read.
+    /// Lets further requests for lists and searches use the known lists. Calls of unknown tools wait for the next
+    /// reading, as do requests that already wait.
     pub(super) fn defer(&self) {
         self.progress.send_replace(SyncProgress::Deferred);
     }
@@ -52,7 +55,8 @@ impl FirstSync {
         before == SyncProgress::Unknown
     }
 
-    /// Returns whether list requests and searches still wait for the server's lists.
+    /// Returns whether searches still wait for the server's lists. Requests for lists wait only during the first part of
+    /// this time, [`FIRST_LIST_TIMEOUT`].
     pub(super) fn delays_lists(&self) -> bool {
         self.is_unknown() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
@@ -68,8 +72,8 @@ impl FirstSync {
         *self.progress.borrow() != SyncProgress::Done
     }
 
-    /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server did not
-    /// answer in time, but `true` if that time has already passed before the call.
+    /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server does not
+    /// answer until then. Does not wait, and returns `true`, if that time has already passed.
     pub(super) async fn wait(&self, limit: Duration) -> bool {
         let left = limit.saturating_sub(self.begun.elapsed());
         !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await

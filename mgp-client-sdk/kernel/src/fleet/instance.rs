@@ -30,8 +30,8 @@ use crate::policy;
 /// The maximum time to wait for a usable client (a connection) after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sessions with a server that serve one principal or all principals: a main session, and a second one in the
-/// legacy era if callers need it.
+/// The sessions with a server that serve one principal or all principals. They are a main session and, if callers need
+/// it, a second session in the legacy era.
 pub(super) struct Instance {
     parts: InstanceParts,
     main: Arc<Session>,
@@ -168,7 +168,7 @@ impl Instance {
         self.main.wake_with_permit(&self.parts.hold, self.wake_timeout(), permits).await
     }
 
-    /// Returns the kind of the session that a client (a connection to the server) belongs to.
+    /// Returns the kind of the session to which a client (a connection to the server) belongs.
     pub(super) fn kind_of(&self, client: &Client) -> SessionKind {
         let legacy = self.legacy.get().and_then(|legacy| legacy.client().client().ok());
         match legacy {
@@ -177,8 +177,8 @@ impl Instance {
         }
     }
 
-    /// If clients have subscriptions in the legacy session of this instance's principal, opens this session again. An
-    /// earlier instance had it.
+    /// Opens the legacy session again if clients have subscriptions in it. They subscribed in an earlier instance of
+    /// the same principal.
     pub(super) fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());

@@ -1,4 +1,4 @@
-//! The instances of an isolated server, i.e. of one with an instance for each principal (MGP §15.2 `isolation`).
+//! The instances of an isolated server, which has an instance for each principal (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ impl Instances {
         instance.iter().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
     }
 
-    /// Returns the kind of the session that a client of a principal's instance belongs to.
+    /// Returns the kind of the session to which a client of a principal's instance belongs.
     pub(super) fn kind_of(&self, owner: &Principal, client: &Client) -> SessionKind {
         let instance = self.0.by_owner.lock().get(owner).cloned();
         instance.map_or(SessionKind::Main, |one| one.instance.kind_of(client))

@@ -24,8 +24,8 @@ use super::list_reading::{entry_key, read_list};
 /// The time for which a list counts as fresh if its server does not announce changes.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// The minimum duration of an abandoned read of a list that counts as unanswered. After a shorter read, the client
-/// cancelled its request.
+/// The time after which an abandoned read of a list means that the server did not answer. If it was abandoned earlier,
+/// the client merely cancelled its request.
 const MIN_UNANSWERED: Duration = Duration::from_secs(4);
 
 /// The pause after a server did not answer the read of a list. During the pause, the kernel reads none of its lists for
@@ -139,7 +139,7 @@ impl ListKind {
                 capabilities.resources.as_ref().and_then(|resources| resources.list_changed)
             }
             Self::Prompts => capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
-            // The skills extension defines no notification of changes.
+            // Servers cannot announce changed skills, because the skills extension defines no notification of changes.
             Self::Skills => None,
         };
         list_changed == Some(true)
@@ -412,8 +412,8 @@ mod tests {
         assert!(lists.take_unstored().unwrap().capabilities.completions.is_some());
     }
 
-    /// Without this, if a kernel stopped before it had read all lists of a server, the next kernel would show only the
-    /// lists that were read.
+    /// A list that was never read must count as missing. Otherwise, after a kernel that stopped before it had read all
+    /// lists of a server, the next kernel would show only the lists that were read.
     #[test]
     fn a_list_that_was_not_read_before_the_kernel_stopped_is_missed() {
         let restored = |lists: &str| {

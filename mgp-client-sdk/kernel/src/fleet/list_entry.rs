@@ -46,8 +46,8 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     is_changed
 }
 
-/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names: they would use a
-/// member whose name has different case in place of the member that the kernel checks.
+/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names. So instead of the
+/// member that the kernel checks, they would use one whose name differs only in case.
 const KNOWN: [&str; 14] = [
     "_meta",
     "annotations",

@@ -16,7 +16,7 @@ use super::list_entry::fit_entry;
 use crate::kernel_hops;
 use crate::server_answer::is_too_deep;
 
-/// The maximum number of entries in a list; further ones are dropped.
+/// The maximum number of entries in a list; further entries are dropped.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The maximum size of a list in bytes; further entries are dropped.
@@ -121,8 +121,8 @@ impl Page {
     }
 }
 
-/// If the server is itself a kernel, increments the number of kernels in the `_meta` of the entry, i.e. of the kernels
-/// between a host and the entry's server. Returns `None` if the number becomes too large or the entry is invalid.
+/// If the server is itself a kernel, increments the number in the `_meta` of the entry, which counts the kernels
+/// between a host and the server of the entry. Returns `None` if the number becomes too large or the entry is invalid.
 /// Returns an entry of any other server unchanged.
 fn add_level(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !kernel_hops::is_kernel(callee) {

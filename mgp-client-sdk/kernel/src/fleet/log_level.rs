@@ -3,7 +3,6 @@
 use futures_util::future::join_all;
 use mgp_types::service::Principal;
 
-use super::context::FleetContext;
 use super::log_messages::request_level;
 use super::managed_server::ManagedServer;
 
@@ -13,8 +12,8 @@ impl ManagedServer {
     /// clients of a principal's instance are those of the principal.
     ///
     /// While no client wants log messages, the kernel requests no level. Each server then chooses a level itself.
-    pub(crate) async fn request_log_level(&self, context: &FleetContext) {
-        let notifier = context.notifier(self.id().clone());
+    pub(crate) async fn request_log_level(&self) {
+        let notifier = self.notifier();
         let Some(lowest) = notifier.wanted_level(None) else { return };
         let is_known = self.log_level().lock().replace(lowest) == Some(lowest);
         let wanted = |owner: Option<&Principal>| match owner {

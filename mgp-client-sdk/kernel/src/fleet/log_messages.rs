@@ -141,8 +141,8 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
 }
 
-/// Layer that adds the kernel's members to the `_meta` of a call. For a modern server, this is the log level that the
-/// caller wants; for a server that is itself a kernel, the number of kernels that the call has passed.
+/// Layer that adds the kernel's members to the `_meta` of a call. A modern server receives the log level that the
+/// caller wants. A server that is itself a kernel receives the number of kernels that the call has passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HopMetaLayer;
 

@@ -15,7 +15,6 @@ use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 
-use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
 use super::era_choice::SessionKind;
 use super::first_sync::FirstSync;
@@ -23,14 +22,13 @@ use super::instance::{Instance, InstanceParts};
 use super::isolated_instances::Instances;
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::ServedPrincipals;
+use super::notifier::ServerNotifier;
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
 use super::session::{Session, has_failed};
 use super::start_hold::StartHold;
 use super::start_permits::{PERMIT_TIMEOUT, StartPermits};
 use super::subscriptions::Source;
-use crate::active_config::SharedConfig;
-use crate::bounds::CallBounds;
 
 mod calls;
 
@@ -41,21 +39,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<ServerConfig>>,
-    all_config: SharedConfig,
-    bounds: CallBounds,
-    /// The operator's approval, if the server was registered at run time.
-    approved: Option<ApprovedRegistration>,
-    log: Arc<ServerLog>,
-    start_permits: StartPermits,
-    hold: StartHold,
-    /// The instance that all principals share. If the server is isolated, the kernel only reads lists over this
-    /// instance.
+    /// The instance that all principals share. If the server is isolated, the kernel uses this instance only to read
+    /// lists.
     shared: Instance,
     isolated: Option<Instances>,
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
-    changed_lists: ChangedLists,
     /// The number of the last run of the server (a run is the time between two starts) in which the kernel requested
     /// the list of tools.
     listed_run: watch::Sender<u64>,
@@ -73,12 +63,12 @@ impl ManagedServer {
         context: &FleetContext,
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
-        // Servers that were registered at run time are never isolated.
+        // Never isolate a server that was registered at run time.
         let is_isolated = approved.is_none() && config.is_per_agent();
         let lists = ListCache::default();
         let parts = InstanceParts {
             config: Arc::clone(&config),
-            approved: approved.clone(),
+            approved,
             context: context.clone(),
             log: Arc::default(),
             hold: StartHold::default(),
@@ -87,24 +77,16 @@ impl ManagedServer {
             owner: None,
             served: ServedPrincipals::default(),
         };
-        let (log, hold) = (Arc::clone(&parts.log), parts.hold.clone());
         let isolated = is_isolated.then(|| Instances::new(parts.clone()));
         let shared = Instance::new(parts)?;
         Ok(Self {
             id,
             config: RwLock::new(config),
-            all_config: context.config.clone(),
-            bounds: context.bounds.clone(),
-            approved,
-            log,
-            start_permits: context.start_permits.clone(),
-            hold,
             shared,
             isolated,
             lists,
             refresh_queue: RefreshQueue::default(),
             first_sync: FirstSync::new(),
-            changed_lists: context.changed_lists.clone(),
             listed_run: watch::Sender::new(0),
             log_level: Mutex::default(),
         })
@@ -120,7 +102,7 @@ impl ManagedServer {
 
     /// Returns the operator's approval, if the server was registered at run time.
     pub(crate) fn approved(&self) -> Option<&ApprovedRegistration> {
-        self.approved.as_ref()
+        self.shared.parts().approved.as_ref()
     }
 
     /// Replaces the settings that take effect while the server keeps running.
@@ -129,7 +111,7 @@ impl ManagedServer {
     }
 
     pub(crate) fn log(&self) -> &Arc<ServerLog> {
-        &self.log
+        &self.shared.parts().log
     }
 
     /// Returns the connected sessions of the shared instance that have had no calls for this time.
@@ -151,7 +133,17 @@ impl ManagedServer {
     }
 
     pub(super) fn hold(&self) -> &StartHold {
-        &self.hold
+        &self.shared.parts().hold
+    }
+
+    /// Returns the state and handles that all servers of the kernel share.
+    pub(super) fn context(&self) -> &FleetContext {
+        &self.shared.parts().context
+    }
+
+    /// Returns a handler of the server's notifications.
+    pub(super) fn notifier(&self) -> ServerNotifier {
+        self.context().notifier(self.id.clone())
     }
 
     /// Starts the server, and waits until it is connected or has failed.
@@ -160,9 +152,9 @@ impl ManagedServer {
     /// permit before the server is connected.
     pub(crate) async fn start(&self) {
         // Ignore the error, because the semaphore is never closed.
-        let permit = self.start_permits.other.acquire().await;
+        let permit = self.start_permits().other.acquire().await;
         let mut states = self.client().state().watch();
-        if !self.hold.start(self.client()).await {
+        if !self.hold().start(self.client()).await {
             return;
         }
         let mut ready = pin!(tokio::time::timeout(self.start_timeout(), self.client().ready()));
@@ -181,11 +173,11 @@ impl ManagedServer {
     /// Starts the server to read its lists, as [`start`](Self::start) does, but with one of the permits for first
     /// starts.
     pub(super) async fn first_start(&self) {
-        self.start_permits.first_starts.run(pin!(self.start())).await;
+        self.start_permits().first_starts.run(pin!(self.start())).await;
     }
 
     pub(super) fn start_permits(&self) -> &StartPermits {
-        &self.start_permits
+        &self.context().start_permits
     }
 
     pub(crate) fn start_timeout(&self) -> Duration {
@@ -212,7 +204,7 @@ impl ManagedServer {
         self.lists.negotiated().for_calls(cx, self.lists.eras())
     }
 
-    /// Returns the extensions that the server negotiated in any of its sessions, each time in the last connection.
+    /// Returns the extensions that the server negotiated in the last connection of any of its sessions.
     pub(crate) fn all_extensions(&self) -> ExtensionSet {
         self.lists.negotiated().all()
     }
@@ -227,7 +219,8 @@ impl ManagedServer {
         self.shared.latest().kind()
     }
 
-    /// Returns the reason why the last check of a server at a URL failed, if the server still counts as connected.
+    /// Returns the reason why the last check of a server at a URL failed, if the kernel still treats the server as
+    /// connected.
     pub(super) fn doubt(&self) -> Option<String> {
         self.shared.latest().doubt()
     }
@@ -283,8 +276,8 @@ impl ManagedServer {
 
     /// Returns whether the server waits for its first start, after which the kernel reads its lists.
     pub(super) fn waits_for_first_start(&self) -> bool {
-        let is_stopped = self.hold.forbids_start();
-        self.approved.is_none() && !is_stopped && self.state() == ServerState::Registered
+        let is_stopped = self.hold().forbids_start();
+        self.approved().is_none() && !is_stopped && self.state() == ServerState::Registered
     }
 
     /// Returns how often the sessions were restarted.
@@ -332,15 +325,15 @@ impl ManagedServer {
     }
 
     /// Ends the wait for the first lists, because the kernel has read them, or the server does not answer or is
-    /// stopped. If the lists were unknown, notifies the clients even if the server has no tools: so far, their lists
-    /// may have contained only meta tools.
+    /// stopped. If the lists were unknown until now, notifies the clients even if the server has no tools, because
+    /// their tool lists may have contained only meta tools until now.
     pub(super) fn finish_first_sync(&self) {
         if self.first_sync.finish() {
-            self.changed_lists.add(&self.id, ListGroup::Tools);
+            self.context().changed_lists.add(&self.id, ListGroup::Tools);
         }
     }
 
-    /// Returns whether requests for lists and searches must wait for the first lists of the server.
+    /// Returns whether searches must wait for the first lists of the server; requests for lists wait less long.
     pub(crate) fn delays_lists(&self) -> bool {
         self.first_sync.delays_lists()
     }
@@ -416,7 +409,7 @@ impl ManagedServer {
 
     /// Opens the legacy session again; the subscriptions of clients in it are then restored.
     pub(super) async fn start_legacy(&self) {
-        let _ = self.shared.legacy().wake(&self.hold, self.start_timeout()).await;
+        let _ = self.shared.legacy().wake(self.hold(), self.start_timeout()).await;
     }
 
     /// Restarts the main session, and the legacy session if it is connected.
@@ -453,10 +446,11 @@ impl ManagedServer {
     /// Starts the instances again that were stopped together with the server, if their owners are subscribed to
     /// resources or events of the server.
     pub(super) fn resume_isolated(&self) {
-        let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold.forbids_start()) else {
+        let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold().forbids_start())
+        else {
             return;
         };
-        let context = &self.shared.parts().context;
+        let context = self.context();
         for owner in context.stopped.take(&self.id) {
             if context.has_subscriber(&self.id, &owner)
                 && let Ok(instance) = instances.get_or_create(&owner)

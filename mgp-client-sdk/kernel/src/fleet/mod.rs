@@ -48,6 +48,7 @@ use std::collections::HashMap;
 
 use mgp_types::Payload;
 
+use announcements::KnownRules;
 pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
@@ -73,10 +74,11 @@ pub(super) use visible_fleet::VisibleFleet;
 /// # Panics
 /// Panics outside of a tokio runtime.
 pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> Fleet {
-    let (rules, changed_lists) = (context.governance.changes(), context.changed_lists.clone());
-    tokio::spawn(announcements::follow_rules(rules, changed_lists.clone()));
+    let (rules, changed_lists) =
+        (KnownRules::new(&context.governance), context.changed_lists.clone());
     let stale = context.stale.clone();
     let fleet = Fleet::new(context, stored);
+    tokio::spawn(rules.follow(fleet.downgrade(), changed_lists.clone()));
     tokio::spawn(refresh::run(fleet.downgrade(), stale));
     tokio::spawn(announcements::run(fleet.downgrade(), changed_lists));
     tokio::spawn(idle::run(fleet.downgrade()));

@@ -63,7 +63,7 @@ pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
         roots.list_changed = Some(true);
         offered.roots.get_or_insert(roots);
     }
-    // Declare support for pages to every server: servers offer tools with pages only to clients that support pages, and
-    // all callers share one list.
+    // Declare support for pages (user interfaces of tools, MCP Apps) to every server: servers offer tools with pages
+    // only to clients that support pages, and all callers share one list of tools.
     offered.declare_apps();
 }

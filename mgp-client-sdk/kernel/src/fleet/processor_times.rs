@@ -59,7 +59,8 @@ impl ProcessorTimes {
     }
 }
 
-/// Waits until the processors have had room for a second; forever if the system does not report its processor times.
+/// Waits until at least a quarter of the processors was idle for a second. Waits forever if the system does not report
+/// its processor times.
 pub(super) async fn until_processors_have_room() {
     let available = thread::available_parallelism().map_or(1, usize::from);
     let available = u64::try_from(available).unwrap_or(u64::MAX);

@@ -19,7 +19,6 @@ use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
 
-use super::context::FleetContext;
 use super::instance::READY_TIMEOUT;
 use super::list_cache::ListKind;
 use super::managed_server::ManagedServer;
@@ -167,7 +166,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         drop(observers);
-        // End the wait for the first lists: of the lists of a new server, the kernel reads the prompts last.
+        // End the wait for the first lists after the prompts, because the kernel reads this list of a new server last.
         if group == ListGroup::Prompts {
             server.finish_first_sync();
         }
@@ -215,7 +214,7 @@ async fn read_group(
     };
     match group {
         ListGroup::Tools => {
-            let (has_changed, cut) = read_tools(server, &reader, &client, fleet.context()).await?;
+            let (has_changed, cut) = read_tools(server, &reader, &client).await?;
             notify(has_changed);
             cut.map_or(Ok(()), Err)
         }
@@ -237,19 +236,19 @@ async fn read_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
     client: &Client,
-    context: &FleetContext,
 ) -> Result<(bool, Option<RefreshError>), RefreshError> {
+    let context = server.context();
     server.lists().set_capabilities(client.capabilities(), client.server().era);
     if !server.is_second_session(client) {
-        // Record the facts about the eras here, because they are stored together with the lists.
+        // Record the eras that the server supports here, because they are stored together with the lists.
         server.observe_eras(client.server());
     }
     let (tools, cut) = if client.capabilities().tools.is_some() {
-        list_tools(server, reader, client, context).await?
+        list_tools(server, reader, client).await?
     } else if client.server().capabilities.is_none() {
         // The server has not described its capabilities. So try to read the list, because only the answer shows whether
         // the server has tools.
-        match list_tools(server, reader, client, context).await {
+        match list_tools(server, reader, client).await {
             Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 (Vec::new(), None)
             }
@@ -267,7 +266,7 @@ async fn read_tools(
     if server.is_second_session(client) {
         keep_output_schemas(&mut tools, &context.index.tools_of(server.id().as_str()));
     }
-    let entry = index_entry(server, client, tools, context);
+    let entry = index_entry(server, client, tools);
     let has_changed = index(&context.index, entry).await?;
     let tools = context.index.tools_of(server.id().as_str()).len();
     context.known.insert(&server.config(), tools);
@@ -283,9 +282,8 @@ async fn list_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
     client: &Client,
-    context: &FleetContext,
 ) -> Result<(Vec<Tool>, Option<RefreshError>), RefreshError> {
-    let gate = DefinitionLayer::new(context.governance.definitions().clone());
+    let gate = DefinitionLayer::new(server.context().governance.definitions().clone());
     let gate = gate.server(server.id().clone());
     let stack = Stack::new(gate.layer(gateway::ungated_supervised(reader).clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
@@ -361,13 +359,8 @@ fn may_wrap(schema: &RawObject) -> bool {
     names.is_some_and(|names: Vec<String>| names == ["result"])
 }
 
-fn index_entry(
-    server: &ManagedServer,
-    client: &Client,
-    tools: Vec<Tool>,
-    context: &FleetContext,
-) -> ServerEntry {
-    let definitions = context.governance.definitions();
+fn index_entry(server: &ManagedServer, client: &Client, tools: Vec<Tool>) -> ServerEntry {
+    let definitions = server.context().governance.definitions();
     let mut entry = ServerEntry::new(server.id().as_str()).state(server.state());
     if let Some(info) = client.server_info() {
         entry = entry.name(info.title.unwrap_or(info.name));

@@ -20,7 +20,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// The time for which the result of a check is valid. The kernel makes no further check during this time.
 const RESULT_TTL: Duration = Duration::from_millis(200);
 
-/// The number of consecutive failed checks that may have temporary causes after which the session with a server ends.
+/// The number of consecutive failed checks after which the session with a server ends, if the failures may have
+/// temporary causes.
 const MAX_FAILURES: u32 = 3;
 
 /// The minimum interval between two failures that are counted separately: failures in quicker succession may have the

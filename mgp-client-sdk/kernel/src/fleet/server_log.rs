@@ -171,8 +171,8 @@ impl ServerLog {
 }
 
 impl Entries {
-    /// Returns the text about the missing login that all agents share, or about those of single agents: their number
-    /// and the text of the first.
+    /// Returns the text about the missing login that all agents share. If only logins of single agents are missing,
+    /// returns the text about one of them, with their number or the agent's name.
     fn missing_logins(&self) -> Option<String> {
         if let Some(shared) = self.missing_logins.get(&None) {
             return Some(shared.clone());

@@ -53,8 +53,8 @@ impl Fleet {
         WeakFleet(Arc::downgrade(&self.0))
     }
 
-    /// Adds a server. If its lists are not known for its configuration, starts it to read them. It is possible that
-    /// only its tools are known: an earlier kernel stopped before it had read the other lists.
+    /// Adds a server. Starts it to read its lists, unless all of them are known for its configuration. Only its tools
+    /// are known if an earlier kernel stopped before it had read the other lists.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_stored = self.is_known(&server);
@@ -111,10 +111,10 @@ impl Fleet {
                 server.lists().eras().fails_at_probe().set(false);
             }
         }
-        tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
+        tokio::spawn(state_watch::run(Arc::downgrade(&server)));
         let changes = server.client().state().changes();
-        let notifier = self.0.context.notifier(server.id().clone());
-        tokio::spawn(state_watch::announce(changes, notifier, Arc::clone(server.log())));
+        let log = Arc::clone(server.log());
+        tokio::spawn(state_watch::announce(changes, server.notifier(), log));
         self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
         Ok(server)
     }
@@ -135,18 +135,15 @@ impl Fleet {
     }
 
     /// Waits for the lists of new servers like a search, i.e. for a limited time after each server was added.
-    pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
-        self.synced_within(servers, FIRST_SYNC_TIMEOUT).await;
+    pub(crate) async fn synced(&self) {
+        let all: Vec<_> = self.all().values().cloned().collect();
+        self.synced_within(&all, FIRST_SYNC_TIMEOUT).await;
     }
 
     /// Waits for the lists of new servers, at most until `limit` after each was added. If a server does not answer even
     /// within the longer time limit of searches, records this, so that the next kernel does not wait for the server.
-    pub(crate) async fn synced_within(
-        &self,
-        servers: impl Iterator<Item = &Arc<ManagedServer>>,
-        limit: Duration,
-    ) {
-        let waits = servers.map(|server| async move {
+    pub(crate) async fn synced_within(&self, servers: &[Arc<ManagedServer>], limit: Duration) {
+        let waits = servers.iter().map(|server| async move {
             if server.synced(limit).await {
                 return;
             }
@@ -308,7 +305,7 @@ impl Fleet {
         &self.0.context
     }
 
-    /// Notifies the clients that see a server that one of its lists has changed.
+    /// Notifies the clients that see a server about a change of one of its lists.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
         self.0.context.changed_lists.add(server.id(), group);
     }

@@ -23,7 +23,7 @@ use super::start_hold::StartHold;
 use super::start_permits::PERMIT_TIMEOUT;
 use crate::server_answer::limit_depth;
 
-/// The minimum time between two starts of a failed server that calls cause.
+/// The minimum time between two starts of a failed server, if the starts are caused by calls.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A session with a server in one protocol era. It passes calls to the server, starts the server when a call needs it,
@@ -166,8 +166,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a call should start the server now. If the server is stopped, it should; if the server has
-    /// failed, only from time to time. `retried_at` is the last time when a call caused a start of the failed server.
+    /// Returns whether a call should start the server now: always if the server is stopped, only from time to time if
+    /// it has failed. `retried_at` is the last time when a call caused a start of the failed server.
     fn is_due(&self, retried_at: Option<Instant>) -> bool {
         let is_retry_due = || retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
         match self.state() {
@@ -184,7 +184,8 @@ impl Session {
         }
     }
 
-    /// Returns whether this call must start the server now. Of several calls at a failed server, only one starts it.
+    /// Returns whether this call must start the server now. If several calls find a failed server, only one of them
+    /// starts it.
     fn claim_start(&self) -> bool {
         let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
         let mut retried_at = self.retried_at.lock();
@@ -208,7 +209,8 @@ impl Session {
         }
     }
 
-    /// Returns the reason why the last check of a server at a URL failed, if the server still counts as connected.
+    /// Returns the reason why the last check of a server at a URL failed, if the kernel still treats the server as
+    /// connected.
     pub(super) fn doubt(&self) -> Option<String> {
         self.health.doubt().filter(|_| self.state() == ServerState::Connected)
     }

@@ -10,9 +10,9 @@ use mgp_types::{ErrorCode, Recovery, RpcError};
 
 /// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
 ///
-/// All code that can start the server shares this value and checks it. A stop first sets its flag and then stops the
-/// client; a start first starts the client and then reads the flags again. The order `SeqCst` guarantees that at least
-/// one of the two notices the other.
+/// All code that can start the server shares this value and checks it. Code that stops the server first sets the flag
+/// of this value and then stops the client. Code that starts the server first starts the client and then reads the
+/// flags again. The order `SeqCst` guarantees that at least one of the two notices the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartHold(Arc<HoldState>);
 

@@ -9,7 +9,6 @@ use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::context::FleetContext;
 use super::era_choice::SessionKind;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
@@ -18,18 +17,18 @@ use super::refresh_queue::ListGroup;
 use super::server_log::ServerLog;
 
 /// Processes the state changes of a server until the server is dropped.
-pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
+pub(super) async fn run(server: Weak<ManagedServer>) {
     let states = server.upgrade().map(|server| server.client().state().watch());
     let Some(mut states) = states else { return };
     loop {
         let state = states.borrow_and_update().clone();
         let Some(server) = server.upgrade() else { return };
-        record(&server, &state, &context);
-        context.index.set_state(server.id().as_str(), state.clone());
+        record(&server, &state);
+        server.context().index.set_state(server.id().as_str(), state.clone());
         if state == ServerState::Connected {
             server.refresh_queue().end_pauses();
-            context.stale.mark(server.id(), &ListGroup::ALL);
-            tokio::spawn(restore(server, context.clone()));
+            server.context().stale.mark(server.id(), &ListGroup::ALL);
+            tokio::spawn(restore(server));
         } else {
             drop(server);
         }
@@ -80,13 +79,13 @@ fn note_failure(change: &Transition, server: &ServerId, log: &ServerLog) {
     }
 }
 
-fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetContext) {
+fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
     server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
     let has_failed =
         |state: &ServerState| matches!(state, ServerState::Error | ServerState::Restarting);
     if has_failed(state) && server.approved().is_some_and(ApprovedRegistration::is_held) {
-        forget_tools(server, context);
+        forget_tools(server);
         if *state == ServerState::Restarting {
             // Stop the server instead of trying again: an operator must review it first.
             let server = Arc::clone(server);
@@ -100,7 +99,8 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetConte
 
 /// Removes the tools of a registered server that must not run from the index. Its tools are read again once an operator
 /// has approved the server and it has started.
-fn forget_tools(server: &ManagedServer, context: &FleetContext) {
+fn forget_tools(server: &ManagedServer) {
+    let context = server.context();
     context.known.remove(server.id());
     match context.index.remove(server.id().as_str()) {
         Ok(0) => {}
@@ -113,16 +113,15 @@ fn forget_tools(server: &ManagedServer, context: &FleetContext) {
 
 /// After a new connection, repeats the subscriptions and log levels that clients requested over the previous
 /// connection.
-async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
+async fn restore(server: Arc<ManagedServer>) {
     let _ = tokio::time::timeout(READY_TIMEOUT, server.client().ready()).await;
     server.forget_log_level();
-    server.request_log_level(&context).await;
+    server.request_log_level().await;
     let Ok(client) = server.client().client() else { return };
     server.observe_eras(client.server());
-    let notifier = context.notifier(server.id().clone());
-    let source = server.source(SessionKind::Main);
-    context.subscriptions.restore(source, &client, &notifier);
-    if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
+    let subscriptions = &server.context().subscriptions;
+    subscriptions.restore(server.source(SessionKind::Main), &client, &server.notifier());
+    if subscriptions.has(&server.source(SessionKind::Legacy)) {
         // Start the legacy session again: it was stopped with the server, and perhaps no call will start it.
         server.start_legacy().await;
     }

@@ -1,5 +1,4 @@
-//! Stores the lists that servers returned in the kernel's state, so that the next kernel can use them without starting
-//! the servers.
+//! Keeps the lists of servers in the kernel's state, so that the next kernel can use them without starting the servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -51,8 +51,8 @@ struct Subscription {
     client: Option<WeakClient>,
     /// `true` if the server has accepted the subscription; `false` e.g. if the request was cancelled.
     is_accepted: bool,
-    /// The lock for the requests at the server: only one subscriber at a time requests the subscription, or the kernel
-    /// ends it. Other subscribers wait for the outcome.
+    /// The lock that a subscriber holds while it requests the subscription, and that the kernel holds while it ends the
+    /// subscription. Other subscribers wait for the outcome.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of requests to subscribe that succeeded or failed; a cancelled request does not count.
     outcomes: u64,
@@ -138,7 +138,8 @@ impl ResourceSubscriptions {
 
     /// Requests a subscription over a connection to the server. Returns `false` if no subscription has this key, or if
     /// the server has already accepted it over this connection. If another request over this connection fails while
-    /// this one waits for its turn, returns the error of that request, so that the waiting times do not add up.
+    /// this request waits for its turn, returns the error of the other request, so that the caller does not wait for a
+    /// second time-out.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
         let known = self.0.lock().get(key).map(|one| (Arc::clone(&one.turn), one.outcomes));
         let Some((turn, outcomes)) = known else { return Ok(false) };

@@ -166,7 +166,7 @@ fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
     let is_path = |name: &str| {
         if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
     };
-    // If there are several, the last one applies, as for the started program.
+    // Return the last of several values, because the started program uses it too.
     env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
 }
 
@@ -197,7 +197,8 @@ fn search_path_of(server: &ExpandedServer) -> Result<Option<OsString>, SpawnErro
     Ok(Some(path))
 }
 
-/// Returns the first folder of the search path `path` that contains a program, if `own` lacks this folder.
+/// Returns the first folder of the search path `path` that contains a program; `None` if the search path `own` has this
+/// folder too.
 fn added_folder(program: &str, own: &OsStr, path: &OsStr) -> Option<PathBuf> {
     let found = folder_of(program, path)?;
     (!std::env::split_paths(own).any(|folder| folder == found)).then_some(found)

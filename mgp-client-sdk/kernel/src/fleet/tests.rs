@@ -1,5 +1,6 @@
 //! Tests of servers that are started, stopped or replaced while another start, a stop or a subscription is in progress.
 
+mod access;
 mod announcements;
 mod lifecycle;
 mod silent;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 pub(super) use self::silent::silent_client;
 use super::ManagedServer;
 use super::first_start_permits::{FIRST_START_PERMIT_TIMEOUT, SLOW_START_PERMIT_TIMEOUT};
+use super::first_sync::FIRST_SYNC_TIMEOUT;
 use super::idle::IDLE_TIMEOUT;
 use crate::Kernel;
 
@@ -287,7 +289,7 @@ async fn calls_wait_for_no_other_starts_and_first_starts_not_for_one_that_hangs(
     drop(starts);
     assert!(next.waits_for_first_start());
     let fleet = &world.kernel.0.fleet;
-    fleet.synced(std::iter::once(&next)).await;
+    fleet.synced_within(std::slice::from_ref(&next), FIRST_SYNC_TIMEOUT).await;
     assert!(!fleet.context().known.is_silent(&next.config()), "it had no chance to answer");
 
     let (starts, slow) = (world.take_permits().await, take_all(&slow_starts).await);
@@ -555,7 +557,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
                 }
             });
             let server = Server::new(id, "1").prompt(Prompt::new(id, "Asks", || async { "p" }));
-            // The kernel reads a list again for a client only if the server does not announce changes.
+            // Do not announce changes: only then does the kernel read a list again for a client.
             server
                 .offer(|offer| offer.capabilities.prompts = Some(ListChanged::new()))
                 .layer(changes)

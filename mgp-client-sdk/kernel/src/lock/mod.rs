@@ -51,7 +51,8 @@ pub fn read_start(
         return Ok(locked);
     };
     let args: Vec<&str> = args.iter().map(Expanded::as_str).collect();
-    // The program gets only these variables. For example, it may use another cache of `npx` than `mgp` itself.
+    // Look variables up only among those that the program gets. For example, it may use another cache of `npx` than
+    // `mgp` itself.
     let pass_env = [pass_env, &server.pass_env].concat();
     let inherited: HashMap<OsString, OsString> = mgp_transport::inherited_env(&pass_env).collect();
     let variable = |name: &str| {
@@ -92,8 +93,8 @@ fn unlockable(program: &Path, shim: &VersionShim) -> String {
     )
 }
 
-/// Finds the file of a program in the same way as a start of the program. `extensions` are the file extensions that
-/// Windows tries for a program name without an extension.
+/// Finds the file that a start of the program would run. `extensions` are the file extensions that Windows tries for a
+/// program name without an extension.
 fn find_program(
     command: &str,
     cwd: &Path,

@@ -180,7 +180,7 @@ fn names_of(list: &str) -> Vec<String> {
         c == ',' && !is_inside
     });
     let names = specs.map(|spec| split_pypi(spec.trim()).0);
-    // A part that begins with an operator belongs to the version of the package before it.
+    // Skip a part without a name: a part such as `<2` belongs to the version of the package before it.
     let names = names.filter(|name| !name.is_empty() && !name.contains([':', '/']));
     names.map(str::to_owned).collect()
 }
@@ -266,8 +266,8 @@ fn read_npm(
 /// Returns whether `npx` starts a package from the folder `node_modules` of the project, and not from its cache.
 ///
 /// # Errors
-/// Returns an error if the package is in that folder, but the wanted version is a range or a tag such as `latest`,
-/// which does not determine whether `npx` uses the folder.
+/// Returns an error if the package is in that folder, but the wanted version is a range or a tag such as `latest`. With
+/// such a version, it is unknown whether `npx` uses the folder.
 fn is_local(local: &Path, name: &str, wanted: Option<&str>) -> Result<bool, String> {
     if !local.join(name).join("package.json").is_file() {
         return Ok(false);
@@ -466,8 +466,8 @@ mod tests {
         write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
         assert_ne!(npm().unwrap().hash, first.hash);
 
-        // `npx` installs a package with an additional one in a separate folder, which must not count as an installation
-        // of the package alone.
+        // `npx` installs a package together with an additional package in a separate folder. This folder must not count
+        // as an installation of the package alone.
         write(".npm/_npx/00/package.json", r#"{"_npx":{"packages":["x","@a/b"]}}"#);
         write(".npm/_npx/00/node_modules/@a/b/package.json", r#"{"version":"1.0.0"}"#);
         assert_eq!(npm().unwrap().version, "1.2.3");

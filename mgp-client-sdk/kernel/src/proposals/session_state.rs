@@ -168,8 +168,8 @@ impl Table {
         }
     }
 
-    /// Returns the token of the session to drop: the least recently used one of the owner with the most sessions or, if
-    /// there are not too many sessions, of the owner with the most bytes of states.
+    /// Returns the token of the session to drop, which is the least recently used session of an owner. The owner is the
+    /// one with the most sessions or, if there are not too many sessions, the one with the most bytes of states.
     fn oldest_of_most(&self) -> Option<String> {
         let are_too_many = self.sessions.len() > MAX_SESSIONS;
         let mut shares = HashMap::<&Principal, usize>::new();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::{KernelConfig, ServerConfig, TargetConfig};
-use mgp_security::Governance;
+use mgp_security::{Delegation, Governance};
 use mgp_toolindex::IndexedTool;
 use mgp_transport::http::{
     Endpoint, GuardedFetch, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
@@ -23,7 +23,7 @@ use mgp_transport::http::{
 use mgp_types::mcp::{CallToolResult, ContentBlock, Meta};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission, TrustLevel};
 use mgp_types::proposal::{CallMembers, Checksum, DataReference, Member as _};
-use mgp_types::service::{Call, Context, ServerId, Visibility as _};
+use mgp_types::service::{Call, Context, Principal, ServerId, Visibility as _};
 use mgp_types::{RpcError, Sha256Hash, Timestamp};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -259,7 +259,7 @@ impl Broker {
     }
 
     /// Finds a reference that this caller has received. Returns an error if the caller has lost its access to the tool
-    /// that exported the data.
+    /// that exported the data, or if an agent on whose behalf it calls has no such access.
     fn find(
         &self,
         cx: &Context,
@@ -267,8 +267,17 @@ impl Broker {
         named: &NamedReference,
     ) -> Result<KnownReference, RpcError> {
         let known = self.known.get(&cx.principal, &named.ref_id, named.origin_server.as_deref());
-        let has_grant =
-            |known: &KnownReference| view.sees(cx, Some(&known.origin), &known.tool).is_ok();
+        let delegation = cx.extensions.get::<Delegation>();
+        let agents = delegation.map(Delegation::principals).unwrap_or_default();
+        let has_grant = |known: &KnownReference| {
+            let sees = |cx: &Context| view.sees(cx, Some(&known.origin), &known.tool).is_ok();
+            let agent_sees = |agent: &Principal| {
+                let mut cx = cx.clone();
+                cx.principal = agent.clone();
+                sees(&cx)
+            };
+            sees(cx) && agents.iter().all(agent_sees)
+        };
         known.filter(has_grant).ok_or_else(|| {
             let agent = cx.principal.as_agent().map(ToString::to_string).unwrap_or_default();
             tracing::warn!(agent, "denied: the data reference is unknown to the caller");

@@ -36,7 +36,7 @@ pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// Recognizes the results that most servers return: text blocks, and no metadata behind them. This costs less than
+/// Recognizes the results that most servers return: text blocks, and no metadata after them. This costs less than
 /// [`is_readable`].
 fn is_usual(text: &str) -> bool {
     let Some(rest) = behind_texts(text) else { return false };

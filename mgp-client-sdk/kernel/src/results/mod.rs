@@ -56,8 +56,8 @@ struct ResultsState {
 /// are lower.
 const MIN_ERROR_BYTES: usize = 4096;
 
-/// Returns whether the kernel limits results for a caller. It does not limit them for programs of an operator, which
-/// read whole results, or for another kernel, which has its own limits.
+/// Returns whether the kernel limits results for a caller. Returns `false` for programs of an operator, which read
+/// whole results, and for another kernel, which has its own limits.
 fn is_limited(cx: &Context) -> bool {
     cx.principal.authority() != Authority::Operator && !kernel_hops::is_from_kernel(cx)
 }
@@ -159,8 +159,8 @@ impl Results {
         }
     }
 
-    /// Returns the limits for a server's result to a caller, combined from the general limits, those of the agent and
-    /// those of the server.
+    /// Returns the limits for a server's result to a caller. They combine the general limits, the limits of the agent
+    /// and the limits of the server.
     fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
         let config = self.0.config.config();
         let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();

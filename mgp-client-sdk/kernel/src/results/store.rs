@@ -117,8 +117,8 @@ fn make_room(table: &mut Table, owner: &Principal, bytes: usize) {
     }
 }
 
-/// Returns the ids of the old rests to remove, so that a new rest of this size fits: rests of its owner if the owner
-/// has too many bytes, or else of the principal with the most bytes.
+/// Returns the ids of the old rests to remove, so that a new rest of this size fits. Chooses rests of the new rest's
+/// owner if the owner has too many bytes, and otherwise of the principal with the most bytes.
 fn surplus(table: &Table, owner: &Principal, bytes: usize) -> Vec<String> {
     let mut total = bytes + table.values().map(|stored| stored.bytes).sum::<usize>();
     let own = table.values().filter(|stored| stored.owner == *owner);

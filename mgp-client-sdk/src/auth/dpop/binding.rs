@@ -85,7 +85,8 @@ pub(in crate::auth) fn binding(
     }
     let signs = [found.server.proofs(), found.proofs, demand.proofs];
     let is_unfit = signs.contains(&ProofSupport::Unsupported);
-    // Bound tokens stay bound unless the challenge states which schemes the server accepts.
+    // The next tokens are bound too if the earlier tokens were bound, unless the challenge states which schemes the
+    // server accepts.
     let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unstated;
     if is_required || was_bound || mode == DpopMode::Always {
         let why = "proofs signed with `ES256` are not accepted";

@@ -12,7 +12,7 @@ const MAX_NONCE_BYTES: usize = 1024;
 pub(in crate::auth) struct Nonces(Mutex<Vec<(String, String)>>);
 
 impl Nonces {
-    /// Stores a nonce that the server has sent; ignores an invalid one.
+    /// Stores a nonce that the server has sent; ignores an invalid nonce.
     pub(in crate::auth) fn store(&self, server: &str, nonce: &str) {
         if nonce.is_empty() || nonce.len() > MAX_NONCE_BYTES || !nonce.bytes().all(is_nonce) {
             return;

@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 ///
 /// On Unix the file is created with mode 0600, and refused if others can read it. It is always replaced as a whole, so
 /// that a crash leaves either the old or the new file. Processes that share the file use lock files in the same folder:
-/// one (`….lock`) for changes, and up to sixteen (`….turn-0.lock` and so on) for renewals.
+/// a lock file `….lock` for changes, and up to sixteen lock files (`….turn-0.lock` and so on) for renewals.
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     file: PrivateFile,

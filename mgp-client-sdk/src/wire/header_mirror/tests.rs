@@ -1,4 +1,5 @@
-//! Headers of tool calls, filtered lists, and schemas that change.
+//! Tests of the headers of tool calls: the headers follow the tool's schema, also after it changes, and tools with
+//! invalid annotations are not listed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -125,7 +126,7 @@ async fn headers_of_another_hop_are_dropped() {
 
 #[tokio::test]
 async fn a_schema_that_changed_is_fetched_once_more() {
-    // The annotation is only in the second list; before that, no headers are sent.
+    // Only the second list contains the annotation, so no headers are sent before that list was read.
     for changes in [true, false] {
         let lists = Arc::new(AtomicUsize::new(0));
         let made = Arc::new(AtomicUsize::new(0));

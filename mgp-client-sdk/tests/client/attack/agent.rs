@@ -1,4 +1,4 @@
-//! Attacks by an agent that may call tools and wants to confirm its own dangerous calls.
+//! Tests of attacks by an agent that may call tools and tries to confirm its own dangerous calls.
 
 use mgp_testkit::RawPeer;
 use mgp_types::service::{Principal, Stack};
@@ -117,17 +117,18 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
         assert!(asks_again || code(&response) != 0, "{attack}: {response}");
         assert_eq!(world.ran(), 0, "{attack}");
     }
-    // The confirmation is valid neither for another principal nor for a principal with the same name in another tenant.
+    // The confirmation must be valid neither for another principal nor for a principal with the same name in another
+    // tenant.
     for principal in [Principal::new("acme", "eve"), Principal::new("evil", "mallory")] {
         let mut eve = raw::modern(&stack, principal);
         assert_ne!(code(&eve.ask("tools/call", good.clone()).await), 0);
     }
-    // After a restart, the server no longer accepts the state.
+    // After a restart, the server must no longer accept the state.
     let restarted: Stack = world.disk_again().into_stack().unwrap();
     let mut late = raw::modern(&restarted, mallory());
     assert_ne!(code(&late.ask("tools/call", good.clone()).await), 0);
     assert_eq!(world.ran(), 0);
-    // The call that the person confirmed still runs, but only once.
+    // The call that the person confirmed must still run, but only once.
     assert_eq!(code(&agent.ask("tools/call", good.clone()).await), 0);
     assert_ne!(code(&agent.ask("tools/call", good).await), 0);
     assert_eq!(world.ran(), 1);

@@ -1,5 +1,5 @@
-//! Operator mistakes and broken stores: they must never permit an additional call, and no call may run without a
-//! record.
+//! Tests of operator mistakes and broken stores: they must never permit an additional call, and no call may run without
+//! a record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ async fn look(stack: &Stack) -> (bool, i64) {
     (shown, code(&agent.ask("tools/call", json!({"name": "look"})).await))
 }
 
-/// Returns an answer of a store whose reason only the operator may read.
+/// Returns the answer of a failing store. Only the operator may read the reason in it.
 fn failed<T: Send + 'static>() -> StoreAnswer<T> {
     let reason = std::io::Error::other("no such file: /secret/path/of/the/operator");
     Box::pin(std::future::ready(Err(StoreError::failed(reason))))

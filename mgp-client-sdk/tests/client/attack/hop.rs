@@ -1,4 +1,4 @@
-//! A gateway between an agent and a server: each question must reach the right party.
+//! Tests of a gateway between an agent and a server: each question must reach the right party.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,7 +90,7 @@ fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server
 
 #[tokio::test]
 async fn an_innocent_question_of_a_server_never_confirms_its_call() {
-    // First make the same call at a gateway that asks for a confirmation, to learn the key of that question.
+    // First make the same call at a gateway that asks for a confirmation, to learn the key of the gateway's question.
     let spy = lenient(ElicitApprover::everyone());
     let mut strict = ServerPolicy::default();
     strict.default_policy = DefaultPolicy::OptOut;
@@ -105,7 +105,8 @@ async fn an_innocent_question_of_a_server_never_confirms_its_call() {
     let (ours, _) = raw::question(&asked);
     assert!(ours.starts_with("mgp.confirm."), "{ours}");
 
-    // Now the server uses that key, and the operator turns confirmations on before the answer arrives.
+    // Now the server uses that key for its own question, and the operator turns confirmations on before the answer
+    // arrives.
     key.lock().unwrap().clone_from(&ours);
     let governance = lenient(ElicitApprover::everyone());
     let stack = gateway(asks_as(key, &ran), EraChoice::Modern, &governance).await;
@@ -150,7 +151,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let asked =
             response["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{response}"));
         keys.extend(asked.keys().cloned());
-        // Then it knows the questions, and answers early at a gateway that has not asked yet.
+        // Then the agent knows the keys, and sends the answers to a new gateway, which has not asked yet.
         let stack = gateway(server(), era, &above).await;
         let mut agent = raw::modern(&stack, Principal::local());
         let early: Value = keys
@@ -165,7 +166,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let response = agent.ask("tools/call", params).await;
         assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert_eq!(ran.load(Ordering::SeqCst), 0);
-        // At a gateway that has asked the question, the answer is valid.
+        // At a gateway that has asked the question, the same answer must be valid.
         let stack = gateway(server(), era, &above).await;
         let mut agent = raw::modern(&stack, Principal::local());
         let (response, asked) = talk(&mut agent, &accept_answer(), json!({})).await;

@@ -1,4 +1,4 @@
-//! Attacks on governance by an agent, by a server, and through an operator's mistakes (MGP §3–§6).
+//! Tests of attacks on governance by an agent, by a server, and through an operator's mistakes (MGP §3–§6).
 
 mod agent;
 mod broken;

@@ -1,4 +1,4 @@
-//! An attacker's end of a connection: writes any bytes, as any principal.
+//! The end of a connection that an attacker uses to write any bytes as any principal.
 
 use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_transport::{Connection, duplex};

@@ -1,4 +1,5 @@
-//! Attacks by a server that hides its tools in the spelling of a list.
+//! Tests of attacks by a server that writes the member names of a tool list with escapes (`\u0074ools`), so that a
+//! filter may overlook the tools.
 
 use std::sync::Arc;
 

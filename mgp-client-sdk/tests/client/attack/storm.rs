@@ -1,4 +1,4 @@
-//! Access that is granted and revoked while calls and lists run: after a revocation, nothing begins.
+//! Tests of access that is granted and revoked while calls and lists run: after a revocation, no call may begin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Calls that wait for a person or a permit while rights are revoked or their tool is replaced.
+//! Tests of calls that wait for a person or a permit while rights are revoked or their tool is replaced.
 
 use mgp_server_sdk::Server;
 use mgp_types::service::Stack;

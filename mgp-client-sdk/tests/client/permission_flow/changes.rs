@@ -1,4 +1,4 @@
-//! Permissions that are revoked, granted or expire while a legacy server is connected: it is notified.
+//! Tests that a connected legacy server is notified of permissions that are revoked, granted or expire.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,11 +19,11 @@ async fn a_connected_server_is_notified_of_changes_only() {
         script.serve(method, json!({})).await;
         let client = finish(&mut script, connecting).await;
 
-        // Setting the same decision again is not a change.
+        // The same decision is set again, which is not a change, so the server must not be notified.
         authority.set("shell.execute", Some(Approved.into()));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
 
-        // The server is notified of several changes in one message.
+        // The server must be notified of several changes in one message.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         authority.set("com.example.x", Some(Denied.into()));
@@ -35,7 +35,7 @@ async fn a_connected_server_is_notified_of_changes_only() {
         });
         assert_eq!(notification["params"]["grants"], grants);
 
-        // The server is also notified of a decision that was withdrawn.
+        // The server must also be notified of a decision that was withdrawn.
         authority.set("camera", None);
         let notification = script.serve(method, json!({})).await;
         assert_eq!(notification["params"]["request_id"], "perm-3");

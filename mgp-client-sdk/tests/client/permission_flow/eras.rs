@@ -1,4 +1,5 @@
-//! Our client, our server, and a hop between the eras: granted tools run, others are refused.
+//! Tests of permissions with our client, our server, and a hop that translates between the eras: granted tools run, and
+//! other tools are refused.
 
 use mgp_client_sdk::{Client, EraChoice, Hop, TestClient, ToolResult as _, ToolRouter};
 use mgp_server_sdk::{Grants, Server, Tool};
@@ -98,7 +99,7 @@ async fn it_works_over_http_in_both_eras() {
         let builder = builder.http(|http| http.eras = mgp_client_sdk::EraCache::new());
         let client = builder.connect_url(&url).await.unwrap();
         assert_eq!(client.call("run").await.unwrap().to_text(), "granted", "{era:?}");
-        // Another client of the same server has no grants.
+        // Another client of the same server must not have these grants.
         let other = TestAuthority::new(&[("shell.execute", Denied)]).client().era(era);
         let other = other.http(|http| http.eras = mgp_client_sdk::EraCache::new());
         let other = other.connect_url(&url).await.unwrap();

@@ -1,4 +1,5 @@
-//! Decisions between the server's answer and `initialized`, sent in the server's spelling.
+//! Tests of the decisions about permissions that the client sends after the server's answer and before `initialized`,
+//! with the method names that the server uses.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ pub(crate) fn needing(extensions: &[&str], permissions: &[&str]) -> Value {
     } })
 }
 
-/// The two spellings, each with the extension's name, the method that asks the server to wait, and the method that
-/// sends the decision.
+/// The two sets of names, of the first specification and of later ones: the extension, the method that asks the server
+/// to wait, and the method that sends the decision.
 pub(crate) const SPELLINGS: [(&str, &str, &str); 2] = [
     ("security", "mgp/permission/request", "mgp/permission/response"),
     ("permissions", "mgp/permission/await", "mgp/permission/grant"),
@@ -101,7 +102,7 @@ async fn limits_are_sent_in_the_spelling_that_supports_them() {
 
 #[tokio::test(start_paused = true)]
 async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
-    // The client accepts any answer of the server to this request as an acknowledgement.
+    // The client must accept any answer of the server to this request as an acknowledgement.
     let acks = [
         json!({ "request_id": "perm-1", "status": "waiting" }),
         json!({ "request_id": "perm-1", "grants": { "camera": "approved" } }),
@@ -179,7 +180,7 @@ async fn a_connection_can_be_closed_for_want_of_a_permission() {
             let authority = TestAuthority::new(&[("shell.execute", decision)]);
             let (mut script, connecting) =
                 begin(strict(&authority), needing(&[extension], &["shell"])).await;
-            // The server receives the decision before the connection is closed.
+            // The server must receive the decision before the connection is closed.
             let notification = script.serve(method, json!({})).await;
             assert_eq!(notification["params"]["grants"]["shell"], word);
             if decision == Approved {

@@ -1,4 +1,5 @@
-//! Notifications of a server about its permissions: both spellings, both eras, one module a topic (MGP §3.4–§3.6).
+//! Tests of the messages by which a client notifies a server of its permissions, with both sets of method names and in
+//! both eras; one module for each topic (MGP §3.4–§3.6).
 
 mod authority;
 mod changes;

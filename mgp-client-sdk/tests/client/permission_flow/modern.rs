@@ -1,5 +1,5 @@
-//! Permissions with a modern server, which has no `initialize`: it receives its permissions in a request before the
-//! first call and with each request, and asks for missing ones.
+//! Tests of permissions with a modern server, which has no `initialize`: it receives its permissions in a request
+//! before the first call and with each request, and asks for missing ones.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn every_request_carries_the_current_decisions() {
         assert_eq!(*grants(&notification), approved);
         assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
 
-        // The next request already carries both changes, and one notification reports both.
+        // The next request must already contain both changes, and one notification must report both.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         let notification = call(&client, &mut script).await;
@@ -102,7 +102,7 @@ async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted()
     let request = call(&client, &mut script).await;
     let approved = json!({ "camera": "approved" });
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
-    // The next request also carries a later decision.
+    // The next request must also contain a decision that was made later.
     authority.set("camera", Some(Denied.into()));
     let request = call(&client, &mut script).await;
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"]["camera"], "denied");

@@ -1,4 +1,5 @@
-//! A peer that does not support the extension for permissions must receive the same bytes as from a client without it.
+//! Tests that a peer without the extension for permissions receives the same bytes as from a client without this
+//! extension.
 
 use mgp_client_sdk::Client;
 use mgp_types::mgp::GrantDecision::Approved;
@@ -48,10 +49,10 @@ async fn a_plain_peer_receives_no_notification_and_no_request() {
             let lines = received(client, script, &authority).await;
             assert!(lines.len() >= 2, "{lines:?}");
             for line in lines {
-                // The name of an offered extension is not a message about permissions.
+                // Each modern request names the extensions that the client offers. Leave this name out: an offer to
+                // decide about permissions is not a decision.
                 let line = line.replace("\"permissions\"", "");
                 for word in ["permission", "grants", "shell", "approved", "files"] {
-                    // Each modern request contains the client's capabilities; an ability to decide is not a decision.
                     assert!(!line.contains(word), "{modern}: {line}");
                 }
             }

@@ -1,4 +1,5 @@
-//! A legacy server that requests permissions itself (if §3.5 and §3.6 are read as a request and its response).
+//! Tests of a legacy server that requests permissions itself, i.e. that reads §3.5 and §3.6 of MGP as a request and its
+//! response.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ async fn its_request_is_answered_with_the_decision() {
         assert_eq!(answer["result"], result);
         let asked = ["shell.execute", "camera", "network.listen"].map(str::to_owned).to_vec();
         assert_eq!(authority.asked(), [("files".into(), asked)]);
-        // The decision that the server received as an answer is not sent to it again.
+        // The decision that the server received as an answer must not be sent to it again.
         authority.set("camera", Some(Denied.into()));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
         authority.set("camera", Some(Approved.into()));
@@ -59,7 +60,7 @@ async fn a_server_cannot_have_many_requests_open() {
     for _ in 0..4 {
         assert_eq!(script.read().await.unwrap()["result"]["grants"]["camera"], "deferred");
     }
-    // Once a request was answered, the server may send another one.
+    // Once a request was answered, the server may send another request.
     script.send(REQUEST, params).await;
     assert!(script.read().await.unwrap()["result"].is_object());
     assert_eq!(authority.asked().len(), 5);

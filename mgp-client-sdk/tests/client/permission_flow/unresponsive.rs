@@ -1,4 +1,4 @@
-//! Servers that refuse the decision or do not answer: the client still connects, after a limited time.
+//! Tests of servers that refuse the decision or do not answer: the client must still connect, after a limited time.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ async fn a_refusal_is_never_fatal_and_an_unknown_method_is_not_retried() {
             refuse(&mut script, waiting, code).await;
             refuse(&mut script, method, code).await;
             let _client = finish(&mut script, connecting).await;
-            // A refused decision is sent again once, unless the error code shows that the server cannot process it.
+            // A refused decision must be sent again once, unless the error code shows that the server cannot process
+            // it.
             for decision in [Approved, Denied] {
                 if again {
                     refuse(&mut script, method, code).await;

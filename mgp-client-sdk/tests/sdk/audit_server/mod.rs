@@ -1,4 +1,4 @@
-//! Forwarding to an audit server in its own process: each event arrives once, whatever is killed (MGP §6).
+//! Tests of forwarding to an audit server in its own process: each event must arrive once, whatever is killed (MGP §6).
 
 #![cfg(unix)]
 

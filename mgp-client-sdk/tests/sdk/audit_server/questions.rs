@@ -1,4 +1,4 @@
-//! The tools of the audit server.
+//! Tests of the tools of the audit server.
 
 use std::time::{Duration, SystemTime};
 

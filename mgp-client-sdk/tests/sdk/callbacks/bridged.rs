@@ -1,4 +1,4 @@
-//! Callers that did not negotiate callbacks get the same questions as elicitation forms.
+//! Tests that callers that did not negotiate callbacks get the same questions as elicitation forms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ async fn a_form_without_a_clear_answer_confirms_nothing() {
             let client = connect(curious(), closed, era, transport).await;
             assert_eq!(client.call("delete").await.unwrap_err().code().0, 3003);
 
-            // A caller that can be asked in neither form gets the refusal of its era.
+            // A caller that can be asked in neither form must get the refusal of its era.
             let client = connect(curious(), Client::builder("c", "1"), era, transport).await;
             let code = client.call("delete").await.unwrap_err().code().0;
             assert!([1000, -32021].contains(&code), "{era:?} {code}");

@@ -1,4 +1,4 @@
-//! Callbacks through a gateway: from the server to the caller of its call.
+//! Tests of callbacks through a gateway, from the server to the caller of its call.
 
 use mgp_client_sdk::{CallbackAnswer, Client, Hop, ToolResult as _, gateway};
 use mgp_server_sdk::Server;

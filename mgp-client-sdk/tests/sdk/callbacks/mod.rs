@@ -1,4 +1,5 @@
-//! Callbacks: a server asks back while a call runs, in both eras and over each transport (MGP §13.4).
+//! Tests of callbacks, i.e. of questions that a server asks while a call runs, in both eras and over each transport
+//! (MGP §13.4).
 
 mod bridged;
 mod hop;

@@ -1,4 +1,4 @@
-//! The rules of callbacks, for each era and transport.
+//! Tests of the rules of callbacks, for each era and transport.
 
 use std::time::Duration;
 

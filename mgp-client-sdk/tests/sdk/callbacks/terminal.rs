@@ -1,4 +1,4 @@
-//! The two examples: a server over stdio that asks, and a client that answers in the terminal.
+//! Tests of two examples: a server over stdio that asks questions, and a client that answers them in the terminal.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -30,7 +30,7 @@ fn a_person_confirms_in_the_terminal_or_nothing_happens() {
         assert!(shown.contains("Delete files of which age?"), "{shown}");
         assert!(shown.contains(text), "{shown}");
     }
-    // An empty line or the end of the input is not a yes.
+    // An empty line or the end of the input must not count as a yes.
     for lines in ["a year\n\n", "a year\n", ""] {
         let output = answered(lines);
         let failure = String::from_utf8(output.stderr).unwrap();

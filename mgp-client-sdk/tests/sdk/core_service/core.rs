@@ -1,4 +1,4 @@
-//! The server of these tests runs one call at a time; its tool asks a question.
+//! Tests with a server that runs one call at a time, and whose tool asks a question.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Questions over a hop, in the four pairs of eras.
+//! Tests of questions through a hop to a server, in the four pairs of eras of caller and server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Two callers on one shared stack are isolated, whatever ids and tokens they choose.
+//! Tests that two callers on one shared stack are isolated, whatever ids and tokens they choose.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
             let gate = Arc::clone(&gate);
             async move {
                 let name = cx.principal.subject().to_string();
-                // Both calls are in flight before either continues.
+                // Wait until both calls are in flight.
                 gate.wait().await;
                 for _ in 0..20 {
                     let step = Progress {

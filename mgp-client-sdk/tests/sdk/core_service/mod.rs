@@ -1,4 +1,4 @@
-//! The call service end to end over in-memory connections.
+//! Tests of the call service end to end, over in-memory connections.
 //!
 //! Every test runs on a current-thread runtime and on one with two workers.
 

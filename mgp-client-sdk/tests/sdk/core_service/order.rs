@@ -1,4 +1,4 @@
-//! Notifications are handled in the order they were sent.
+//! Tests that notifications are handled in the order in which they were sent.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Events reach subscribers over each transport and in both eras (MGP §13).
+//! Tests that events reach subscribers over each transport and in both eras (MGP §13).
 
 mod stories;
 mod wire;

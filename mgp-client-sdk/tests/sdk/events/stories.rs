@@ -1,4 +1,4 @@
-//! The rules of events, each over each transport and era.
+//! Tests of the rules of events, each over each transport and era.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -143,7 +143,7 @@ async fn a_reader_that_comes_late_gets_what_it_missed_from_the_server() {
     for era in ERAS {
         let (client, hub) = connect(Way::Duplex, era).await;
         let mut events = client.events().subscribe(["*"]).await.unwrap();
-        // These are more events than the client can buffer; the server keeps the others.
+        // Publish more events than the client can buffer; the server keeps the events that do not fit.
         for number in 0..1_200 {
             emit(&hub, "a", number).await;
             // The server also keeps only a limited number of events, so wait until the connection has caught up.

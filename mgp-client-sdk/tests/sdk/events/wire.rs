@@ -1,4 +1,5 @@
-//! Servers that send events without the id of a subscription, or with a number as the id, as some existing servers do.
+//! Tests of servers that send events without the id of a subscription, or with a number as the id, as some existing
+//! servers do.
 
 use mgp_client_sdk::{Client, EraChoice, TestClient};
 use mgp_types::RpcError;

@@ -1,6 +1,6 @@
-//! The output of the examples of lifecycle layers (MGP §11, §14.6).
+//! Tests of the output of the examples of lifecycle layers (MGP §11, §14.6).
 //!
-//! See `limits.rs` for limits, and `supervised/program.rs` for the ready layer.
+//! The tests of the examples of limits are in `limits.rs`, and those of the ready layer in `supervised/program.rs`.
 
 use super::run;
 

@@ -1,5 +1,5 @@
-//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and the examples of
-//! layers.
+//! Tests of each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and of the
+//! examples of layers.
 
 mod examples;
 
@@ -148,7 +148,7 @@ async fn calls_are_recorded_on_either_side() {
                 format!("{} {}", event.event_type, target.tool_name.unwrap())
             })
             .collect();
-        // A call that a client sent is recorded as executed, whatever its server reports.
+        // A call that a client sent must be recorded as executed, whatever its server reports.
         let later = if place.0 == Side::Server { "TOOL_BLOCKED" } else { "TOOL_EXECUTED" };
         assert_eq!(recorded, ["TOOL_EXECUTED read", &format!("{later} later")], "{place:?}");
     }

@@ -1,4 +1,4 @@
-//! The output of `examples/call_tool.rs --retry`, which other programs rely on.
+//! Tests of the output of `examples/call_tool.rs --retry`, which other programs rely on.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Tools that a server proposes in place of a failing one, under the governance of the client.
+//! Tests of tools that a server proposes in place of a failing tool, under the governance of the client.
 
 use mgp_server_sdk::Server;
 use mgp_types::mgp::RiskLevel;
@@ -28,7 +28,7 @@ async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
     let error = world.client.refusal("buy", ()).await;
     assert_eq!((error.code().0, &*error.message()), (3000, "not now"));
     assert_eq!((shop.ran("buy"), shop.ran("rob")), (2, 0));
-    // The client's governance refused the fallback, and recorded that.
+    // The client's governance must have refused the fallback, and recorded the refusal.
     let events = world.events("rob");
     let [blocked] = &*events else { panic!("{events:?}") };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Calls that are retried, through real gates and real servers (MGP §14.6).
+//! Tests of calls that are retried, through real gates and real servers (MGP §14.6).
 
 mod contract;
 mod hostile;

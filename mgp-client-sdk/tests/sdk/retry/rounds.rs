@@ -1,5 +1,5 @@
-//! If a request of a call that asks its caller fails, only that request is retried, and the question is not asked
-//! again.
+//! Tests of calls that ask their caller: if one request of the call fails, only that request is retried, and the
+//! question is not asked again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +22,8 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
             cx.ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?)).await?;
             Ok::<_, RpcError>("sure")
         });
-        // Every second request is refused before it reaches the tool: the first one and, in the modern era, the one
-        // with the answer.
+        // Every second request is refused before it reaches the tool: the first request and, in the modern era, the
+        // request with the answer.
         let seen = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&seen);
         let busy = gate(move |call| {

@@ -1,4 +1,4 @@
-//! The traffic of failing calls, and which of them are repeated.
+//! Tests of the traffic of failing calls, and of which calls are repeated.
 
 use mgp_security::ServerPolicy;
 use mgp_server_sdk::Server;
@@ -24,7 +24,7 @@ async fn ten_thousand_failing_calls_make_a_tenth_more_traffic() {
     }
     let ran = shop.ran("buy");
     assert!(ran > CALLS && ran * 10 <= CALLS * 11, "{ran}");
-    // Each attempt passed all layers of the client, and is recorded.
+    // Each attempt must have passed all layers of the client, so each must be recorded.
     assert_eq!(world.events("buy").len(), ran);
 }
 

@@ -270,7 +270,7 @@ impl Endpoint {
         let mut position = Position { wanted: id, ..Position::default() };
         loop {
             let read = self.read_events(body, &mut position, received).await;
-            // Ignore how the stream ended: it may break after it has delivered the answer.
+            // Ignore an error of the stream if it has delivered the answer, because a stream may break afterwards.
             if position.is_answered {
                 return Ok(());
             }
@@ -288,7 +288,7 @@ impl Endpoint {
             };
             match next {
                 Some(next) => body = next,
-                // The judge reports the missing answer at its own time limit.
+                // Report no error for the judge, which reports the missing answer at its own time limit.
                 None if !self.is_relay() => return Ok(()),
                 None => return Err("the event stream ended without the answer".to_owned()),
             }

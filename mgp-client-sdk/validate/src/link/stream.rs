@@ -34,7 +34,7 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
     };
     let explanation = Arc::new(Mutex::new(Explanation::default()));
     let noted = Arc::clone(&explanation);
-    // `is_over` completes when the callback, which owns `open`, is dropped at the end of standard error.
+    // The callback owns `open`, and is dropped at the end of standard error. Then `is_over` completes.
     let (open, is_over) = oneshot::channel::<()>();
     let limits = StderrLimits::default().line_bytes(MAX_LINE);
     let command = ChildCommand::new(program)
@@ -49,7 +49,7 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
             }
         });
     let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
-    // The command owns the callback too, and would keep `is_over` from completing.
+    // The command owns the callback too, so drop it; otherwise `is_over` would not complete.
     drop(command);
     let Some((output, input)) = child.take_io() else {
         return Err(format!("`{program}` has no standard input or output"));
@@ -62,7 +62,8 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
         if let Some(reason) = read(output, &received).await {
             let deadline = Instant::now() + EXIT_TIMEOUT;
             let status = timeout_at(deadline, child.wait()).await.ok();
-            // Another process may keep standard error open after the program has ended.
+            // Wait only until a deadline, because another process may keep standard error open after the program has
+            // ended.
             let _ = timeout_at(deadline, is_over).await;
             let line = explanation.lock().line.clone();
             let _ = received.send(Received::End(with_exit(&reason, status, &line))).await;
@@ -87,7 +88,7 @@ fn with_exit(reason: &str, status: Option<ExitReport>, line: &str) -> String {
 }
 
 /// The last line of a program's standard error that mentions an error, or else the last line that is not blank. A
-/// description of the program's usage behind an error does not count.
+/// description of the program's usage that follows an error does not count.
 #[derive(Debug, Default)]
 struct Explanation {
     line: String,
@@ -99,12 +100,13 @@ impl Explanation {
     fn note(&mut self, line: &str) {
         let text = line.trim();
         let lower = text.to_lowercase();
-        // Many programs in Go and Rust print their usage after the error, and options may also mention errors.
+        // Stop at the usage, which many programs in Go and Rust print after the error, because options in it may also
+        // mention errors.
         self.is_over |= self.has_error && lower.starts_with("usage:");
         if self.is_over {
             return;
         }
-        // A line of a stack trace (`at …`) may contain such a word too, but does not explain the failure.
+        // Skip lines of a stack trace (`at …`): they may contain such a word too, but do not explain the failure.
         let is_error =
             !lower.starts_with("at ") && ERROR_WORDS.iter().any(|word| lower.contains(word));
         if is_error || (!self.has_error && !text.is_empty()) {

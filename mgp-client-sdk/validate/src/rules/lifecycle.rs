@@ -91,7 +91,7 @@ async fn shutdown(session: &mut Session) -> Check {
 }
 
 async fn bad_shutdown(session: &mut Session) -> Check {
-    // A server that ignores the invalid `timeout_ms` stops, so a server at a URL is not asked.
+    // A server that ignores the invalid `timeout_ms` would stop, so the rule is skipped for a server at a URL.
     may_stop(session)?;
     let params = json!({ "reason": "operator_request", "timeout_ms": "soon" });
     let answer = session.ask("mgp/lifecycle/shutdown", params).await?;

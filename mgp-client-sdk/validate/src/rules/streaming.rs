@@ -39,7 +39,7 @@ async fn call(
         return Err(skip("the server sent too many messages during the call"));
     }
     let chunks = session.notices.iter().filter(|notice| notice["method"] == CHUNK);
-    // A chunk that the client asked for again is sent out of order.
+    // Leave out chunks that the client asked for again, because they are sent out of order.
     let chunks = chunks
         .filter(|chunk| chunk.pointer("/params/_mgp/retransmit") != Some(&json!(true)))
         .map(|notice| notice["params"].clone())

@@ -1,4 +1,4 @@
-//! Servers that break a single rule: the judge names that rule and no other.
+//! Tests of servers that break a single rule: the judge must name that rule and no other.
 
 #![expect(clippy::semicolon_if_nothing_returned, reason = "one assignment a row")]
 #![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
@@ -519,8 +519,8 @@ const MGP: &[Row] = &[
     sets!("mgp.tools.evict", with_mgp "mgp/tools/session/evict" "evicted" = 1),
 ];
 
-/// The rules that a changed reply cannot break alone. Some of them need a server that does not end or that is slow.
-/// After a violation of the others, no further rule is checked.
+/// The rules that no single changed reply can break alone. Some of them need a slow server, or a server that does not
+/// end. After a violation of the others, no further rule is checked.
 const UNBROKEN: &[&str] =
     &["mcp.connect", "mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
 

@@ -1,5 +1,5 @@
-//! Servers that break a single rule about what it declares (capabilities, pages of tools, skills), or about tools that
-//! it does not have.
+//! Tests of servers that break a single rule about what they declare (capabilities, pages of tools, skills), or about
+//! tools that they do not have.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Servers that keep every rule.
+//! Tests of servers that keep every rule.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

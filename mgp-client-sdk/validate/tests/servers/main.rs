@@ -1,4 +1,4 @@
-//! Servers that keep every rule, and servers that break a single one.
+//! Tests of servers that keep every rule, and of servers that break a single rule.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

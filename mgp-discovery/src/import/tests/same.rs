@@ -1,5 +1,6 @@
 //! Tests of imported servers that the configuration already has, and of the ids of new servers.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::imported;
@@ -33,10 +34,11 @@ fn a_server_with_another_account_is_not_the_one_whose_secret_became_a_reference(
     let plan = Plan::from_text("mgp.toml", "", &imports).unwrap();
     let stored = plan.text().replace("s3cret-s3cret", "${keyring:a}");
     assert_eq!(outcomes(&stored, &imports), [present("fs"), present("fs-cursor")]);
-    // Both servers now refer to stored secrets.
+    // Both configured servers now refer to stored secrets, and each still matches the server that was imported from its
+    // host.
     let both = stored.replace("hunter2hunter2", "${keyring:b}");
     assert_eq!(outcomes(&both, &imports), [present("fs"), present("fs-cursor")]);
-    // The server of Cursor is no longer in the configuration.
+    // The configuration now has only the other server, not the server of Cursor.
     let alone = &stored[..stored.find("# From c").unwrap()];
     assert_eq!(outcomes(alone, &[work]), [added("fs-cursor")]);
 }
@@ -47,7 +49,7 @@ fn an_entry_that_the_user_wrote_may_have_the_secret_of_a_host_as_a_reference() {
         "[[servers]]\nid = 'fs'\ncommand = 'fs'\nenv = { API_KEY = '${keyring:a}' }\n".to_owned();
     let import = of_key(Host::Cursor, "c", "hunter2hunter2");
     assert_eq!(outcomes(&own, std::slice::from_ref(&import)), [present("fs")]);
-    // A configured server with exactly the imported values has precedence over one with references.
+    // A configured server with exactly the imported values must have precedence over a server with references.
     let exact = own.replace("'fs'\nc", "'fs-cursor'\nc").replace("${keyring:a}", "hunter2hunter2");
     assert_eq!(outcomes(&format!("{own}{exact}"), &[import]), [present("fs-cursor")]);
 }
@@ -82,14 +84,26 @@ fn an_id_that_the_rule_refuses_is_not_used() {
         id != "core" && !others.iter().any(|other| other.eq_ignore_ascii_case(id))
     };
     let own = imported(Host::Generic, "f", r#"{"mcpServers": {"hub": {"command": "c"}}}"#);
-    let plan = Plan::with_id_rule(&file, &[own, import.clone()], &fits).unwrap();
+    let plan = Plan::with_id_rule(&file, &[own, import.clone()], fits).unwrap();
     let found: Vec<_> = plan.lines().iter().map(|line| line.outcome.clone()).collect();
     assert_eq!(found, [added("hub"), added("Hub-cursor"), added("core-cursor")]);
     let note = "the id `core` is reserved, or looks like that of another server";
     assert_eq!(plan.lines()[2].notes, [note]);
-    let plan = Plan::with_id_rule(Path::new("/nowhere"), &[import], &|_, _| false).unwrap();
+    let plan = Plan::with_id_rule(Path::new("/nowhere"), &[import], |_, _| false).unwrap();
     let why = "`core` cannot be the id of a server; rename it there";
     assert_eq!(plan.lines()[1].outcome, ImportOutcome::Skipped(why.to_owned()));
+}
+
+#[test]
+fn a_plan_for_a_file_that_was_changed_meanwhile_keeps_its_rule_for_ids() {
+    let folder = mgp_testkit::temp_dir();
+    let file = folder.path().join("mgp.toml");
+    let import = imported(Host::Cursor, "c", r#"{"mcpServers": {"core": {"command": "a"}}}"#);
+    let plan = Plan::with_id_rule(&file, &[import], |id, _| id != "core").unwrap();
+    fs::write(&file, "# mine\n").unwrap();
+    plan.apply().unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("# mine") && text.contains("id = \"core-cursor\""), "{text}");
 }
 
 #[test]

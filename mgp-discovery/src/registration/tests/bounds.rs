@@ -31,7 +31,7 @@ async fn registrations_are_counted_in_all_and_for_each() {
     refused(world.register(maker(), count("e")).await, 3001, "3 of your servers");
     world.register(operator(), count("e")).await.unwrap();
     refused(world.register(operator(), count("f")).await, 3001, "5 servers are registered");
-    // After a removal, another registration is within the limit again.
+    // After a removal, another registration must be within the limit again.
     world.deregister(maker(), "a").await.unwrap();
     world.register(operator(), count("f")).await.unwrap();
 }
@@ -97,7 +97,7 @@ async fn lists_show_registrations_with_their_state() {
         listed(operator(), r#"{"filter":{"status":"registered"}}"#).await,
         ["waits registered"]
     );
-    // Callers who are not operators do not see servers without tools.
+    // Callers who are not operators must not see servers without tools, e.g. a server that still waits.
     assert_eq!(listed(maker(), "{}").await, ["made connected", "files connected"]);
 
     let known = world.registrations.fleet().known();
@@ -124,7 +124,7 @@ async fn changes_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
     let mut world = World::new();
-    // If `mood` is 1, the store commits a change but never answers. If it is 2, the store refuses the change.
+    // With `mood` 1, the store commits a change but never answers. With `mood` 2, the store refuses the change.
     let mood = Arc::new(AtomicU32::new(2));
     let current_mood = Arc::clone(&mood);
     let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {

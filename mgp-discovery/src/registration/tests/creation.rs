@@ -146,7 +146,7 @@ async fn only_an_agent_with_the_grant_a_session_and_a_judge_creates_a_server() {
     let unjudged = World::new();
     let client = unjudged.client(maker());
     assert!(unjudged.registrations.expect_creation(&client.cx, &[]).is_err());
-    // Without a request for tools, a registration is not bound to its session.
+    // Without a request for tools, a registration must not be bound to its session.
     let mut client = world.client(maker());
     client.request(DiscoveryRegister::METHOD, &source()).await.unwrap();
     client.cx.scope.end();

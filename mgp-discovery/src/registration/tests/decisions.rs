@@ -54,7 +54,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    // The program receives the value that the review hides, marked as secret.
+    // The program must receive the value that the review hides. Debug output must hide the value, too.
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
@@ -129,7 +129,7 @@ async fn a_rejection_holds_although_its_registration_was_removed_or_replaced() {
     world.registrations.open().await.unwrap();
     world.deregister(maker(), "made").await.unwrap();
     assert_eq!(status(&world, maker(), count("made")).await, "rejected");
-    // The rejection applies to this principal only, and until an operator removes the registration.
+    // The rejection must apply to this principal only, and end when an operator removes the registration.
     let two = Principal::local().agent("maker-two");
     assert_eq!(status(&world, two.clone(), count("made")).await, "pending_approval");
     reject(&world).await;
@@ -152,7 +152,7 @@ async fn the_rejection_of_changed_files_holds_although_their_registration_was_re
     assert_eq!(status(&world, maker(), count("made")).await, "rejected");
     assert!(world.waiting().await.is_empty());
 
-    // The rejection applies to a program with these files only.
+    // The rejection must apply only to a program with these files.
     program(&world.folder.join("bin/count"), "\u{7f}ELF");
     assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
     world.approve().await.unwrap();
@@ -160,7 +160,7 @@ async fn the_rejection_of_changed_files_holds_although_their_registration_was_re
     program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
     server.launch().await.unwrap_err();
     reject(&world).await;
-    // The rejection ends if an operator removes the registration.
+    // The rejection must end if an operator removes the registration.
     world.deregister(operator(), "made").await.unwrap();
     assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
 }
@@ -226,7 +226,7 @@ async fn a_sandboxed_script_is_refused_without_a_judge() {
             assert!(error.message().contains("an operator to register it"), "a remedy: {error}");
         }
     }
-    // A registration by an agent is sandboxed, whatever its params contain.
+    // A registration by an agent must be sandboxed, whatever its params contain.
     refused(world.register(maker(), script("made")).await, 4100, "this kernel cannot judge");
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.register(operator(), script("made")).await.unwrap()["status"], "connected");
@@ -248,7 +248,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     let error = refused(world.register(maker(), evil(json!(["evil.py"]))).await, 1011, "evil");
     assert!(error.as_recovery().unwrap().details.as_ref().unwrap().get("violations").is_some());
     assert!(world.new_events().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
-    // If a command runs more than the script in its arguments, judging that script is not enough.
+    // These commands also run code that is not in the script, so the judge cannot check all of their code.
     for args in
         [json!(["-c", "evil()"]), json!(["-m", "evil", "made.py"]), json!(["-i", "made.py"])]
     {
@@ -257,8 +257,8 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     program(&world.folder.join("bin/bun"), "\u{7f}ELF");
     let bun = json!({ "id": "evil", "command": "bun", "args": ["made.py"] });
     refused(world.register(maker(), bun).await, 4100, "other than `bun`");
-    // After the request, the script is replaced by evil code. The first approval notices the change, and the next one
-    // judges the new code.
+    // After the request, the script is replaced by evil code. The first approval notices the change, and the second
+    // approval judges the new code.
     fs::write(world.folder.join("evil.py"), "good()").unwrap();
     world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();
@@ -309,7 +309,7 @@ async fn a_script_of_a_request_is_stored_in_a_private_folder() {
     let file = world.folder.join("scripts/made.py");
     assert_eq!(world.fake.log(), [format!("start made {} x", file.display())]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
-    // A changed file is replaced by the approved script before the start.
+    // The approved script must replace a changed file before the start.
     fs::write(&file, "evil()").unwrap();
     world.fake.running()[0].launch().await.unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");

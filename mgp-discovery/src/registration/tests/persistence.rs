@@ -1,4 +1,4 @@
-//! Tests of restarts, and of changes of files and of the configuration.
+//! Tests of restarts, of changed files, and of changes of the configuration.
 
 use super::*;
 
@@ -56,7 +56,7 @@ async fn the_configuration_takes_precedence_at_any_time() {
     assert!(server.launch().await.is_err());
     world.registrations.reconfigured().await.unwrap();
     assert!(world.fake.log().is_empty(), "it is suspended already");
-    // If the registration is removed while the configuration uses its id, only its record is removed.
+    // If the registration is removed while the configuration uses its id, only its record must be removed.
     let reply = world.deregister(operator(), "made").await.unwrap();
     assert_eq!(reply["status"], "deregistered");
     assert!(world.fake.log().is_empty());

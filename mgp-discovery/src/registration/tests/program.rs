@@ -82,7 +82,8 @@ fn the_interpreter_behind_a_shim_is_bound() {
     assert!(found.notes[0].contains("another program at each start"), "{:?}", found.notes);
 }
 
-/// Regression test for a bug: each of these programs was treated as one whose code does not depend on its arguments.
+/// Regression test for a bug: these programs run code that their arguments name, but were treated as programs whose
+/// code does not depend on their arguments.
 #[test]
 fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {
     let world = World::new();

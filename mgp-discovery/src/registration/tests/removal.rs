@@ -10,7 +10,7 @@ async fn a_long_drain_is_reported_and_continues_by_itself() {
     *world.fake.held.lock().unwrap() = Some(Arc::clone(&held));
     let reply = world.deregister(operator(), "made").await.unwrap();
     assert_eq!(reply["status"], "draining");
-    // A repeated request waits for the same drain, and the id is not free yet.
+    // A repeated request must wait for the same drain, and the id must not be free yet.
     assert_eq!(world.deregister(operator(), "made").await.unwrap()["status"], "draining");
     refused(world.register(operator(), count("made")).await, 4101, "try again once it is gone");
     let known = world.registrations.fleet().known();
@@ -56,7 +56,7 @@ async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
         let done = polled(&mut request, polls).await;
         drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Either the removal never began, or it was completed.
+        // Either the removal never began, or it must have been completed.
         match world.stored().await {
             1 => assert!(world.fake.log().is_empty(), "after {polls} polls"),
             _ => assert_eq!(world.fake.log(), ["drain made 30", "remove made"], "after {polls}"),
@@ -113,7 +113,7 @@ async fn only_its_creator_and_operators_deregister_a_server() {
         "\"made\""
     );
     refused(world.deregister(other.clone(), "made-by-hand").await, 4102, "configuration");
-    // For a caller that cannot see a server, the server is unknown.
+    // For a caller that cannot see a server, the server must seem unknown.
     for id in ["secret", "files", "nothing"] {
         refused(world.deregister(other.clone(), id).await, 4004, "no server");
     }

@@ -65,7 +65,7 @@ async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> 
                 tokio::time::sleep_until(ready).await;
                 modern_answer()
             }
-            // A modern server refuses `initialize` at the time when it answers the probe.
+            // A modern server refuses `initialize` when it has started, i.e. at the same time as it answers the probe.
             (_, false) => {
                 tokio::time::sleep_until(ready).await;
                 Err(RpcError::method_not_found(Initialize::METHOD))

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use super::PermissionFlow;
 
-/// The time that further changes are collected, so that, for example, five grants by an operator cause one message.
+/// The time for which further changes are collected, so that, for example, five grants by an operator cause one
+/// message.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 /// Maximum time to sleep until an expiry, before the clock is read again.
 const MAX_SLEEP: Duration = Duration::from_hours(1);

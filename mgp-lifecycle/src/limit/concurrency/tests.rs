@@ -133,7 +133,7 @@ async fn one_caller_gets_its_share_and_no_more() {
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (2, 1));
-    // Bob's call does not wait behind Ann's calls, which wait for Ann's own limit.
+    // Bob's call does not wait for Ann's calls, which wait because of Ann's own limit.
     bob.request("tools/call", CALL).await.unwrap();
     let mut codes = Vec::new();
     for call in anns {
@@ -262,7 +262,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
     }
 }
 
-/// A permit that is released while one caller tries to get it and another caller waits is not lost.
+/// A permit is not lost if it is released while one caller tries to get it and another caller waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {

@@ -29,8 +29,8 @@ struct ChargeState {
     reopen: Option<ByteString>,
     /// The rounds of the call after the first round, and the units that were charged in all rounds.
     used: RoundUse,
-    /// The units of earlier rounds that this round has not charged again yet. They are free in this round, because its
-    /// handler charges them again.
+    /// The units that earlier rounds already paid and this round has not used yet. Each round runs the handler from the
+    /// start, so the handler charges the same units again; up to this number, they cost nothing.
     paid: u64,
 }
 

@@ -19,8 +19,8 @@ use super::counters::QuotaCounters;
 use super::{Quota, QuotaUse};
 use crate::error::LifecycleError;
 
-/// Layer that refuses tool calls of principals that have used up their quota with code 3002 (quota exceeded), and
-/// passes on all other methods.
+/// Layer that refuses a tool call with code 3002 (quota exceeded) if its principal has used up the quota. Passes on all
+/// other methods.
 ///
 /// A call is charged when it arrives, and only once even if it takes several rounds of questions. The charge is
 /// refunded if an inner layer refuses the call, or if the call is dropped before it gets a permit. A call that ran and

@@ -1,4 +1,4 @@
-//! The hashes of the keys of a call in the counts: its tenant, agent, subject, tool or server.
+//! Hashes the properties of a call by which it is counted: its tenant, agent, subject, tool or server.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

@@ -26,8 +26,8 @@ use crate::error::LifecycleError;
 /// The maximum number of rate keys, such as principals, whose calls are counted separately.
 const MAX_KEYS: usize = 65_536;
 
-/// Layer that refuses tool calls above a rate with code 3000 (rate limited), and passes on all other methods. The
-/// refusal contains the time until the next call is allowed.
+/// Layer that refuses tool calls with code 3000 (rate limited) if they exceed a rate, and passes on all other methods.
+/// The refusal contains the time until the next call is allowed.
 ///
 /// If there are several limits, an admitted call counts towards all of them, and a refused call towards none. Each
 /// round of a call that asks its caller questions counts, unless [`count_rounds_once`](Self::count_rounds_once) is set.

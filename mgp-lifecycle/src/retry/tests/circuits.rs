@@ -143,3 +143,25 @@ async fn an_attempt_waits_until_the_server_is_tried_again() {
     server.client(&retry).request("tools/call", CALL).await.unwrap();
     assert_eq!(server.waits(), [1000, 5000]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_the_circuit_breaker_refuses_stays_in_the_budget() {
+    let mut config = RetryConfig::default();
+    config.budget = RetryBudget { percent: 0, floor: 1 };
+    config.circuit.failures = 1;
+    let busy = |wait: u64| {
+        let hints = format!(r#"{{"retryable":true,"retry_after_ms":{wait}}}"#);
+        Err(with_hints(3000, &hints))
+    };
+    let server = Server::script([busy(1_000), Err(with_hints(5002, "{}")), busy(1)]);
+    let mut client = server.client(&RetryLayer::new(config));
+    let waiting = tokio::spawn(client.call("tools/call", CALL));
+    sleep(Duration::from_millis(500)).await;
+    // This call opens the circuit.
+    client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), ErrorCode::RATE_LIMITED);
+    assert_eq!(server.count(), 2);
+    advance(Duration::from_secs(5)).await;
+    client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(server.count(), 4);
+}

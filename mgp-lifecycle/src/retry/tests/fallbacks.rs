@@ -123,3 +123,38 @@ async fn fallbacks_are_taken_from_the_budget() {
     let calls = server.names().into_iter().filter(|name| name != "tools/list").count();
     assert_eq!(calls, 1_100);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_the_circuit_breaker_refuses_stays_in_the_budget() {
+    let hints = r#"{"retryable":true,"max_retries":0,"fallback_tool":"queue"}"#;
+    let server = Server::new(move |_, call| match call.tool() {
+        Some(tool) if tool.name == "send" => Err(with_hints(3000, hints)),
+        Some(tool) if tool.name == "post" => Err(with_hints(5002, "{}")),
+        Some(_) => Ok(Reply::empty()),
+        None => Ok(list(TOOLS)),
+    });
+    let below = server.stack();
+    let slow = Stack::from_fn(move |call: Call| {
+        let (below, is_send) = (below.clone(), call.tool().is_some_and(|tool| tool.name == "send"));
+        async move {
+            let outcome = below.send(call).await;
+            if is_send {
+                sleep(Duration::from_secs(1)).await;
+            }
+            outcome
+        }
+    });
+    let mut config = RetryConfig::default();
+    config.budget = RetryBudget { percent: 0, floor: 1 };
+    config.circuit.failures = 1;
+    let mut client = mock::client(Stack::new(RetryLayer::new(config).layer(slow)));
+    client.request("tools/list", "{}").await.unwrap();
+    let failing = tokio::spawn(client.call("tools/call", CALL));
+    sleep(Duration::from_millis(500)).await;
+    // This call opens the circuit.
+    client.request("tools/call", r#"{"name":"post"}"#).await.unwrap_err();
+    failing.await.unwrap().unwrap_err();
+    advance(Duration::from_secs(5)).await;
+    client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(server.names(), ["tools/list", "send", "post", "send", "queue"]);
+}

@@ -203,3 +203,25 @@ async fn a_task_recommends_the_interval_of_the_task_for_which_it_waits() {
         assert_eq!(get(&mut client, &task).await["pollIntervalMs"], expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_running_task_has_the_status_message_that_its_handler_sets() {
+    let layer = layer(config());
+    let stack = over(&layer, |call| async move {
+        let ticket = TaskTicket::of(call.cx()).unwrap().clone();
+        ticket.set_status_message("before it is a task");
+        ticket.begin().await?;
+        sleep(Duration::from_secs(1)).await;
+        ticket.set_status_message(&format!("half\u{202e}{}", "x".repeat(2_000)));
+        slow(call).await
+    });
+    let mut client = modern(stack);
+    let task = call(&mut client).await;
+    assert_eq!(get(&mut client, &task).await["statusMessage"], "the tool is running");
+    sleep(Duration::from_secs(2)).await;
+    let shown = get(&mut client, &task).await["statusMessage"].as_str().unwrap().to_owned();
+    assert!(shown.starts_with("half") && !shown.contains('\u{202e}'), "{shown}");
+    assert!(shown.len() < 1_200, "{shown}");
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(get(&mut client, &task).await["statusMessage"], "the tool has answered");
+}

@@ -476,8 +476,8 @@ impl Inbox {
                 let mut used = ApprovalRequest::clone(known);
                 used.state = RequestState::Used;
                 let decision = used.decision(GrantDecision::Approved);
-                // Mark the answer as used before the call runs. If the process crashes in between, the operator is
-                // asked again when the call is repeated.
+                // Mark the answer as used before the call runs. If the process crashes between these two steps, the
+                // operator is asked again when the call is repeated.
                 let is_used = self.replace(vec![(Arc::clone(known), used)], Vec::new()).await?;
                 Ok(is_used.then_some(Lookup::Decided(decision)))
             }

@@ -1,4 +1,4 @@
-//! The inbox: waiting, decisions, limits, restarts.
+//! Tests of the inbox: waiting calls, decisions, limits, and restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -233,11 +233,12 @@ async fn a_question_about_a_call_no_longer_names_what_was_granted_elsewhere() {
     world.inbox.settle(&ann(), &"disk".into(), &granted).await.unwrap();
     let open = listed().await;
     assert_eq!((open.len(), &*open[0].id, names(&open[0].question)), (1, &*asked, [false, true]));
-    // A call that lacks nothing any more uses the same request.
+    // The call now lacks no permission, and its question still finds the same request.
     assert_eq!(id(&world.ask(&lacking(&[])).await), asked);
     assert_eq!(names(&listed().await[0].question), [false, false]);
 
-    // The call lacks a permission again that its request no longer names, so the approval does not cover it.
+    // Then the call lacks a permission again. The approved request no longer names this permission, so the approval
+    // does not cover the call.
     world.inbox.approve(&ann(), &asked, None).await.unwrap();
     let more = id(&world.ask(&lacking(&both[..1])).await);
     assert_ne!(more, asked);
@@ -386,7 +387,7 @@ async fn an_ended_approval_of_later_calls_leaves_no_answer_that_runs_a_call() {
     let until = SystemTime::now() + Duration::from_secs(1);
     let ends = ApprovalTerm::Tool { until: until.into() };
     world.inbox.approve_for(&ann(), &waits, &ends, None).await.unwrap();
-    // The approval ends by the system clock, which is not paused.
+    // The approval ends by the system clock, which is not paused, so wait until its end has really passed.
     while SystemTime::now() <= until {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -535,7 +536,8 @@ async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
     let refused = world.inbox.approve(&ann(), &waits, None).await.unwrap_err();
     assert!(refused.message().contains("is used already"), "{refused}");
 
-    // A form was declined, perhaps by the host alone.
+    // A form with the same question was declined, perhaps by the host without asking the person. An operator may still
+    // approve the call.
     let waits = id(&world.ask(&question).await);
     let declined = Decision::new(GrantDecision::Denied, "eve");
     assert!(world.inbox.close(&waits, &declined).await.unwrap());

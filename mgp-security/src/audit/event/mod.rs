@@ -29,8 +29,8 @@ const LOCAL: &str = "local";
 /// The size limit for the path of a program, in bytes.
 const MAX_PROGRAM: usize = 256;
 
-/// The actor of an event, with the actor's tenant and the user of an agent unless these are the local ones, and with
-/// the actor's process if that is known.
+/// The actor of an event, with the actor's tenant and the agent's user; each of the two is left out if it is the local
+/// one. Also contains the actor's process, if that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
     actor: Actor,

@@ -139,7 +139,7 @@ impl Forwarding {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn wait_for(&mut self, seq: u64) {
-        // An error means that the task has ended.
+        // An error means that the task has ended, so the wait is over, too.
         let _ = self.progress.wait_for(|reached| *reached >= seq).await;
     }
 

@@ -166,7 +166,7 @@ impl ServerEvents {
             claimed.insert("seq", Payload::of(&seq)?);
         }
         event.details.get_or_insert_default().insert("claimed", Payload::of(&claimed)?);
-        // `_meta` belongs to the message, not to the event.
+        // `_meta` belongs to the message and not to the event, so remove it.
         event.extra.remove("_meta");
         event.trace_id = event.trace_id.map(|trace| cut(&trace, 128));
         event.timestamp = Timestamp::now();

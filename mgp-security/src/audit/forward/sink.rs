@@ -153,7 +153,7 @@ impl SinkTask {
     async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {
         let delay = retry.next_delay();
         tracing::warn!(sink = %self.name, %error, ?delay, "failed to forward events; retrying");
-        // An error means that the whole delay has passed.
+        // An error only means that the whole delay has passed.
         let _ = timeout(delay, self.stopping.clone().wait_for(|must_stop| *must_stop)).await;
     }
 }

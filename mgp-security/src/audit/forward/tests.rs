@@ -143,7 +143,7 @@ async fn a_restart_goes_on_where_the_sink_is() {
     let mut forwarding =
         forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 30).await;
-    // Progress is saved once a second.
+    // Wait until the progress is saved, which happens once a second.
     tokio::time::sleep(Duration::from_secs(2)).await;
     drop(forwarding);
     write(&log, 5).await;
@@ -258,7 +258,7 @@ async fn replay_answers_pages() {
 async fn replay_finds_a_time_although_clocks_go_back() {
     let log = MemoryAudit::new();
     let second = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
-    // The clock is set back by half a minute twice.
+    // The clock is set back by half a minute twice, so the times of the events are not ascending.
     let times: Vec<u64> =
         (0..400).map(|n| if n % 200 == 150 { n * 10 - 30 } else { n * 10 }).collect();
     for time in &times {

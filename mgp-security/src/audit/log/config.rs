@@ -51,8 +51,8 @@ pub enum Fsync {
 pub enum FileRetention {
     /// All files of the log are retained.
     All,
-    /// This number of the newest files; older ones are removed after a checkpoint. The file being written is always
-    /// retained.
+    /// The given number of newest files is retained; older files are removed after a checkpoint. The file being written
+    /// is always retained.
     Newest(u32),
 }
 

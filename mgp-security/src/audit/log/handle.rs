@@ -81,8 +81,8 @@ impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
     /// With a store, the log saves its head in the store, and also writes the events that were committed to the store
-    /// for this log. Without a store, the head is saved in a file in the log's directory. Damage is detected then, but
-    /// a change by an attacker who can write both the log and this file is not.
+    /// for this log. Without a store, the head is saved in a file in the log's directory. Then damage is detected, but
+    /// not a change by an attacker who can write both the log and this file.
     ///
     /// If a killed process left an incomplete line, that line is cut off, and a checkpoint records this. Calls that
     /// were running in that process get a final event with the details `cancelled` and `interrupted`. The result of
@@ -228,8 +228,8 @@ impl AuditLog {
         self.0.shared.failure()
     }
 
-    /// Returns whether another program has removed or renamed the file to which the log writes, so that its records are
-    /// lost when the log is closed. Reads the directory.
+    /// Returns whether another program has removed or renamed the file to which the log writes, so that nothing can be
+    /// recorded any more. Reads the directory.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.0.reader.is_removed()
@@ -284,7 +284,8 @@ impl AuditSink for AuditLog {
         let records = u32::from(!goes_on) + u32::from(needs_intent);
         let waits = records > 0 && !shared.take(records);
         if !waits && !needs_intent && earlier_intent.is_none() {
-            // The type annotation makes the clone coerce to the trait object.
+            // The type annotation is needed: the clone has the concrete type, and coerces to a trait object only when
+            // it is passed on.
             let ledger: Arc<LogQueue> = Arc::clone(shared);
             return AuditFuture::Ready(Ok(Ticket::new(start, ledger)));
         }

@@ -51,8 +51,8 @@ impl LogHead {
         Self { seq, hash, outbox, key, synced: seq, lost: 0 }
     }
 
-    /// Returns whether the record that has the head's number in this chain is another record than the head's, although
-    /// the log itself cannot have written that other record.
+    /// Returns whether the head's record was replaced: the chain has another record with the same number, and the log
+    /// itself cannot have written that other record.
     ///
     /// A power cut can lose the head's record if the record was not synced. The next process gives its number to
     /// another record, and a second power cut can bring the earlier head back. This case is accepted only if the log

@@ -260,8 +260,8 @@ impl LogQueue {
         !self.suspended.lock().is_empty()
     }
 
-    /// Records suspended calls, i.e. calls that wait for an answer of their caller, as cancelled: those that no later
-    /// request continued in time, or all of them if the log is closing.
+    /// Records suspended calls, i.e. calls that wait for an answer of their caller, as cancelled. These are the calls
+    /// that no later request continued in time or, if the log is closing, all suspended calls.
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {

@@ -182,7 +182,7 @@ struct Replay {
     outbox: u64,
     from: u64,
     since: u64,
-    /// The number of bytes, from the start of the tail, whose lines verify.
+    /// The number of bytes at the start of the tail that belong to lines which verify.
     verified: usize,
 }
 

@@ -1,12 +1,12 @@
 //! The segment files of a log, each named after the number of its first record, and the lock that a writer holds.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use mgp_types::PrivateFile;
+use mgp_types::{PrivateFile, is_same_file};
 
 use super::error::LogError;
 
@@ -137,6 +137,8 @@ impl LogPlace {
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     place: LogPlace,
+    /// The absolute path of the file.
+    path: PathBuf,
     file: File,
     /// `true` if the directory entry of the file might not be on the disk yet.
     is_new: bool,
@@ -145,20 +147,41 @@ pub(super) struct SegmentFile {
 impl SegmentFile {
     /// Opens a segment for appending, or creates it.
     pub(super) fn open(place: &LogPlace, first: u64) -> io::Result<Self> {
-        let path = place.segment(first).path;
-        let file = private().write(true).create(true).truncate(false).open(path)?;
-        let mut this = Self { place: place.clone(), file, is_new: true };
+        let path = std::path::absolute(place.segment(first).path)?;
+        let file = private().write(true).create(true).truncate(false).open(&path)?;
+        let mut this = Self { place: place.clone(), path, file, is_new: true };
         this.file.seek(SeekFrom::End(0))?;
         Ok(this)
+    }
+
+    /// Returns an error if another program has removed, replaced or shortened the file, to which `length` bytes were
+    /// written. Further records would be lost when the log is closed.
+    fn refuse_lost(&self, length: u64) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        let is_lost = match fs::metadata(&self.path) {
+            Ok(found) => own.len() < length || !is_same_file(&own, &found),
+            Err(error) if error.kind() == ErrorKind::NotFound => true,
+            Err(error) => return Err(error),
+        };
+        if !is_lost {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "the file of the audit log was removed, replaced or shortened: `{}`; move it back, or stop this program, and restore the file or continue with a log in another directory",
+            self.path.display()
+        )))
     }
 }
 
 impl Disk for SegmentFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let length = self.file.stream_position()?;
+        self.refuse_lost(length)?;
         self.file.write_all(bytes)
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.refuse_lost(length)?;
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length)).map(drop)
     }
@@ -172,6 +195,8 @@ impl Disk for SegmentFile {
     }
 
     fn next(&mut self, first: u64) -> io::Result<()> {
+        let length = self.file.stream_position()?;
+        self.refuse_lost(length)?;
         *self = Self::open(&self.place, first)?;
         Ok(())
     }

@@ -106,7 +106,8 @@ fn verify_noting(
             let before = chain;
             let read = match chain.verify_next(line) {
                 Ok(read) => read,
-                // A power cut can leave broken lines in place of records that were not synced.
+                // A power cut can leave broken lines in place of records that were not synced, so such a line only ends
+                // the log.
                 Err(_) if is_newest && (head.synced..head.seq).contains(&before.seq) => break,
                 Err(why) => return Err(BadRecord::new(before.seq + 1, why).into()),
             };

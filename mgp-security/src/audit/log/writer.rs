@@ -7,9 +7,9 @@
 //! the last record that was synced to the disk. Only the records after it, i.e. those of a few seconds, can be missing
 //! without a change by another program.
 //!
-//! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running calls stay
-//! queued until writing works again. The writer reports such failures, and new files, in the log of the program; the
-//! messages begin with `failed`, `recovered`, `rotated` or `dropped`.
+//! If the disk or the store fails, or another program has removed the file, no caller is acknowledged and no call can
+//! begin; final records of running calls stay queued until writing works again. The writer reports such failures, and
+//! new files, in the log of the program; the messages begin with `failed`, `recovered`, `rotated` or `dropped`.
 
 mod append;
 mod checkpoint;
@@ -149,7 +149,7 @@ impl Writer {
             // First write a checkpoint to find out whether writing works; only then report success to callers.
             self.checkpoint()?;
         }
-        // A flush includes the events that were committed to the store for this log.
+        // A flush includes the events that were committed to the store for this log, so write these events first.
         if self.batch.iter().any(|item| matches!(item, Item::Flush { .. })) {
             self.take_new_events()?;
         }

@@ -391,7 +391,7 @@ impl KeyCache {
     /// Reads the store if it has changed. While the store cannot be read, no key is valid.
     async fn catch_up(&self) {
         let _held = self.reading.lock().await;
-        // Another task may have read the store while this one waited for the lock.
+        // Another task may have read the store while this one waited for the lock, so check again.
         if self.is_outdated(&self.snapshot())
             && let Err(error) = self.read().await
         {
@@ -411,7 +411,7 @@ impl KeyCache {
             self.mark_checked();
             let mut follower = self.follower.lock();
             if Arc::strong_count(&handle) == 1 {
-                // Keys that are used from now on start another task.
+                // This task ends here, so the next use of a key must start another task.
                 *follower = Weak::new();
                 return;
             }

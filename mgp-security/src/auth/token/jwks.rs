@@ -95,8 +95,9 @@ impl JwkSet {
         self.keys.is_empty()
     }
 
-    /// Verifies the signature of a token with the keys that fit its algorithm: first those with its key id, then those
-    /// that could be meant, because the key or the token has no key id (RFC 7515 §4.1.4, RFC 7517 §4.5).
+    /// Verifies the signature of a token with the keys that fit its algorithm: first with the keys that have the
+    /// token's key id, then with the keys that could be meant, because the key or the token has no key id (RFC 7515
+    /// §4.1.4, RFC 7517 §4.5).
     pub(super) fn verify(&self, token: &Jws<'_>) -> Verification {
         let is_named = |key: &VerifyingKey| token.kid.is_some() && key.kid == token.kid;
         let fitting = self.keys.iter().filter(|key| key.algorithms.contains(&token.algorithm));

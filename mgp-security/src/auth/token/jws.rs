@@ -62,7 +62,8 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// Returns whether `typ` is the type of an access token: that of RFC 9068 §2.1, or `jwt`, which older issuers use.
+/// Returns whether `typ` is the type of an access token: the type that RFC 9068 §2.1 defines, or `jwt`, which older
+/// issuers use.
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
     kind.eq_ignore_ascii_case("at+jwt") || kind.eq_ignore_ascii_case("jwt")

@@ -21,6 +21,10 @@ use crate::auth::refused::AuthRefused;
 /// The tolerated difference between the clocks of the issuer and of this server.
 const LEEWAY: Duration = Duration::from_mins(1);
 
+const NO_TOKEN: AuthRefused = AuthRefused::Invalid(
+    "this is neither a key nor an access token in the form of a JWT that is signed with RSA, ES256, ES384 or Ed25519",
+);
+
 /// A verifier of the access tokens that an issuer created for one resource.
 ///
 /// A token must be a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this
@@ -145,7 +149,8 @@ impl ResourceServer {
         self
     }
 
-    /// Sets the claim that contains the tenant; a token without it is refused.
+    /// Sets the claim that contains the tenant; a token without it is refused. So is a token whose claim contains
+    /// `local`, because operators of that tenant decide for all tenants.
     ///
     /// Use it only if the issuer controls the claim, and if no API key belongs to one of the tenants that the claim can
     /// name.
@@ -175,7 +180,7 @@ impl ResourceServer {
         token: &str,
         now: SystemTime,
     ) -> Result<Authenticated, AuthRefused> {
-        let jws = Jws::parse(token).ok_or(AuthRefused::NOT_VALID)?;
+        let jws = Jws::parse(token).ok_or(NO_TOKEN)?;
         let no = |why| Err(AuthRefused::Invalid(why));
         if !self.algorithms.contains(&jws.algorithm) {
             return no("the algorithm of the token's signature is not accepted");
@@ -223,6 +228,9 @@ impl ResourceServer {
             Tenant::Issuer => issuer.clone(),
             Tenant::Named(tenant) => tenant.clone(),
             Tenant::Claim(name) => match claims.text(name)? {
+                Some(tenant) if tenant == Principal::local().tenant().as_str() => {
+                    return no("the token's tenant is `local`, which a claim cannot name");
+                }
                 Some(tenant) => tenant,
                 None => return no("the token has no tenant"),
             },

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_types::clip;
 use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use mgp_types::sync::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
@@ -22,6 +23,8 @@ const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 /// its issuer recovers soon.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum number of bytes of an issuer's name in the log.
+const MAX_LOGGED_BYTES: usize = 200;
 /// The maximum number of redirects that are followed for a document.
 const MAX_REDIRECTS: usize = 3;
 
@@ -84,6 +87,12 @@ enum FetchKeysError {
     Empty,
     #[error("no metadata of the issuer; configure the URL of its keys")]
     NoMetadata,
+    #[error("its metadata names the issuer `{0}`; configure that one if you trust it")]
+    OtherIssuer(String),
+    #[error(
+        "its metadata names keys that would cross the network unencrypted; configure their URL if you trust it"
+    )]
+    NotEncrypted,
 }
 
 impl KeySource {
@@ -139,7 +148,7 @@ impl FetchedKeys {
     async fn newer(self: &Arc<Self>, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         let is_newer = |set: &Arc<JwkSet>| !Arc::ptr_eq(set, known);
         let turn = Arc::clone(&self.fetching).lock_owned().await;
-        // Another task may have fetched keys while this one waited for the lock.
+        // Another task may have fetched keys while this one waited for the lock, so look at the cached keys again.
         if let Some(set) = self.cached.lock().younger_than(STALE_TTL).filter(is_newer) {
             return Some(set);
         }
@@ -179,19 +188,30 @@ impl FetchedKeys {
 
     /// Reads the URL of the keys from the metadata of the issuer.
     async fn keys_url(&self, issuer: &str) -> Result<String, FetchKeysError> {
+        let is_https =
+            |url: &str| url.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("https:"));
+        let mut reason = FetchKeysError::NoMetadata;
         for url in metadata_urls(issuer) {
             let body = match self.get(&url).await {
                 Ok(body) => body,
                 Err(error) if error.is_answer() => continue,
                 Err(error) => return Err(error),
             };
-            let metadata = serde_json::from_slice::<IssuerMetadata>(&body);
-            // A document of another issuer must not be used (RFC 8414 §3.3).
-            if let Some(metadata) = metadata.ok().filter(|metadata| metadata.issuer == issuer) {
-                return Ok(metadata.jwks_uri);
+            match serde_json::from_slice::<IssuerMetadata>(&body) {
+                Ok(metadata) if metadata.issuer == issuer => {
+                    // RFC 8414 §2 requires `https`, because others could otherwise replace the keys.
+                    let is_refused = is_https(issuer) && !is_https(&metadata.jwks_uri);
+                    let url = (!is_refused).then_some(metadata.jwks_uri);
+                    return url.ok_or(FetchKeysError::NotEncrypted);
+                }
+                // A document of another issuer must not be used (RFC 8414 §3.3).
+                Ok(metadata) => {
+                    reason = FetchKeysError::OtherIssuer(clip(&metadata.issuer, MAX_LOGGED_BYTES));
+                }
+                Err(_) => {}
             }
         }
-        Err(FetchKeysError::NoMetadata)
+        Err(reason)
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, FetchKeysError> {
@@ -238,7 +258,8 @@ fn in_origin(url: &str, target: &str) -> Option<String> {
         Some(_) => &target[end..],
         None => target,
     };
-    // Two slashes begin the name of a host, and some clients take a backslash for a slash.
+    // Two slashes begin the name of a host, and some clients take a backslash for a slash. So a target with either of
+    // them is not a path.
     let is_path = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     is_path.then(|| format!("{origin}{path}"))
 }

@@ -1,4 +1,4 @@
-//! Attacks on the resource server: it must refuse every token that is not valid in all respects.
+//! Tests of attacks on the resource server, which must refuse every token that is not valid in all respects.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -150,7 +150,7 @@ async fn a_token_signed_with_rsa_is_good() {
     let server = server().keys(jwks(&[rsa().public()]));
     let token = rsa().sign(&rsa().header(), &good());
     assert!(verify(&server, &token).await.is_ok());
-    // A key can be used with several algorithms of its family, but only with those that are allowed.
+    // A key can be used with several algorithms of its family, but only with allowed algorithms.
     let strict = server.clone().algorithms([SignatureAlgorithm::Ps256]);
     refused(&verify(&strict, &token).await);
     let header = json!({"alg": "PS256", "kid": "rsa"});
@@ -171,7 +171,7 @@ async fn a_public_key_is_not_accepted_as_a_secret() {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
             let forged = Signer { key: EncodingKey::from_secret(&secret), algorithm, kid: "rsa" };
             refused(&verify(&server, &forged.sign(&forged.header(), &good())).await);
-            // The header contains the name of the issuer's algorithm.
+            // The header names the issuer's algorithm, although the signature was created with another algorithm.
             let header = json!({"alg": "RS256", "kid": "rsa"});
             refused(&verify(&server, &forged.sign(&header, &good())).await);
         }
@@ -426,6 +426,15 @@ async fn the_tenant_is_the_issuer_unless_configured() {
 }
 
 #[tokio::test]
+async fn a_claim_cannot_name_the_local_tenant() {
+    let token = ed25519().sign(&ed25519().header(), &but("org", json!("local")));
+    let refusal = verify(&server().tenant_claim("org"), &token).await.unwrap_err();
+    assert_eq!(refusal.status(), http::StatusCode::UNAUTHORIZED);
+    assert!(refusal.to_string().contains("`local`"), "{refusal}");
+    verify(&server().tenant("local"), &token).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_agent_is_the_client_unless_a_claim_is_configured() {
     let token = ed25519().sign(&ed25519().header(), &but("agent", json!("nightly")));
     let agent = async |server: ResourceServer| {
@@ -484,6 +493,15 @@ async fn the_claims_of_a_cached_token_are_checked_again() {
     // The same claims with a different signature are a different token for the cache.
     let forged = ed25519_other().sign(&ed25519().header(), &good());
     refused(&verify(&server, &forged).await);
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_a_signed_jwt_is_refused_with_that_reason() {
+    let header = json!({"typ": "at+jwt", "alg": "HS256"});
+    for token in ["opaque", "a.b.c.d.e", ed25519().sign(&header, &good()).as_str()] {
+        let refusal = verify(&server(), token).await.unwrap_err();
+        assert!(refusal.to_string().contains("a JWT that is signed with RSA"), "{refusal}");
+    }
 }
 
 #[tokio::test]

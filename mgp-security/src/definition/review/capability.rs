@@ -58,14 +58,14 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let text = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
     let name = words(text("name"));
     let description = text("description").to_lowercase();
-    // A hint may also be `0` or `1`.
+    // A hint may also be `0` or `1` instead of a boolean.
     let hint = |member: &str| {
         let value = shown.pointer("/annotations")?.get(member)?;
         value.as_bool().or_else(|| value.as_u64().map(|flag| flag != 0))
     };
     let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
-    // A claim in a description can be about only one of several actions of the tool; annotations are about the whole
-    // tool.
+    // A claim in a description can be about only one of several actions of the tool. Annotations are about the whole
+    // tool, so the claim does not count if they admit changes.
     let admits = reads == Some(false) || destroys == Some(true);
     let claims_read = reads == Some(true)
         || destroys == Some(false)
@@ -95,7 +95,8 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns whether a description makes a claim about the tool; `date chips are read-only` is about other things.
+/// Returns whether a description makes a claim about the tool itself; e.g. `date chips are read-only` is a claim about
+/// something else.
 fn claims(description: &str, claim: &str) -> bool {
     description.match_indices(claim).any(|(at, _)| !description[..at].ends_with(" are "))
 }

@@ -119,7 +119,7 @@ fn honest(chars: &[char], at: usize) -> Option<usize> {
             before.is_some_and(|c| same(c, '漢') || ('\u{2200}'..='\u{22FF}').contains(&c))
         }
         0x180B..=0x180D | 0x180F => before.is_some_and(|c| same(c, 'ᠠ')),
-        // Braille uses U+2800 as its space.
+        // Braille uses U+2800 as its space, so accept that character between Braille characters.
         0x2800 => [before, after].iter().all(|side| side.is_some_and(is_braille)),
         0xE0020..=0xE007E => return tagged_flag(chars, at),
         _ => false,

@@ -277,7 +277,7 @@ impl Clause {
     /// Returns the words of a sentence that match this clause, or `None` if a concept is missing. `lines` has the
     /// concepts of the line of each word.
     fn find(&self, sentence: &[Word], lines: &[Concepts]) -> Option<Range<usize>> {
-        // A negation at the end of another line may belong to something else.
+        // A negation in an earlier line may belong to something else, so it does not count.
         let negated = |at: usize| {
             let before = (at.saturating_sub(NEGATION_REACH)..at).rev();
             let mut line = before.take_while(|before| !sentence[before + 1].starts);
@@ -290,7 +290,7 @@ impl Clause {
                 return None;
             }
             let window = &sentence[start..sentence.len().min(start + self.within + 1)];
-            // Most windows of a long sentence lack a concept, so this saves the search for words below.
+            // Most windows of a long sentence lack a concept. This check then saves the search for words below.
             let all = window.iter().fold(0, |all, word| all | word.concepts);
             if self.items.iter().any(|item| all & item.any == 0) || negated(start) {
                 return None;
@@ -411,7 +411,8 @@ mod tests {
     fn every_line_of_the_grammar_is_read() {
         let lines = include_str!("clauses.txt").lines();
         let clauses = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-        // A clause with an unknown concept, or below an unknown heading, is not read.
+        // The grammar leaves out a clause with an unknown concept, or below an unknown heading, so check that it has
+        // every clause.
         for line in clauses.clone() {
             assert!(GRAMMAR.clause(line, Rule::Override, 0).is_some(), "{line}");
         }

@@ -120,7 +120,8 @@ pub fn review_text(text: &str) -> Vec<Finding> {
     review(&serde_json::json!({ "description": text }))
 }
 
-/// Returns the findings about a definition that its earlier version does not have, i.e. those that a change adds.
+/// Returns the findings about a definition that its earlier version does not have, i.e. the findings that a change
+/// adds.
 pub(super) fn added(before: &Value, findings: &[Finding]) -> Vec<Finding> {
     let known = review(before);
     let is_new = |one: &&Finding| {

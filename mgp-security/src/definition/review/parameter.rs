@@ -98,7 +98,7 @@ const INSIDE: &[&str] = &[
 /// Reviews the names of all parameters of a tool.
 pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let of = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
-    // A tool that only calls itself `this tool` is not about tools.
+    // A tool can call itself `this tool`, so these words do not show that it is about tools.
     let purpose =
         format!("{} {}", of("name"), of("description")).to_lowercase().replace("this tool", "this");
     let is_about = ABOUT.iter().any(|word| purpose.contains(word));

@@ -148,7 +148,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(Rule::Role, 60, line);
     }
-    // The first sentence may begin with `Assistant:` as a topic; a later sentence of a normal description does not.
+    // The first sentence may begin with `Assistant:` as a topic; a later sentence of a normal description does not
+    // begin like this.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
@@ -290,7 +291,7 @@ fn image(mut text: &str) -> Option<&str> {
     loop {
         let (_, rest) = text.split_once("![")?;
         let (_, rest) = rest.split_once("](")?;
-        // A URL may contain parentheses in pairs.
+        // A URL may contain parentheses in pairs, so it ends at the first closing parenthesis that has no opening one.
         let mut open = 1_usize;
         let end = rest.find(|c: char| {
             match c {
@@ -317,7 +318,8 @@ fn running(text: &str) -> Option<&str> {
     };
     let document = |scheme: &str| {
         let urls = text.match_indices(scheme).map(|(at, _)| &text[at..]);
-        // Without content, as in `data:text/plain;base64,...`, the text only shows the form of such URLs.
+        // A URL without content, e.g. `data:text/plain;base64,...`, only shows the form of such URLs, so it does not
+        // count.
         urls.map_while(|url| Some((url, url.split_once(',')?.1))).find_map(|(url, content)| {
             let begins = |c: char| c.is_alphanumeric() || "<%+/".contains(c);
             let content = content.trim_start().trim_start_matches(['.', '…']);

@@ -1,4 +1,4 @@
-//! Tests of the review of characters, in places where they are legitimate and where they are not.
+//! Tests of the review of characters, in places where they are legitimate and in other places.
 
 use super::characters::hidden;
 

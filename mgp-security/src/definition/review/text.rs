@@ -92,7 +92,8 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     let plain = spaced.as_deref().unwrap_or(plain);
     let mut tokens = tokens(plain, place);
     for at in 0..tokens.len() {
-        // The name of an environment variable can look like that of a tool, too.
+        // A name before `environment variable` can look like that of a tool. Treat it like a member of the schemas, so
+        // that it does not count as a tool.
         let next = tokens.get(at + 1..at + 3).unwrap_or_default();
         let is_variable = matches!(next, [kind, name]
             if (kind.is("environment") || kind.is("env")) && name.is("var*"));
@@ -211,7 +212,7 @@ fn phrases(words: &[Token], harmless: &[Harmless]) -> Vec<(Sign, Range<usize>)> 
     signs
 }
 
-/// Words for the instructions that the model has, instead of those in data.
+/// Words for the model's own instructions, in contrast to instructions in data.
 const OWN: &[&str] = &[
     "your",
     "you",

@@ -38,7 +38,7 @@ impl Token {
         fits(&self.word) || self.plain.as_deref().is_some_and(fits)
     }
 
-    /// Returns the spellings in which the word can be read: as written, and with letters instead of digits.
+    /// Returns the texts that the word can mean: the word as written, and the word with letters in place of digits.
     pub(super) fn spellings(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.word.as_str()).chain(self.plain.as_deref())
     }

@@ -51,7 +51,7 @@ async fn a_check_in_meta_cannot_be_dropped_or_changed_without_an_operator() {
         world.lists(&changed).await;
         assert!(!world.is_pinned(), "{changed}");
     }
-    // No decision depends on these members.
+    // No decision depends on the further members here, so adding them changes nothing.
     let cost = r#""cost":{"category":"requires_approval","estimated_units":9},"at":1"#;
     world.lists(&with_meta(&[CHECKS[0], CHECKS[1], CHECKS[2], CHECKS[3], cost])).await;
     assert!(world.is_pinned());

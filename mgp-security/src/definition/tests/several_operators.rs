@@ -4,7 +4,7 @@ use mgp_types::Sha256Hash;
 
 use super::*;
 
-/// Returns a world in which a changed definition of the tool `read` waits, and the fingerprint of that definition.
+/// Returns a test setup in which a changed definition of the tool `read` waits, and the fingerprint of that definition.
 async fn waiting() -> (World, Sha256Hash) {
     let mut world = world();
     for tool in [READ, READ_MORE] {

@@ -1,4 +1,5 @@
-//! Tests of the audit events about tools and about decisions on them, and of when they are recorded.
+//! Tests of the audit events about tools and about decisions on them, and of the time at which these events are
+//! recorded.
 
 use mgp_testkit::{FaultyStore, store_busy};
 use mgp_types::mgp::{AccessGrantParams, AuditEvent, AuditResult, EventType, Validator};
@@ -226,7 +227,7 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
     liar.lists(&[READ_MORE]);
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     store.set_failing(false);
-    // Reads the pins again, as the task that follows the store does once the store answers again.
+    // Read the pins again, as the task that follows the store does once the store answers again.
     definitions.0.pins.open().await.unwrap();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);

@@ -94,7 +94,7 @@ impl<'a> Declared<'a> {
     }
 
     /// Returns the schema of a member. If the declared name of the member differs in case, also returns the declared
-    /// name: servers that ignore case, as many in Go and C# do, read the member as the declared one.
+    /// name: servers that ignore case, as many in Go and C# do, read the member as if it had the declared name.
     pub(super) fn member(&self, name: &str) -> (Self, Option<&'a str>) {
         let Self::Schemas { root, own, is_declared } = self else { return (self.clone(), None) };
         let (root, is_declared) = (*root, *is_declared);
@@ -106,7 +106,8 @@ impl<'a> Declared<'a> {
                 lists_members = true;
                 found.extend(listed.get(name));
             }
-            // `additionalProperties` is `false`, or absent, in schemas of tools that use only the listed members.
+            // In schemas of tools that use only the listed members, `additionalProperties` is `false` or absent. Any
+            // other value means that the tool may use further members.
             let open = ["additionalProperties", "unevaluatedProperties"];
             let open = open.iter().filter_map(|name| schema.get(*name));
             let patterns = schema.get("patternProperties");
@@ -266,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Servers that ignore the case of names read such an argument as the declared one.
+    /// Servers that ignore the case of names read such an argument as if it had the declared name.
     #[test]
     fn an_argument_that_is_declared_in_other_case_is_checked_like_the_declared_one() {
         let hosts = r#"{"hosts":["a.example"]}"#;

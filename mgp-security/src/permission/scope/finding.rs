@@ -326,7 +326,7 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     if is_file || is_drive || has_slash || begins || climbs || text.contains('%') && encoded() {
         kinds = kinds.and(About::Path);
     }
-    // A slash or colon behind a name indicates a host only if the argument can be one.
+    // A slash or colon after a name indicates a host only if the argument can be one.
     let can_be_place = kinds.either || kinds.text == Text::Shaped && !kinds.only_path;
     let is_place = can_be_place && host::is_name_with_more(text);
     if is_address || is_place || !is_file && host::has_form(text) {

@@ -9,10 +9,10 @@ use super::{Limits, Outside, shown};
 /// The maximum length of a host name, in bytes.
 const NAME_MAX: usize = 253;
 
-/// The schemes of URLs that clients accept without slashes: `https:a.example` is `https://a.example`.
+/// The schemes of URLs that clients accept without slashes: `https:a.example` means `https://a.example`.
 const LAX_SCHEMES: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
 
-/// Common endings of the names of files. Behind such a name, a number is a line and not a port: `main.rs:12`.
+/// Common endings of the names of files. A number after such a name is a line and not a port: `main.rs:12`.
 const FILE_ENDINGS: [&str; 43] = [
     "bash", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "dart", "go", "gradle", "hpp", "hs",
     "html", "ini", "java", "js", "json", "jsx", "kt", "lock", "log", "lua", "md", "mjs", "php",
@@ -20,7 +20,7 @@ const FILE_ENDINGS: [&str; 43] = [
     "txt", "xml", "yaml", "yml",
 ];
 
-/// The maximum number of digits of a line number behind the name of a file.
+/// The maximum number of digits of a line number after the name of a file.
 const LINE_DIGITS: usize = 6;
 
 /// Checks all hosts among the arguments.
@@ -81,7 +81,7 @@ pub(super) fn has_form(text: &str) -> bool {
     bare.parse::<IpAddr>().is_ok() || authority.parse::<SocketAddr>().is_ok()
 }
 
-/// Returns whether the text behind several slashes begins with a host, as in `//a.example/x` and unlike the pattern
+/// Returns whether the text after several slashes begins with a host, as in `//a.example/x` and unlike the pattern
 /// `/\d+/`.
 fn begins_with_host(text: &str) -> bool {
     let is_plain = |letter: char| {
@@ -96,7 +96,7 @@ fn begins_with_host(text: &str) -> bool {
             && last.len() > 1
             && last.chars().all(char::is_alphabetic)
     };
-    // For some clients a backslash ends the authority, as a slash does.
+    // For some clients a backslash ends the authority, as a slash does, so consider both meanings.
     [&['/', '?', '#'][..], &['/', '?', '#', '\\']].iter().any(|ends| {
         let authority = text.split(*ends).next().unwrap_or_default();
         let host = authority.rsplit('@').next().unwrap_or_default();
@@ -243,7 +243,7 @@ impl Host {
         if name.len() > NAME_MAX || !name.split('.').all(is_label) {
             return Err("is not a host name".to_owned());
         }
-        // Resolvers interpret `127.1`, `0x7f.1` and `2130706433` as addresses.
+        // Resolvers interpret `127.1`, `0x7f.1` and `2130706433` as addresses, so recognize these forms.
         let last = name.rsplit('.').next().unwrap_or(name);
         let is_hex = last
             .strip_prefix("0x")
@@ -373,7 +373,8 @@ impl Entry {
 mod tests {
     use super::super::check;
 
-    /// Checks calls with an allowed URL and another text, under this name.
+    /// Checks calls that have an allowed URL and, as the argument `name`, one of these texts. All the calls must be
+    /// within the limits, or none of them if `is_inside` is `false`.
     #[track_caller]
     fn check_beside(name: &str, texts: &[&str], is_inside: bool) {
         let one = serde_json::from_str(r#"{"hosts":["ok.example","10.0.0.1"]}"#).unwrap();

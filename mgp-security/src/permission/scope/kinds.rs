@@ -223,7 +223,7 @@ pub(super) enum Text {
     Shaped,
     /// The shape can indicate any kind, but a slash does not indicate a path.
     Slashed,
-    /// The text is the name of a member: the shape can indicate any kind, but a slash or colon behind a name does not
+    /// The text is the name of a member: the shape can indicate any kind, but a slash or colon after a name does not
     /// indicate a host.
     Key,
     /// The shape is ignored, because the value is free text.

@@ -15,8 +15,8 @@ const MIN_FOLDER_PARTS: usize = 2;
 /// is similar.
 ///
 /// Calls are similar if their files are in the same folders, their addresses are on the same hosts, and their commands
-/// begin with the same words. A text beside a command, e.g. a list of arguments, can change what the command does.
-/// Therefore only a call with the same arguments is similar to a call with such a text.
+/// begin with the same words. If a call has a command and another text, e.g. a list of arguments, this text can change
+/// what the command does. Therefore only a call with the same arguments is similar to it.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments, &Declared::Any).ok()?;
     let mut scope = PermissionScope::default();

@@ -271,7 +271,7 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
             serde_json::json!({ "url": "https://ok.example", name: "evil.com" }).to_string();
         fails(one, &arguments, "not allowed");
     }
-    // Arguments that are clearly of another kind, or of no kind, pass.
+    // Arguments pass if they clearly name a target of another kind, or no target.
     passes(one, r#"{"url":"https://ok.example/a","output":"/tmp/a"}"#);
     passes(r#"{"paths":["/srv"]}"#, r#"{"path":"/srv/a","target":"https://a.example/b"}"#);
     for inside in [

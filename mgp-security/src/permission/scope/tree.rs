@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if name.len() > NAME_MAX {
                 return Err(A::Error::custom("the name of a member is too long"));
             }
-            // Parsers differ in whether they use the first or the last duplicate.
+            // Parsers differ in whether they use the first or the last duplicate, so a duplicate is an error.
             if members.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom("a member occurs twice"));
             }

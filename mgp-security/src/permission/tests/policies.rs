@@ -338,7 +338,7 @@ async fn what_the_approver_has_configured_is_never_kept() {
     let with = of(lists());
     assert!(!missing(&with).await);
     assert!(with.list(&operator(), None).await.unwrap().is_empty(), "nothing was kept");
-    // The grant ends with the approver's configuration.
+    // Without the approver's configuration, the permission is missing again.
     assert!(missing(&of(None)).await);
     // Under `deny_all`, the approver's configuration grants nothing.
     world.policies.set("files", governed(ApprovalPolicy::DenyAll));

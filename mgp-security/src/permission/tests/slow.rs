@@ -50,8 +50,8 @@ async fn an_answer_in_time_is_kept_however_long_that_takes() {
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
 }
 
-/// A caller waits for the store only as long as its `answer_timeout`, and the change that it passed to the store is not
-/// lost.
+/// A caller waits for the store no longer than the store's `answer_timeout`. The change that the caller passed to the
+/// store is not lost.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
@@ -90,7 +90,7 @@ async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
     assert_eq!(decision.grants[&Permission::Camera].decision(), GrantDecision::Approved);
 }
 
-/// A desk whose time limit can change.
+/// An approver whose time limit can change.
 struct Patient {
     desk: Desk,
     limit: Arc<Mutex<Duration>>,

@@ -1,4 +1,4 @@
-//! Properties that must hold for all combinations of approvals, policies and times.
+//! Tests of properties that must hold for all combinations of approvals, policies and times.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -1,10 +1,12 @@
 //! Tests of sessions with scopes.
 
 use mgp_testkit::FaultyStore;
-use mgp_types::service::MemoryAudit;
+use mgp_types::service::{Call, MemoryAudit, Reply, Stack, mock};
 use mgp_types::store::MemoryStore;
+use tower_layer::Layer as _;
 
 use super::*;
+use crate::{DefinitionLayer, Definitions, Policies};
 
 fn scopes(store: &Arc<MemoryStore>) -> Scopes {
     scopes_in(Arc::clone(store) as _)
@@ -119,6 +121,25 @@ async fn sessions_that_have_ended_do_not_lock_their_caller_out() {
     let again = Scopes::new(store, Arc::new(MemoryAudit::new()), |_| None);
     again.open().await.unwrap();
     assert_eq!(again.0.sessions.lock().len(), MAX_SESSIONS_EACH);
+}
+
+/// Regression test: calls passed without a scope if no layer checked permissions, arguments or confirmations.
+#[tokio::test]
+async fn scopes_are_required_also_if_definitions_are_the_only_other_check() {
+    const TOOLS: &str = r#"{"tools":[
+        {"name":"find","description":"Finds a row.","inputSchema":{},"required_scopes":["read:a"]},
+        {"name":"drop","description":"Drops a row.","inputSchema":{},"required_scopes":["write"]}]}"#;
+    let server = Stack::from_fn(|call: Call| async move {
+        let is_list = call.method().as_str() == "tools/list";
+        Ok(if is_list { Reply::raw(Payload::from_trusted(TOOLS)) } else { Reply::empty() })
+    });
+    let definitions = Definitions::in_memory(Policies::default());
+    let checked = Stack::new(DefinitionLayer::new(definitions).server("rows").layer(server));
+    let mut client = mock::client(Stack::new(scopes(&Arc::default()).layer().layer(checked)));
+    client.cx.principal = Principal::local().agent("ann");
+    client.request("tools/call", r#"{"name":"find"}"#).await.unwrap();
+    let refused = client.request("tools/call", r#"{"name":"drop"}"#).await.unwrap_err();
+    assert!(refused.message().contains("requires the scope `write`"), "{refused}");
 }
 
 #[tokio::test]

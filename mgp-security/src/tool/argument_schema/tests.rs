@@ -48,7 +48,8 @@ fn null_counts_as_an_absent_member_unless_the_schema_allows_it() {
     assert_eq!(check(nullable, r#"{"n":null}"#), None);
 }
 
-/// Returns a schema with levels of conditions, each in the condition of the next one, which has many sets of names.
+/// Returns a schema with nested conditions (`if`), each inside the next one. Each has many branches with different
+/// names, which `unevaluatedProperties` must check.
 fn conditions(levels: usize) -> String {
     let names: Vec<_> =
         (0..20).map(|n| format!(r#""x{n}":{{"properties":{{"p{n}":true}}}}"#)).collect();

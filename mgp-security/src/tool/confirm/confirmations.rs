@@ -458,7 +458,7 @@ pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     }
 }
 
-/// Returns milliseconds since 1970. An `Instant` would not do, because the requests of one call can be handled by
+/// Returns milliseconds since 1970. An `Instant` is not usable here, because the requests of one call can be handled by
 /// different processes.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)

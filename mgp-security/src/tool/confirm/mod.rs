@@ -7,8 +7,9 @@
 //! | dangerous | the operator named the tool | otherwise |
 //! | any, and the server requires a confirmation | the operator named the tool with `confirm = "never"` | otherwise |
 //!
-//! A confirmation is bound to the caller, the server, the tool, the exact arguments, the data reference beside them
-//! and the tool's definition. It is valid for one run of one logical call, and only for a few minutes.
+//! A confirmation is bound to the caller, the server, the tool, the exact arguments, the data reference that the call
+//! has in addition to them, and the tool's definition. It is valid for one run of one logical call, and only for a few
+//! minutes.
 
 mod confirmations;
 mod named_tool;

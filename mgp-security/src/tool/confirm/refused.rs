@@ -85,7 +85,7 @@ pub enum Unconfirmed {
     #[error("it was not confirmed in time")]
     Unanswered,
     /// The confirmation of the call has expired.
-    #[error("the confirmation has expired")]
+    #[error("the confirmation has expired, or the clock was changed")]
     Expired,
     /// The definition of the tool changed while the confirmation was requested.
     #[error("the tool changed while it was confirmed")]
@@ -106,7 +106,7 @@ pub enum Unconfirmed {
     /// The caller, or all callers together, have too many open questions.
     #[error("too many questions are open")]
     TooMany,
-    /// So many used confirmations are remembered that no further one can be used.
+    /// The maximum number of used confirmations is remembered, so no further confirmation can be used.
     #[error("too many confirmations were used")]
     Full,
 }
@@ -138,8 +138,9 @@ impl Unconfirmed {
             Self::NobodyToAsk => "ask an operator to allow it",
             Self::Denied => "ask the person how to go on",
             Self::Deferred => "call again once a person has decided it",
-            Self::Closed | Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
-                "call again to be asked again"
+            Self::Closed | Self::Unanswered => "call again to be asked again",
+            Self::Expired | Self::Changed | Self::Used => {
+                "the confirmation no longer counts: call again to be asked again"
             }
             Self::NewlyNeeded => "call again to be asked",
             Self::TooLong => "pass shorter arguments, or ask an operator to allow it",

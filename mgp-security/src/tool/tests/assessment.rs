@@ -55,7 +55,7 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
             "dangerous - -",
         ),
         ("read_file", "path", read_only, "moderate filesystem.read -"),
-        // The name contradicts the hint, in every spelling.
+        // The name contradicts the hint, in whatever form the name is written.
         ("delete_note", "id", read_only, "dangerous - -"),
         ("deleteNote", "id", additive, "dangerous - -"),
         ("deleteuser", "id", additive, "dangerous - -"),
@@ -66,7 +66,7 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         (r"d\u0435lete", "id", additive, "dangerous - -"),
         ("get_update", "id", read_only, "safe - -"),
         ("update_note", "id", read_only, "dangerous - -"),
-        // Both change files of a repository.
+        // These two tools change files of a repository.
         ("git_add", "repo_path files", additive, "dangerous filesystem.write -"),
         ("git_checkout", "repo_path branch_name", additive, "dangerous filesystem.write -"),
         ("get_checkout", "id", read_only, "safe - -"),
@@ -91,7 +91,7 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         ("helper", "command", read_only, "dangerous shell.execute -"),
         ("helper", "code", additive, "dangerous code_execution -"),
         ("lookup", "country_code", read_only, "safe - -"),
-        // If one hint is wrong, the others are not trusted.
+        // If one hint is wrong, the other hints are not trusted.
         (
             "create_note",
             "title",

@@ -459,6 +459,9 @@ async fn a_confirmation_expires() {
     let (stack, ran) = guarded(confirmations(Judge::says(GrantDecision::Approved)).config(&config));
     let error = mock::client(stack).request("tools/call", CALL).await.unwrap_err();
     assert_eq!(detail(&error, "status"), "expired");
+    for part in ["the clock was changed", "no longer counts: call again to be asked again"] {
+        assert!(error.message().contains(part), "{error}");
+    }
     assert_eq!(ran.load(Ordering::Relaxed), 0);
 
     let (stack, ran) = guarded(confirmations(Late));

@@ -121,8 +121,9 @@ async fn the_list_agrees(world: &mut World) {
     assert_eq!(narrowed, listed.iter().filter(only).cloned().collect());
 }
 
-/// Checks when a call is refused for its permissions. This must be so exactly if no person can be asked for one of the
-/// missing permissions, or if the arguments are outside the limits of a permission, which lists cannot know.
+/// Checks that a call is not allowed, and that no question is asked about it, if a person cannot grant one of its
+/// missing permissions. Any other call is refused for its permissions only if its arguments are outside the limits of a
+/// permission, which lists cannot know.
 fn the_missing_permissions_agree(world: &World, tool: &str, verdict: &CallVerdict) {
     let missing = world.governance.missing_permissions(&world.principal(), &files(), tool);
     let is_closed = missing.iter().any(|missing| !missing.may_ask);
@@ -143,8 +144,9 @@ fn the_missing_permissions_agree(world: &World, tool: &str, verdict: &CallVerdic
     }
 }
 
-/// Checks the check that follows the wait of a call: it refuses all calls that the preview refuses, and all calls with
-/// an open question, because no person has answered the question.
+/// Compares the second check of a call, which follows after the call has waited, with the preview. The second check
+/// must refuse all calls that the preview refuses, and all calls with an open question, because no person has answered
+/// the question.
 fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
     let refused = world.recheck();
     match verdict.outcome() {
@@ -159,7 +161,7 @@ fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
         CallOutcome::Ask(Requirement::Permissions(missing)) if !missing.is_empty() => {
             assert_eq!(code(&refused.unwrap()), ErrorCode::PERMISSION_DENIED, "{verdict:?}");
         }
-        // These calls still need a list or a record, so their outcome is not final.
+        // These calls first need the list of tools or an audit record, so their outcome is not final.
         _ => {}
     }
 }
@@ -227,7 +229,8 @@ async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'stat
             "a change let it run"
         }
         (Some(refused), Some(recheck)) => {
-            // While the call was being confirmed, the definition of the tool may have changed.
+            // While the call was being confirmed, the definition of the tool may have changed. Then the two refusals
+            // may differ.
             let is_same = (code(refused), rule(refused)) == (code(recheck), rule(recheck));
             assert!(is_same || is_unconfirmed(refused, "changed"), "{about}");
             "a change refused it"

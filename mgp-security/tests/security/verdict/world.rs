@@ -1,4 +1,4 @@
-//! A random world: a governed server, its callers, and the rules.
+//! The random configuration (world) of one test: a governed server, its callers, and its rules.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

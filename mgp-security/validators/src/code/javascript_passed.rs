@@ -74,7 +74,8 @@ fn passed(node: AstKind<'_>) -> Vec<AstKind<'_>> {
         AstKind::YieldExpression(of) => of.argument.as_ref(),
         AstKind::ReturnStatement(statement) => statement.argument.as_ref(),
         AstKind::ArrowFunctionExpression(function) => function.get_expression(),
-        // A rest pattern (`const {a, ...rest} = process`) binds the other members to another name.
+        // A rest pattern (`const {a, ...rest} = process`) binds the other members to another name, so it passes the
+        // object on.
         AstKind::VariableDeclarator(declared) => match &declared.id {
             BindingPattern::ObjectPattern(pattern) if pattern.rest.is_some() => {
                 declared.init.as_ref()

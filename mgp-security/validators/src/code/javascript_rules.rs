@@ -147,7 +147,7 @@ fn modules(policy: &CodePolicy, values: &Values, found: &mut Findings) {
             && top != module
             && NODE_MODULES.has(top.as_str())
             && !NODE_SUBMODULES.has(module.as_str());
-        // A file with the ending `.node` is a library in machine code.
+        // A file with the ending `.node` is a library in machine code, so it is blocked.
         let is_blocked = policy.blocks_import(&module, None)
             || IMPORTS.has(top.as_str())
             || module.rsplit_once('.').is_some_and(|(_, ending)| ending == "node");
@@ -248,7 +248,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
             found.pattern(last(path));
         }
         // A name that this code does not declare might be a module that was imported in an earlier call of the same
-        // session.
+        // session. So a dangerous name is blocked there, too.
         let name = last(path);
         if scope.is_unbound(path) && DANGEROUS.has(name)
             || OF_NODE.has(name)
@@ -416,7 +416,8 @@ static METHODS: Words = Words::new(
 fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     match node {
         AstKind::IdentifierReference(_) if scope.is_use(node) => {
-            // A variable or an import can name a member, e.g. `import {writeFile as w} from 'fs'`.
+            // A variable or an import can name a member, e.g. `import {writeFile as w} from 'fs'`, so check names like
+            // members.
             members(scope, node, found);
         }
         AstKind::StaticMemberExpression(_)

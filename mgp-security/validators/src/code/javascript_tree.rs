@@ -60,7 +60,7 @@ fn parse(
         ..ParseOptions::default()
     };
     let mut reason = None;
-    // Some code is valid only as a module, other code only as a script.
+    // Some code is valid only as a module, other code only as a script, so try both.
     for language in [language.with_module(true), language.with_script(true)] {
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, source, language).with_options(options).parse();

@@ -137,7 +137,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // In UTF-8, each of the characters that the check below searches for begins with one of these two bytes.
+        // In UTF-8, each of the hidden characters below begins with one of these two bytes.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code

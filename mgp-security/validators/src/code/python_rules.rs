@@ -128,7 +128,7 @@ impl<'a, 't> Rules<'a, 't> {
                     self.import(&import.name, None);
                     let is_root = |root: &&&str| root.strip_prefix('@') == Some(&*import.name);
                     // A module that a class imports under another name becomes a member of the class, where its use
-                    // cannot be followed.
+                    // cannot be followed. So such an import is refused.
                     if let Some(root) = ROOTS.iter().find(is_root)
                         && in_class
                         && import.asname.is_some()
@@ -175,7 +175,8 @@ impl<'a, 't> Rules<'a, 't> {
 
     /// Checks the use of a name.
     fn name(&mut self, name: &'t ExprName) {
-        // `__match_args__` names the attributes that the positional parts of a class pattern read.
+        // `__match_args__` names the attributes that the positional parts of a class pattern read, so an assignment to
+        // it is refused.
         if name.id.as_str() == "__match_args__" && name.ctx == ExprContext::Store {
             self.found.pattern("__match_args__");
         }
@@ -217,7 +218,8 @@ impl<'a, 't> Rules<'a, 't> {
         let is_inner = bare.strip_prefix('_').is_some_and(|name| {
             self.policy.blocked_imports.iter().any(|listed| is_under(name, listed))
         });
-        // Some packages contain a module of the standard library under its own name, e.g. `gevent.subprocess`.
+        // Some packages contain a module of the standard library under its own name, e.g. `gevent.subprocess`, which is
+        // blocked like the original.
         let is_copy = self.policy.blocked_imports.iter().any(|listed| {
             let outer = bare.strip_suffix(listed.as_str());
             IMPORTS.has(listed)
@@ -331,7 +333,7 @@ impl<'a, 't> Rules<'a, 't> {
             self.found.pattern("functools.singledispatch");
         }
         // A name that this code does not bind might be a module that was imported in an earlier call of the same
-        // session.
+        // session. So a dangerous name is blocked there, too.
         if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
             self.found.pattern(&pattern_of(path.trim_end_matches("()")));
         }

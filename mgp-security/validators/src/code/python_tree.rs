@@ -27,7 +27,7 @@ pub(super) fn with_nodes(
 ) -> Result<(), String> {
     let height = height(source)?;
     let parsed = move || {
-        // The parser panics when it detects that it makes no progress.
+        // The parser panics when it detects that it makes no progress, so catch the panic.
         let parsed = catch_unwind(AssertUnwindSafe(|| parse_module(source)));
         let parsed = parsed.map_err(|_| BROKEN)?.map_err(|error| broken_at(source, &error))?;
         judge(&Nodes::of(&parsed.into_suite()))

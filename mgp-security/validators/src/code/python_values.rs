@@ -291,7 +291,8 @@ impl<'t> Scope<'t> {
             let result = match path.as_str() {
                 "getattr" | "@inspect.getattr_static" => {
                     let (object, names) = (argument(0), argument(1));
-                    // The third argument of `getattr` is its result if the object has no such member.
+                    // The third argument of `getattr` is its result if the object has no such member, so it is a
+                    // possible value.
                     texts(&names).fold(self.both(unknown(), &argument(2)), |all, name| {
                         self.both(all, &attribute(&object, name))
                     })
@@ -505,7 +506,7 @@ pub(super) fn called_member(text: &str) -> Option<String> {
 /// Shortens a path to begin with the last module in it: `@asyncio.subprocess.run` becomes `@subprocess.run`.
 pub(super) fn canonical(path: String) -> String {
     let Some(rest) = path.strip_prefix('@') else { return path };
-    // Names after a call are members of objects, not modules.
+    // Names after a call are members of objects and not modules, so search only the names before the first call.
     let whole = rest.split('(').next().unwrap_or(rest);
     let mut at = 0;
     let mut start = 0;

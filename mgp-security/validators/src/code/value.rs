@@ -3,8 +3,8 @@
 use crate::words::Words;
 use std::collections::HashMap;
 
-/// The number of values of a name or expression above which [`Value::Unknown`] is added, because some values might be
-/// left out.
+/// The number of values up to which the list of a name or expression is complete. A longer list may lack some values,
+/// so [`Value::Unknown`] is added to it.
 const MAX_VALUES: usize = 12;
 
 /// One possible value of an expression.

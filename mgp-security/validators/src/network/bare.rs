@@ -43,8 +43,8 @@ pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Result<()
     Ok(())
 }
 
-/// Checks a text that is an address, or the name `localhost` or that of a metadata service, possibly with a user, a
-/// port and a path. All other texts pass.
+/// Checks a text that is an address, `localhost`, or the name of a metadata service, possibly with a user, a port and a
+/// path. All other texts pass.
 fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let place = text.split(['/', '\\', '?']).next().unwrap_or(text);
     let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
@@ -54,7 +54,8 @@ fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     };
     let bare = host.trim_matches(['[', ']']);
     let without_zone = bare.split('%').next().unwrap_or(bare);
-    // A text with fewer parts can also be a version or a number.
+    // A text with fewer parts can also be a version or a number, so only a text with four parts counts as an IPv4
+    // address.
     let has_parts = bare.trim_end_matches('.').split('.').count() == 4;
     let is_address = without_zone.parse::<Ipv6Addr>().is_ok()
         || has_parts && matches!(Host::parse(bare), Ok(Host::Ipv4(_)));

@@ -120,7 +120,7 @@ static MCP_SERVERS: Words = Words::new("server servername mcpserver mcpservernam
 /// value is an ordinary word.
 static SERVERS: Words =
     Words::new("web www app api server host node client frontend worker internal");
-/// Values of an argument `proxy` that mean a kind of proxy. The codes of countries are also allowed.
+/// Values of an argument `proxy` that name a setting or a kind of proxy, not a host. Codes of countries pass too.
 static PROXIES: Words = Words::new(
     "\
     none no auto automatic direct system default off true false residential datacenter mobile isp \
@@ -160,7 +160,7 @@ static APIS: Words = Words::new(
     rest graphql grpc soap json jsonrpc odata openapi websocket stable alpha beta latest preview \
     default public legacy",
 );
-/// Names that machines and services of a local network often have, without numbers at the end.
+/// Names that machines and services of a local network often have, possibly followed by a number (`nas2`).
 static LOCAL: Words = Words::new(
     "\
     router gateway gw switch modem firewall printer nas fritzbox intranet wpad isatap loopback localnet \
@@ -252,7 +252,7 @@ fn known(word: &str) -> Option<Kind> {
     }
 }
 
-/// Returns whether a text is not a URL or host, although its key may name one. The last known word of the key must have
+/// Returns whether a text is not a URL or host, although its key suggests one. The last known word of the key must have
 /// other meanings too, and the text must be a path, a mail address, or several words without URLs and addresses. Under
 /// words in [`NAMES`], the text can also be a single name or a list of coordinates.
 fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
@@ -277,7 +277,7 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     }
     let is_coordinates =
         text.contains(',') && text.split(',').all(|part| part.trim().parse::<f64>().is_ok());
-    // In a list of allowed origins, an asterisk means all origins.
+    // In a list of allowed origins, an asterisk means all origins, so it is not a host.
     if text == "*" || is_path(text) || is_coordinates && NAMES.has(last) {
         return true;
     }
@@ -382,7 +382,7 @@ fn are_words(text: &str, names: bool) -> bool {
         && (!is_list || names && text.chars().all(is_plain))
 }
 
-/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an IPv4 address, and so is e.g. the number
+/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an IPv4 address. It is then e.g. the number
 /// of a node in a graph.
 fn is_count(key: &str, number: &serde_json::Number) -> bool {
     let words = key_words(key);
@@ -441,8 +441,8 @@ fn check_text(
     declared: Option<Kind>,
     rules: NetworkRules<'_>,
 ) -> Result<(), String> {
-    // This checks the text before it is trimmed: with a control character in front, the check of paths would not
-    // recognise a path.
+    // Check the text before it is trimmed: the check of paths does not recognise a path after a leading control
+    // character, so such a URL must not be accepted here.
     if rules.allows_files && file_url::is_plain(text) {
         return Ok(());
     }

@@ -62,7 +62,8 @@ pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, St
     if text.len() > MAX_URL {
         return Err(format!("the URL is longer than {MAX_URL} bytes"));
     }
-    // Unlike browsers, some clients take the text after the `@` for the host.
+    // In a URL with a backslash before an `@`, some clients take the text after the `@` for the host, unlike browsers.
+    // So such a URL is refused.
     let place = text.split_once(':').map_or(text, |(_, rest)| rest).trim_start_matches(['/', '\\']);
     let place = place.split(['/', '?', '#']).next().unwrap_or(place);
     if place.split_once('\\').is_some_and(|(_, after)| after.contains('@')) {

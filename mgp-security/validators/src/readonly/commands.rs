@@ -166,11 +166,11 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
         }
         commands += 1;
     }
-    // A server could join several texts into another command.
+    // A server could join several texts into another command, so only one text is allowed.
     commands == 1
 }
 
-/// Returns whether a text beside a command can add neither an option to it nor another command.
+/// Returns whether a text that comes with a command can add neither an option to it nor another command.
 fn is_harmless(key: &str, text: &str) -> bool {
     let separates = |c: char| "`$;&|<>".contains(c) || c.is_control();
     has(NOTES, key)
@@ -205,7 +205,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         (Some(program), None) => (program, words),
         (None, None) if PROGRAMS.has(first.as_str()) => {
             prints(words)?;
-            // Some servers join the words to one text, which a shell executes.
+            // Some servers join the words to one text, which a shell executes, so check that text, too.
             shell::command(&words.join(" "))?;
             return shell::vector(&first, &words[1..]);
         }
@@ -218,7 +218,8 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         let shown = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
         return Err(format!("`{} {shown}` is not known to only read", program.name));
     }
-    // The rules of `sandbox` know further options with which a program executes or writes something.
+    // The rules of `sandbox` know further options with which a program executes or writes something, so apply these
+    // rules, too.
     if program.name == "redis" { Ok(()) } else { shell::vector(program.name, rest) }
 }
 
@@ -255,7 +256,8 @@ fn reads(program: &Program, words: &[String]) -> bool {
     while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
         let name = option.split('=').next().unwrap_or(option);
         let is_valued = has(program.valued, name);
-        // An option that is not known to take a value might still take the next word as its value.
+        // An option that is not known to take a value might still take the next word as its value, so such a command is
+        // refused.
         if !is_valued && !option.starts_with("--no-") {
             return false;
         }
@@ -268,7 +270,8 @@ fn reads(program: &Program, words: &[String]) -> bool {
         has(program.reads, &below(next))
             || program.name == "aws"
                 && (next.starts_with("describe-") || next.starts_with("list-"))
-                // `describe-input-device-thumbnail` writes a picture to a file.
+                // `describe-input-device-thumbnail` writes a picture to a file, although other commands that begin with
+                // `describe-` only read.
                 && next != "describe-input-device-thumbnail"
     });
     (has(program.reads, &sub) || is_group || program.name == "git" && lists(&sub, after))
@@ -314,7 +317,8 @@ fn acts(program: &str, word: &str) -> bool {
         }
         "docker" | "podman" => begins(&["--output", "-o"]),
         "terraform" => word.starts_with('-') && word.contains("-out"),
-        // The configuration file of kubectl can name a program that creates access tokens.
+        // The configuration file of kubectl can name a program that creates access tokens, so options that name this
+        // file are refused.
         "kubectl" => {
             const ACTING: [&str; 7] = [
                 "--kubeconfig",
@@ -331,7 +335,7 @@ fn acts(program: &str, word: &str) -> bool {
         "redis" => begins(&["--rdb", "--functions-rdb", "--eval", "--pipe"]),
         "pip" => begins(&["--log", "--local-log"]),
         "npm" => begins(&["--git", "--cache", "--logs-dir"]),
-        // A setting can name the compiler that cargo runs.
+        // A setting can name the compiler that cargo runs, so options that change settings are refused.
         "cargo" => begins(&["--config", "-Z"]),
         _ => begins(&["--output-"]),
     }

@@ -200,7 +200,7 @@ pub(super) fn is_mongo(key: &str, database: bool, text: &str) -> bool {
 
 /// Refuses a text for the shell of MongoDB unless it calls only methods that read.
 fn mongo(text: &str) -> Result<(), String> {
-    // A backslash before an ordinary letter has no meaning in JavaScript.
+    // A backslash before an ordinary letter has no meaning in JavaScript, so search the text without backslashes.
     let bare = text.replace('\\', "");
     if let Some(found) = MONGO.iter().find(|found| bare.contains(**found)) {
         return Err(format!("`{found}` writes or executes"));
@@ -324,7 +324,8 @@ pub(super) fn clauses(text: &str) -> Result<(), String> {
         "CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "CALL", "LOAD", "INSERT",
         "CLEAR", "MOVE", "COPY", "ADD", "UPDATE", "REPLACE", "UPSERT", "FOREACH", "TO",
     ];
-    // Two slashes begin a comment in some languages. In other languages, they are a part of an address.
+    // Two slashes begin a comment in some languages. In other languages, they are a part of an address. So check the
+    // text with both meanings.
     for has_comments in [false, true] {
         let plain = without_texts(text, has_comments);
         let mut words = plain.split(|c: char| !c.is_alphanumeric() && c != '_');

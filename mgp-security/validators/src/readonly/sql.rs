@@ -106,12 +106,12 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
             || locks
             || at > 0 && begins_statement(token, next(1))
         {
-            // `SHOW CREATE TABLE` only prints a definition.
+            // `SHOW CREATE TABLE` only prints a definition, so it is allowed.
             if !(first == "SHOW" && at == 1 && token == "CREATE") {
                 return Err(format!("`{token}` in SQL writes or locks"));
             }
         }
-        // `UESCAPE` replaces the backslash by another escape character.
+        // `UESCAPE` replaces the backslash by another escape character, so the name of the function would be unknown.
         let is_escaped = called && token.starts_with('"') && token.contains('\\');
         if is_escaped || token == "UESCAPE" {
             return Err("a name of a function in SQL with escapes".to_owned());
@@ -210,7 +210,7 @@ fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
             }
             _ if c.is_ascii_digit() => tokens.extend(number(&word(Some(c), &mut chars))?),
             _ if c.is_alphanumeric() || c == '_' => tokens.push(word(Some(c), &mut chars)),
-            // Some clients execute a command after a backslash, e.g. `\!`.
+            // Some clients execute a command after a backslash, e.g. `\!`, so a backslash is refused.
             '\\' => return Err("a backslash outside of quotes in SQL".to_owned()),
             _ if c.is_whitespace() => {}
             '[' | ']' => {
@@ -235,7 +235,7 @@ fn word(first: Option<char>, chars: &mut Chars<'_>) -> String {
 
 /// Returns a number and the word that follows it without a blank as two tokens: SQL Server reads both in `1DROP`.
 fn number(text: &str) -> Result<impl Iterator<Item = String> + use<>, String> {
-    // No keyword that writes is longer than 12 letters.
+    // No keyword that writes is longer than 12 letters, so only the last 12 letters are searched.
     let mut ends = text.char_indices().rev().take(12).map(|(at, _)| text.split_at(at));
     if let Some((_, keyword)) = ends.find(|(start, end)| WRITES.has(end) && !start.ends_with('_')) {
         return Err(format!("`{keyword}` after a number in SQL"));

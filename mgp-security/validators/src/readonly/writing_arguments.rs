@@ -74,7 +74,8 @@ pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value
     let words = key_words(tool);
     let places: Vec<_> =
         members.iter().filter(|(key, _)| has(PLACES, &key_words(key).concat())).collect();
-    // A server can read the text after a line break as another request.
+    // A server can read the text after a line break as another request, so a call with a line break in its URL does not
+    // count.
     let has_break = |value: &Value| value.as_str().is_some_and(|text| text.contains(['\r', '\n']));
     words.iter().any(|word| has(PROTOCOLS, word))
         && words.iter().all(|word| has(PROTOCOLS, word) || has(OTHERS, word))
@@ -151,7 +152,8 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return Err(format!("the mode `{text}` writes"));
     }
     written_file(&key, text)?;
-    // In a list `actions`, the member `type` names what a browser does before it reads the page.
+    // In a list `actions`, the member `type` names what a browser does before it reads the page, so check it like an
+    // action.
     let is_step = joined == "type" && leaf.keys.contains(&"actions");
     if (ACTIONS.has(&joined) || is_step)
         && let Intent::Write(word) = intent(text)

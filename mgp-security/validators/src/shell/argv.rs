@@ -154,7 +154,8 @@ impl<'a> Args<'a> {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
             let text = word.text.as_str();
-            // In the arguments of a shell, `+x` turns the option `x` off.
+            // In the arguments of a shell, `+x` turns the option `x` off, so an argument that begins with a plus is an
+            // option, too.
             if !text.starts_with(['-', '+']) || matches!(text, "-" | "--") {
                 break;
             }
@@ -263,7 +264,7 @@ fn width(text: &str, options: &str) -> Width {
             Some(Width::Known(1)) => {}
             Some(Width::Known(count)) if !rest.is_empty() => return Width::Known(count - 1),
             Some(width) => return width,
-            // The value of an option whose value is optional, e.g. `-i{}` of `xargs`.
+            // The rest of the argument is the value of an option whose value is optional, e.g. `-i{}` of `xargs`.
             None if at > 1 && !c.is_ascii_alphanumeric() => return Width::Known(1),
             None => return other,
         }

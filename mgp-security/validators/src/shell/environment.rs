@@ -224,7 +224,8 @@ fn loads_code(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option).replace('_', "-");
     let loads = ["--require", "--import", "--eval", "--inspect", "--openssl-config"];
     let value = option.split_once('=').map_or(option, |(_, value)| value);
-    // Quotes and backslashes can hide an option. An option with a system file as its value might write that file.
+    // Quotes and backslashes can hide an option, and an option with a system file as its value might write that file.
+    // So both count as loading code.
     option.contains(['"', '\\'])
         || is_system(value)
         || name.starts_with("-r")

@@ -145,7 +145,7 @@ fn sends_key(name: &str, args: Args<'_>) -> bool {
         "aws" | "gsutil" | "gcloud" | "rclone" | "mc" | "s3cmd" => args,
         _ => return false,
     };
-    // A name of one letter before the colon is a drive.
+    // A name of one letter before the colon is a drive and not a remote machine.
     let is_remote = |path: &str| {
         path.split_once(':').is_some_and(|(host, _)| host.len() > 1 && !host.contains('/'))
     };

@@ -55,7 +55,7 @@ pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
         !before.ends_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && program[at + word.len()..].trim_start().starts_with('(')
     });
-    // This refuses such a call even inside texts and patterns, because implementations disagree about where these end.
+    // Refuse such a call even inside texts and patterns, because implementations disagree about where these end.
     if calls_system {
         return Err("`system(` in an awk program".to_owned());
     }
@@ -140,7 +140,8 @@ impl<'a> Awk<'a> {
                 self.last = Token::Operand;
             }
             '#' => while self.chars.next_if(|&c| c != '\n').is_some() {},
-            // Some implementations read this slash as a division, others as the beginning of a regular expression.
+            // Some implementations read this slash as a division, others as the beginning of a regular expression. So
+            // it is refused.
             '/' if last == Token::Condition => return Err("a slash after a condition"),
             '/' if last != Token::Operand => {
                 skip_pattern('/', &mut self.chars, self.brackets);
@@ -258,7 +259,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
     if scripts.is_empty() && !is_given {
         scripts.extend(first);
     }
-    // Some implementations join the parts of a script before they read it.
+    // Some implementations join the parts of a script before they read it, so check the joined script, too.
     sed_script(&scripts.join("\n"))?;
     scripts.into_iter().try_for_each(sed_script)
 }
@@ -304,7 +305,8 @@ fn sed_commands(script: &str, brackets: Brackets) -> Result<(), Refusal> {
             'a' | 'i' | 'c' | 'r' | 'R' | '#' => drop(line(&mut chars)),
             'b' | 't' | 'T' | ':' | 'v' => {
                 while chars.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
-                // In some implementations, the next command can follow a label after a blank.
+                // In some implementations, the next command can follow a label after a blank, so the label ends at a
+                // blank.
                 while chars.next_if(|c| !c.is_whitespace() && !";}".contains(*c)).is_some() {}
             }
             'w' | 'W' if matches!(line(&mut chars).trim(), "/dev/stdout" | "/dev/stderr") => {}

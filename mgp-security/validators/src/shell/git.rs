@@ -206,7 +206,8 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     let (global, sub, own) = parts(args);
     let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
     let reads = reads(args);
-    // A project's folder within the folders of the system, e.g. `/srv/shop`, does not count as a system folder.
+    // Examine a file `x` in the folder, because projects can be in a folder that itself belongs to the system: e.g.
+    // `/srv`, or `/var/lib/shop`.
     let is_foreign = |folder: &str| match folder {
         path if is_absolute(path) => is_root(path) || belongs_to_system(&format!("{path}/x")),
         path => is_system(path),
@@ -304,7 +305,7 @@ fn config_words(own: Args<'_>) -> (Vec<&str>, Vec<&str>) {
         } else if !word.starts_with('-') || word == "-" {
             operands.push(word);
         } else {
-            // Long options can be abbreviated.
+            // Long options can be abbreviated, so compare only the beginning of their names.
             let takes_next = match long_name(word) {
                 Some(name) => {
                     !word.contains('=') && VALUED.iter().any(|valued| valued.starts_with(name))
@@ -341,7 +342,8 @@ fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
         let name = long_name(option).filter(|name| name.len() >= 3).unwrap_or("-");
         ["rename-section", "copy-section"].iter().any(|long| long.starts_with(name))
     };
-    // Renaming a section gives its settings other names, and settings with these names may be programs to run.
+    // Renaming a section gives its settings other names, and settings with these names may be programs to run. So the
+    // new name counts as a setting that is written.
     if options.iter().any(renames) {
         return operands.last().copied();
     }

@@ -97,7 +97,8 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     forms(name, args)?;
     passes_shell(name, args)?;
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
-        // Options after the name of the program that an interpreter runs belong to that program.
+        // Options after the name of the program that an interpreter runs belong to that program, so do not check them
+        // here.
         let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
         let least = match name {
             "rm" => 1,

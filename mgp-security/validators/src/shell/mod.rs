@@ -51,7 +51,7 @@ static VECTORS: Words = Words::new("argv args arguments params arg cmdargs comma
 static PROGRAMS: Words = Words::new("program executable binary exe file path");
 
 /// The maximum number of arguments that the checks of an object's commands read in total. Each command of an object is
-/// checked together with all arguments beside it, so the total is the product of both numbers.
+/// checked together with all arguments in the same object, so the total is the product of both numbers.
 const MAX_WORDS: usize = 100_000;
 
 /// Checks every command in the arguments of a call.
@@ -161,7 +161,8 @@ fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String>
     }
     if !named && !vector.is_empty() {
         place.judge(&vector)?;
-        // The tool might have the name of the program to which the server passes the vector.
+        // The tool might have the name of the program to which the server passes the vector, so also check the vector
+        // after that name.
         let mut own = vec![Word::literal(tool)];
         own.extend(vector);
         place.judge(&own)?;
@@ -181,7 +182,7 @@ fn is_vector(key: &str) -> bool {
     VECTORS.has(&key_words(key).concat())
 }
 
-/// Returns whether a value adds arguments to the command beside it, e.g. `extra_args` and `flags`.
+/// Returns whether a value adds arguments to the command in the same object, e.g. `extra_args` and `flags`.
 fn adds_arguments(key: &str, value: &Value) -> bool {
     let key = key_words(key);
     let is_argument = |item: &Value| item.is_string() || item.is_number();
@@ -282,7 +283,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<
                     _ => drop(texts(key, item, vector, place)?),
                 }
             }
-            // A server might also treat the list as a single argument vector.
+            // A server might also treat the list as a single argument vector, so check it as such, too.
             if items.iter().all(Value::is_string) {
                 place.judge(&words(key, value)?)?;
             }
@@ -308,7 +309,8 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
         Value::Array(items) => items
             .iter()
             .map(|item| match item {
-                // Some servers join the vector to one command line, or interpret operators in it.
+                // Some servers join the vector to one command line, or interpret operators in it. So an item that is an
+                // operator is refused.
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }
@@ -335,7 +337,7 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
     if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));
     }
-    // A newline at the end runs no other command.
+    // A newline at the end runs no other command, so remove it.
     let text = text.strip_suffix("\r\n").unwrap_or(text).trim_matches('\n');
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
 }

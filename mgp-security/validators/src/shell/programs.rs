@@ -122,7 +122,8 @@ fn remote_shell(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         words.push(Word::literal("host"));
         judge(&words, frame.inner()?.without_input())?;
     }
-    // `rsync` passes the name of the remote machine to `ssh`, which would read such a name as an option.
+    // `rsync` passes the name of the remote machine to `ssh`, which would read such a name as an option. So it is
+    // refused.
     if args.operands().any(|operand| operand.starts_with('-') && operand.contains(':')) {
         return Err("`rsync` passes an option to `ssh`".to_owned());
     }
@@ -197,7 +198,7 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    // A client reads its own commands at the beginning of a line.
+    // A client reads its own commands at the beginning of a line, so check each line separately.
     let mut lines = args.texts().flat_map(|arg| arg.lines().chain([arg]));
     lines.try_for_each(|line| database_text(name, line))?;
     if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")

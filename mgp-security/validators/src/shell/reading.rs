@@ -145,7 +145,8 @@ impl Reader {
             let Some(found) = self.options(word) else { return false };
             is_selected |= found.selects;
             let value = if found.takes_next { words.next() } else { Some(word) };
-            // The text after a comma in such a value can be a setting to change, as in `smartctl -l scterc,70,70`.
+            // The text after a comma in such a value can be a setting to change, as in `smartctl -l scterc,70,70`. So
+            // the command does not count as reading.
             if value.is_none_or(|value| found.is_selector && value.contains(',')) {
                 return false;
             }

@@ -471,7 +471,7 @@ fn env(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let all = starts(name, args, ENV_OPTIONS, 0)?;
     let frame = frame.inner_of(all.len())?;
     for mut rest in all {
-        // For `env`, a single dash has the meaning of the option `-i`.
+        // For `env`, a single dash has the meaning of the option `-i`, so skip it.
         while rest.first() == "-" {
             rest = rest.skip(1);
         }

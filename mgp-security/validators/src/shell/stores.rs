@@ -205,7 +205,7 @@ pub(super) fn drops(text: &str) -> bool {
         None if lower.starts_with('-') => lower.get(2..).unwrap_or_default(),
         None => "",
     };
-    // Clients also have commands of their own, which end at the end of the line.
+    // Clients also have commands of their own, which end at the end of the line, so split the text at line ends, too.
     [lower.as_str(), glued]
         .into_iter()
         .any(|text| text.split(';').any(drops_first) || text.split([';', '\n']).any(drops_first))

@@ -295,7 +295,7 @@ fn short<'a>(
         return if is_target {
             named(value)
         } else if is_url(value) && !client.data.contains(letter) {
-            // The value is a file or a list, which some programs also read from a URL.
+            // The value is a file or a list, which some programs also read from a URL, so check it if it is a URL.
             with_scheme(value)
         } else {
             Ok(())

@@ -4,8 +4,8 @@ use super::lex::{MAX_COMMAND, Word, assignment, is_name};
 use crate::words::Words;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Words that can precede a command without changing that the shell itself runs it, so that the command can set
-/// variables.
+/// Words that can precede a builtin command, as in `command export A=b`. The shell still runs the command itself, so
+/// the command can set variables.
 const PREFIXES: &[&str] = &["time", "command", "builtin", "-p", "--"];
 
 /// Commands of the shell after which variables can keep the values that an assignment before the command gives them.
@@ -159,7 +159,7 @@ impl Variables {
         for word in words {
             let Some((name, value)) = assignment(word) else { continue };
             let is_added = word.text[name.len()..].starts_with("+=");
-            // Unknown variables in the value may also be unset.
+            // Unknown variables in the value may also be unset, so both values are possible.
             let unset = word.unset.as_deref().and_then(|unset| unset.split_once('='));
             let made = [value].into_iter().chain(unset.map(|(_, value)| value));
             let before = set.get(name).or_else(|| self.values.get(name)).filter(|_| is_added);
@@ -181,7 +181,7 @@ impl Variables {
             if replaces && !self.fixed.contains(name) {
                 self.values.remove(name);
             } else if !replaces && !self.values.contains_key(name) {
-                // The variable may also be unset.
+                // The variable may also be unset, so add the empty value.
                 self.values.insert(name.clone(), vec![String::new()]);
             }
         }

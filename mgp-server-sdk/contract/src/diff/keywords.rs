@@ -237,8 +237,8 @@ fn compare_enums(before: &Listed, after: &Listed, report: &mut Report<'_>) {
     }
 }
 
-/// Returns whether no value fits both schemas: because of their types or listed values, or because both require a
-/// member for which they list different values, e.g. a discriminator.
+/// Returns whether no value can fit both schemas. This follows from their types or listed values, or from a member that
+/// both require and for which they list different values, e.g. a discriminator.
 pub(super) fn are_disjoint(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
     let differ = |one: Option<Listed>, other: Option<Listed>| {
@@ -263,7 +263,7 @@ pub(super) fn are_disjoint(one: &Value, other: &Value) -> bool {
         && names.any(|(name, _)| differ(required(one, name), required(other, name)))
 }
 
-/// Reports the change of a bound. `sign` is 1 if a higher number allows fewer values, and -1 if a lower one does.
+/// Reports the change of a bound. `sign` is 1 if a higher number allows fewer values, and -1 if a lower number does.
 fn compare_bound(
     (inclusive, exclusive): (&'static str, &'static str),
     sign: f64,
@@ -271,10 +271,11 @@ fn compare_bound(
     new: &Map<String, Value>,
     report: &mut Report<'_>,
 ) {
-    // Multiplied by `sign`, the greater of two bounds always allows fewer values.
+    // Multiply bounds by `sign`: the greater of two bounds then always allows fewer values.
     let bound = |schema: &Map<String, Value>| {
         let number = |keyword: &str| Some(schema.get(keyword)?.as_f64()? * sign);
-        // In draft 4 of JSON Schema, the exclusive bound is a boolean beside the bound.
+        // In draft 4 of JSON Schema, `exclusiveMinimum` is not a number but a boolean: it makes the bound in `minimum`
+        // exclusive.
         let is_open = schema.get(exclusive) == Some(&Value::Bool(true));
         let closed = number(inclusive).map(|bound| (bound, is_open));
         let open = number(exclusive).map(|bound| (bound, true));

@@ -132,7 +132,7 @@ pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
         compare_deprecation(old, new, &mut changes);
     } else if !has_same_lines(old.description(), new.description()) {
         // A specification has no texts except the description, and none of the members that the functions above
-        // compare.
+        // compare, so compare only the description.
         changes.push(change(Bump::Patch, "/description", "the description changed"));
     }
     changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
@@ -240,7 +240,8 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
         let bump = if rank(after) > rank(before) { Bump::Major } else { Bump::Minor };
         changes.push(change(bump, "/security/risk_level", "the risk level changed"));
     }
-    // If a tool names another validator or other rules for code, the kernel can refuse a call that it allowed before.
+    // If a tool names another validator or other rules for code, the kernel can refuse a call that it allowed before,
+    // so such a change is a major one.
     for (member, bump) in [
         ("validator", Bump::Major),
         ("code_safety", Bump::Major),
@@ -256,8 +257,8 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     compare_names(&before, &after, "/security/permissions_required", "permission", changes);
 }
 
-/// Returns whether the kernel can refuse calls because of this security metadata: because the tool needs a permission,
-/// or because a validator or a code check must accept the arguments.
+/// Returns whether the kernel can refuse calls because of this security metadata: it names a permission that the tool
+/// needs, or a validator or a code check that must accept the arguments.
 fn has_demands(security: &Value) -> bool {
     let given = |member: &str| security.get(member).filter(|value| !value.is_null());
     !names(security.get("permissions_required")).is_empty()

@@ -103,7 +103,8 @@ fn values(parts: &[&Map<String, Value>], is_one_of: bool) -> Option<Map<String, 
     let count = values.len();
     let mut joined = Map::new();
     joined.insert("enum".to_owned(), values.into());
-    // `oneOf` refuses a value that several of its schemas list, but the joined `enum` would accept it.
+    // `oneOf` refuses a value that several of its schemas list, but the joined `enum` would accept it, so the
+    // alternatives are joined only if no value is repeated.
     let is_unique = listed(&joined).is_some_and(|listed| listed.len() == count);
     (is_unique || !is_one_of).then_some(joined)
 }
@@ -114,7 +115,8 @@ fn types(parts: &[&Map<String, Value>]) -> Option<Map<String, Value>> {
     let (mut types, mut joined) = (Vec::new(), Map::new());
     for part in parts {
         let own = part.get("type")?.as_str()?;
-        // Keywords such as `minimum` apply to integers and to other numbers.
+        // Keywords such as `minimum` apply to integers and to other numbers, so an integer has the keywords of a
+        // number.
         let kind_of_own = if own == "integer" { "number" } else { own };
         for (name, value) in part.iter().filter(|(name, _)| *name != "type") {
             if name == "default" || is_restriction(name) && kind(name) != Some(kind_of_own) {

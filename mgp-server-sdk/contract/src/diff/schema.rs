@@ -83,8 +83,8 @@ pub(super) struct SchemaDiff<'a> {
     changes: Vec<Change>,
 }
 
-/// The keywords that this module compares itself, and keywords such as `$defs` that do not affect by themselves which
-/// values are valid.
+/// The keywords that this module itself compares, and keywords such as `$defs`, which alone do not affect which values
+/// are valid.
 #[rustfmt::skip]
 const STRUCTURE: &[&str] = &[
     "$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions", "$schema", "$id", "$anchor",
@@ -226,8 +226,8 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares two schemas, of which at least one has a reference: compares the referenced schemas, and also the
-    /// members beside the references, because they restrict the values too.
+    /// Compares two schemas, of which at least one has a reference. Compares the schemas to which they refer, and also
+    /// their other members, because these restrict the values too.
     fn compare_references(
         &mut self,
         old: &'a Value,
@@ -284,8 +284,8 @@ impl<'a> SchemaDiff<'a> {
         let (before, after) = pair(&list[found]);
         let known = self.changes.len();
         self.compare(before, after, &part_path, depth + 1);
-        // If a text or a default moved from the schema to a place beside the list, `compare_texts` and
-        // `compare_defaults` below compare it there, so the change that was found within the list is dropped. But the
+        // If a text or a default moved out of the schema to become a neighbour of the list, `compare_texts` and
+        // `compare_defaults` below compare it there. So the change that was found within the list is dropped. But the
         // default of a definition to which both sides refer has not moved.
         let has_default = before.get("default").or(after.get("default")).is_some();
         let is_beside = |one: &Change| {

@@ -271,8 +271,8 @@ impl Section {
         contract
     }
 
-    /// Returns the schema in a part, i.e. its first JSON block that is an object with a keyword of JSON Schema or an
-    /// empty object. Reports a flaw if there is no such block.
+    /// Returns the schema in a part: the first JSON block that is an empty object, or an object with a keyword of JSON
+    /// Schema. If the part lacks such a block, reports a flaw.
     fn schema(
         &self,
         part: Part,

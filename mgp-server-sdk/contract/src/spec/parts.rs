@@ -14,8 +14,8 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All parts in order. Each has the heading with which it is written, and lower-case words by which it is
-    /// recognized in headings of other authors.
+    /// All parts in order, each with the heading that is written for it, and with lower-case words by which a heading
+    /// of another author is recognized.
     pub(super) const ALL: [(Self, &'static str, &'static [&'static str]); 8] = [
         (Self::Purpose, "Tool Purpose and Description", &["purpose", "description", "overview"]),
         (Self::Name, "Invocation Name", &["invocation name", "invocation"]),

@@ -50,7 +50,8 @@ fn quote(text: &str, out: &mut String) {
     }
 }
 
-/// The note that a tool is deprecated, which is not a part of its description.
+/// The line that marks a tool as deprecated. A reader of the document does not count this line as part of the tool's
+/// description.
 pub(super) const DEPRECATED: &str = "The tool is deprecated.";
 
 /// The note in place of a missing description.

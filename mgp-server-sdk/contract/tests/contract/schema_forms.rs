@@ -1,5 +1,5 @@
-//! Tests of changes in forms that are harder to compare: a type that becomes nullable by `anyOf`, definitions behind
-//! anchors and identifiers, and patterns of names beside a refusal of other members.
+//! Tests of changes in forms that are harder to compare: a type that becomes nullable by `anyOf`, definitions that are
+//! referred to by anchors and identifiers, and `patternProperties` in a schema that refuses other members.
 
 use mgp_contract::{Bump, Contract, ToolDifference, compare};
 use serde_json::{Value, json};
@@ -37,7 +37,8 @@ fn a_type_that_becomes_nullable_permits_more_values() {
     for (one, alternative) in [
         (&text, &text),
         (&reference, &reference),
-        // Before the change, the type was written in place; a schema generator then moved it to the definitions.
+        // Before the change, the type was written in place; a schema generator then moved it to the definitions. This
+        // alone changes nothing.
         (&person, &reference),
     ] {
         let old = with(one, &person);
@@ -48,7 +49,7 @@ fn a_type_that_becomes_nullable_permits_more_values() {
         }
     }
 
-    // Pydantic writes an argument that becomes optional as nullable, with the default `null`.
+    // If an argument becomes optional, Pydantic writes it as nullable, with the default `null`. This is a minor change.
     let old =
         json!({ "properties": { "q": { "type": "string", "title": "Q" } }, "required": ["q"] });
     let any = json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null, "title": "Q" });

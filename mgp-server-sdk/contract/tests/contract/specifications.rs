@@ -57,7 +57,8 @@ fn a_generated_specification_is_whole_and_reads_back() {
             (&read.name, &read.input, &read.output)
         );
         assert_eq!(tool.version(), read.version());
-        // A tool fits its specification, which has no hints, security metadata or settings of tasks.
+        // The comparison must find no difference, although the contract that was read has no hints, security metadata
+        // or settings of tasks.
         for found in [compare(tool, read), compare(read, tool)] {
             assert_eq!(found.bump, Bump::None, "{found:#?}");
         }

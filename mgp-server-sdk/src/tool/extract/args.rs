@@ -108,7 +108,7 @@ fn expected(schema: &RawObject, path: &str) -> Option<Value> {
         };
     }
     let found = resolve(&root, at);
-    // Large schemas are omitted; the caller can read them in the list of tools.
+    // Omit a large schema, which the caller can read in the list of tools.
     let is_small = found.to_string().len() <= 1000;
     (is_small && !path.is_empty()).then(|| found.clone())
 }

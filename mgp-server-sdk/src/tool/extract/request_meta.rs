@@ -45,7 +45,7 @@ impl FromCall for RequestMeta {
     }
 }
 
-/// The members with tokens that prove rights of the caller to this server, each with its extension.
+/// The members that contain tokens of the caller, which prove its rights to this server; each with its extension.
 const TOKENS: [(Extension, &str); 2] = [
     (SessionToken::EXTENSION, SessionToken::NAME),
     (ConfirmationToken::EXTENSION, ConfirmationToken::NAME),

@@ -76,8 +76,8 @@ impl Entry {
         Ok(())
     }
 
-    /// Checks that the headers of a call that repeat arguments are equal to them, because a proxy might route by these
-    /// headers.
+    /// Checks the headers of a call that repeat arguments: they must be equal to the arguments, because a proxy might
+    /// route by them.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern

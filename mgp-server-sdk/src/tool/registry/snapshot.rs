@@ -11,7 +11,8 @@ use super::super::{SchemaStyle, name_errors};
 use super::entry::Entry;
 use super::list::Form;
 
-/// The tools at one point in time. A change replaces a snapshot that a call uses, so that the call needs no lock.
+/// The tools at one point in time. If a call uses a snapshot, a change creates a new snapshot instead of changing this
+/// one, so that the call needs no lock.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 pub(super) struct Snapshot {
@@ -60,19 +61,21 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds a tool, or replaces the tool with the same name.
-    pub(super) fn put(&mut self, entry: Arc<Entry>) {
-        if !self.by_name.contains_key(&entry.definition.name) {
+    /// Adds a tool, or replaces the tool with the same name; returns the replaced tool.
+    pub(super) fn put(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        let Some(replaced) = self.by_name.get(&entry.definition.name).cloned() else {
             self.lists = Default::default();
-            return self.push(entry);
-        }
+            self.push(entry);
+            return None;
+        };
         let mut entries = std::mem::take(&mut self.entries);
         for old in &mut entries {
-            if old.definition.name == entry.definition.name {
+            if Arc::ptr_eq(old, &replaced) {
                 *old = Arc::clone(&entry);
             }
         }
         *self = Self::new(entries, self.settings.clone());
+        Some(replaced)
     }
 
     /// Adds a tool with a new name.

@@ -182,7 +182,7 @@ async fn a_session_is_notified_also_if_the_author_handles_its_start() {
     assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
 }
 
-/// Reports changes of the resources that have subscribers, and of one that has none.
+/// Reports changes of the resources that have subscribers, and of a resource that has none.
 fn update(resources: &Resources) {
     for _ in 0..3 {
         resources.updated("test://watched");
@@ -355,7 +355,7 @@ async fn resources_that_never_answer_do_not_keep_a_stream_from_its_start() {
         json!({ "toolsListChanged": true, "resourceSubscriptions": ["test://b", "test://a"] })
     );
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    // The changes before the acknowledgement are not lost.
+    // The changes before the acknowledgement must not be lost.
     assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
     assert_eq!(wire.notice().await["params"]["uri"], "test://b");
     notifier.tools_changed(|_, _| true);

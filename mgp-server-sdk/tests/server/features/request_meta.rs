@@ -1,4 +1,4 @@
-//! Tests of the member `_meta`: handlers read that of a request, authors set that of a resource.
+//! Tests of the member `_meta`: handlers read the `_meta` of a request, and authors set the `_meta` of a resource.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, RequestMeta, Resource};
@@ -37,7 +37,7 @@ fn server() -> Server {
 /// Sends a request with the language in `_meta`.
 async fn ask(wire: &mut Wire, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({ LANGUAGE: "de" });
-    // A modern peer writes its own `_meta`, with these members.
+    // A modern peer writes `_meta` itself, so pass it these members.
     wire.meta = params["_meta"].clone();
     wire.ask(method, params).await.unwrap()
 }

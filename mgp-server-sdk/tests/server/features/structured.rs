@@ -88,7 +88,8 @@ async fn a_legacy_caller_receives_the_schema_of_a_type_that_contains_itself() {
     }
 }
 
-/// A result with a member that is left out if it is empty, and one that has another name in the result.
+/// A result with two special members: the first is left out if it is empty, and the second has another name in the
+/// result.
 #[derive(JsonSchema, Serialize)]
 struct Report {
     lines: u32,

@@ -110,8 +110,8 @@ impl Subscription {
             }
             for (seq, event) in events {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    // The target has ended or was replaced. The next iteration of the loop takes the current target, if
-                    // there is one.
+                    // The target has ended or was replaced. The next iteration of the outer loop takes the current
+                    // target, if there is one.
                     break;
                 }
                 dropped = 0;

@@ -45,8 +45,8 @@ async fn a_subscription_of_an_ended_server_starts_again_under_its_id_and_number(
     settle().await;
     let event = one.events().remove(0);
     assert_eq!((&event["_mgp"]["seq"], event["_mgp"].get("dropped")), (&json!(8), None));
-    // Another principal cannot use the id of the subscription. A caller cannot choose an id that differs in form from
-    // the ids that the hub creates.
+    // Another principal must not use the id of the subscription, and a caller must not choose an id whose form differs
+    // from the ids of the hub.
     let mut other = Subscriber::new(&second);
     other.client.cx.principal = Principal::local().agent("mallory");
     assert_eq!(other.request("mgp/events/subscribe", again).await, Err(-32602));

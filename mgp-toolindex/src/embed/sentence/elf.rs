@@ -24,8 +24,8 @@ const MAX_SEGMENTS: u64 = 1024;
 
 /// Returns an error if an ELF library is shorter than its header requires.
 ///
-/// Accepts files in other formats and files that do not exist, because the loader handles them; it looks up a name
-/// without a path in the folders of the system.
+/// Accepts files in other formats and files that do not exist, because the loader reports errors about them. The loader
+/// also finds a name without a path in the system's folders.
 pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -41,8 +41,8 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
 /// Returns the minimum length of an ELF file according to its header; `None` for a file in another format.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let header = read_up_to(file, 64)?;
-    // Leave other formats to the loader. The only library to check is onnxruntime, which exists on Linux only as 64-bit
-    // little-endian ELF.
+    // Accept any other format. The only library that needs the check is onnxruntime, which exists on Linux only as
+    // 64-bit little-endian ELF.
     if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) {
         return Ok(None);
     }

@@ -4,9 +4,9 @@ use mgp_types::sync::{Mutex, MutexGuard};
 
 /// A mutex that serves threads in turn.
 ///
-/// A thread that releases a plain mutex and locks it again nearly always succeeds before a waiting thread, so a query
-/// would wait until thousands of tools are embedded. Here the waiting thread already holds the lock `next`, so the
-/// releasing thread must wait behind it.
+/// A plain mutex is nearly always locked again by the thread that has just released it, even if another thread waits.
+/// So a query would wait until thousands of tools are embedded. In this mutex, the waiting thread already holds the
+/// lock `next`, so the releasing thread must wait after it.
 #[derive(Debug, Default)]
 pub(super) struct FairMutex<T> {
     next: Mutex<()>,

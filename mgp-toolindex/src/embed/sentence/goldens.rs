@@ -1,8 +1,8 @@
 //! Texts with known vectors, which detect an encoder that runs but computes wrong vectors (MGP §16.4).
 //!
-//! The rows of `goldens.json` are unit vectors, quantised to signed bytes. An independent implementation of the network
-//! computed them in double precision from the published weights. The cosine error caused by the quantisation is at most
-//! 5e-5.
+//! The rows of `goldens.json` are unit vectors, quantised to signed bytes. They come from an independent implementation
+//! of the network, which computed them in double precision from the published weights. The cosine error caused by the
+//! quantisation is at most 5e-5.
 
 use super::{error::ModelError, sentences::Sentences};
 use crate::embed::Embedder;

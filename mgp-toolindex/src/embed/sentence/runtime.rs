@@ -46,10 +46,10 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
-    // At a more detailed log level, the runtime logs a message for every node of a model.
+    // Log warnings only: at a more detailed level, the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // Give the tokenizer no thread pool: a pool does not speed up a single text, which would also have to wait for a
-    // thread of the pool.
+    // Give the tokenizer no thread pool. A pool would not speed up a single text, but the text would have to wait for
+    // one of its threads.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }
@@ -57,7 +57,7 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     Ok(environment)
 }
 
-/// Forwards log messages of the runtime, which would otherwise go to standard error.
+/// Forwards the log messages of onnxruntime to `tracing`; otherwise they would go to standard error.
 fn log(level: LogLevel, category: &str, _: &str, place: &str, message: &str) {
     match level {
         LogLevel::Error | LogLevel::Fatal => {

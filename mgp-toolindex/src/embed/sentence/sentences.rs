@@ -25,8 +25,8 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 /// A sentence encoder: texts of similar meaning get similar vectors, even if they have no word in common.
 ///
 /// Embedding a query takes about half a millisecond, embedding a tool a few milliseconds. The encoder uses 90 MB of
-/// memory. It embeds texts one at a time: a model with quantised weights would quantise a whole batch together, so the
-/// vector of a text would depend on the other texts of the batch.
+/// memory. It embeds texts one at a time, because a model with quantised weights quantises all texts of a batch
+/// together: the vector of a text would depend on the other texts of its batch.
 ///
 /// ```no_run
 /// use mgp_toolindex::{Embedder as _, Sentences};

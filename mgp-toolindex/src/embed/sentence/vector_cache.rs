@@ -8,7 +8,7 @@ pub(super) type TextHash = [u8; 32];
 
 /// A cache of text vectors with least-recently-used eviction.
 ///
-/// The cache first evicts texts that were used only once. Embedding all tools uses each text once, and so does not
+/// The cache first evicts texts that were used only once. So embedding all tools, which uses each text once, does not
 /// evict the queries that users repeat.
 #[derive(Debug)]
 pub(super) struct VectorCache {

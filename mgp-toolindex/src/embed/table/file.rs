@@ -1,4 +1,4 @@
-//! Reads the file of the word table in place: no row is copied, and no index is built (MGP §16.4).
+//! Reads the file of the word table without copying rows or building an index (MGP §16.4).
 //!
 //! The file is little-endian and has these parts, in this order: a head of 64 bytes (magic, version, dimensions, rows,
 //! slots, longest piece, bytes of all pieces, name), the number of pieces of each length (u16), scales (f32), slots
@@ -51,7 +51,7 @@ impl File {
         }
         let (dimensions, count, slots) = (figure(12)?, figure(16)?, figure(20)?);
         let (longest, text) = (figure(24)?, figure(28)?);
-        // A look-up in the hash table ends at an empty slot, so the table needs at least one empty slot.
+        // A look-up in the hash table ends at an empty slot, so refuse a table without an empty slot.
         if longest >= LENGTHS || !slots.is_power_of_two() || count >= slots {
             return None;
         }
@@ -87,7 +87,8 @@ impl File {
         self.longest
     }
 
-    /// Finds the row of a word in lower case that is a single piece of the table.
+    /// Finds the row of a word, which must be in lower case; returns `None` unless the whole word is one piece of the
+    /// table.
     pub(super) fn find_word(&self, word: &str) -> Option<u32> {
         let bytes = word.as_bytes();
         if bytes.is_empty() || bytes.len() > self.longest {

@@ -17,8 +17,8 @@ static RAW: &[u8] = include_bytes!("../../../data/table.bin");
 static FILE: LazyLock<File> =
     LazyLock::new(|| File::of(RAW).expect("the table is part of the crate, and its sum is tested"));
 
-/// The maximum number of pieces of a text that are used. The beginning of a definition describes its purpose, so the
-/// rest can be ignored.
+/// The maximum number of pieces of a text that are used. The beginning of a definition describes its purpose, so later
+/// pieces can be ignored.
 const MAX_PIECES: usize = 160;
 /// The maximum number of bytes that are read from a text, even if few of them form pieces.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
@@ -74,7 +74,7 @@ impl Embedder for StaticTable {
         self.file.dimensions
     }
 
-    /// Never fails. Only the first 160 pieces of a text are used.
+    /// Computes the vector from the first 160 pieces of the text; never returns an error.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut sum = vec![0.0; self.file.dimensions];
         let mut left = MAX_PIECES;

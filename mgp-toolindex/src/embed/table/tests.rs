@@ -7,7 +7,7 @@ use super::file::Place;
 use super::*;
 
 /// Expected pieces, written by `training/train.py goldens`. Each line has a tokenizer, a text, and the pieces of the
-/// text. The tokenizer `bert` is the reference, and `own` is the one that was used to train the table.
+/// text. The tokenizer `bert` is the reference; the table was trained with the tokenizer `own`.
 const GOLDEN: &str = include_str!("pieces.tsv");
 
 fn pieces(text: &str) -> Vec<String> {
@@ -57,8 +57,8 @@ fn a_truncated_or_inconsistent_file_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // Such a change may be accepted if it lowers the number of slots, which hides pieces. After any other accepted
-        // change, splitting a text must not panic.
+        // A damaged file may still be accepted, e.g. if fewer slots only hide pieces. In this case, splitting a text
+        // must not panic.
         if let Some(file) = File::of(raw) {
             let _ =
                 wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));

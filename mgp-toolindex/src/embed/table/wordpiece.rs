@@ -1,6 +1,6 @@
 //! Splits a text into the word pieces of the table (MGP §16.4).
 //!
-//! The rules are those of BERT's uncased word pieces, with three differences. Punctuation only separates words. A
+//! The rules are the rules of BERT's uncased word pieces, with three differences. Punctuation only separates words. A
 //! compound such as `readFile` is also split into its parts, unless the table has the whole compound, e.g. `GitHub`. In
 //! a language without spaces, each character is a word. `training/words.py` follows the same rules; a test compares
 //! both.

@@ -139,10 +139,10 @@ async fn decisions_are_cached_for_a_second_but_hits_are_checked_at_once() {
     assert_eq!(allowed.checks(), 22);
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
     assert_eq!(allowed.checks(), 2);
-    // After access is revoked, the tool is no longer found, and another tool replaces it in the list.
+    // After access is revoked, the tool must no longer be found, and another tool must replace it in the list.
     allowed.tools.lock().unwrap().remove("s.read_1");
     assert_eq!(search(), ["s.read_2", "s.read_3"]);
-    // After access is granted, the tool is found within a second.
+    // After access is granted, the tool must be found within a second.
     allowed.tools.lock().unwrap().insert("s.read_0".to_owned());
     tokio::time::advance(Duration::from_millis(1100)).await;
     assert_eq!(search(), ["s.read_0", "s.read_2"]);
@@ -188,7 +188,7 @@ fn a_set_of_a_later_index_is_not_used_for_an_earlier_one() {
         let set = index.shared.sets.filter(now, &filter, &index.shared.analyzer).unwrap();
         set.unwrap().count()
     };
-    // The second search still uses the older snapshot, although a search with the newer snapshot came before it.
+    // The second search must use the older snapshot, although a search with the newer snapshot came before it.
     assert_eq!((passing(&after), passing(&before), passing(&after)), (1, 0, 1));
 }
 

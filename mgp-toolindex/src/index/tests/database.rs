@@ -151,7 +151,7 @@ async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
     let old = Fake::new("old", Cost::Small);
     let db = with_files(Some(&old)).await;
 
-    // Opened without an embedder, the index leaves the vectors in the database.
+    // An index that is opened without an embedder must leave the vectors in the database.
     let none = open(&db, None).await;
     assert_eq!(none.stats().embedded, 0);
     none.put(mail()).unwrap();

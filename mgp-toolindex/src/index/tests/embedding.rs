@@ -224,7 +224,7 @@ fn each_change_of_texts_or_vectors_has_a_higher_version() {
     index.set_state("files", ServerState::Error);
     assert_eq!(version(), before);
     let slot = index.shared.snapshot().catalog.find("files", "read_file").unwrap();
-    // A zero vector has no direction, so it clears the row.
+    // A zero vector has no direction, so setting it removes the tool's vector, which is a change as well.
     for vector in [[1.0; 48], [0.0; 48]] {
         let before = version();
         index.shared.set_vectors(|next| next.vectors.as_mut().unwrap().set(slot, &vector));

@@ -10,7 +10,7 @@ fn refused(entry: impl Into<ToolEntry>, limits: IndexLimits, expected: &str) {
     let put = index.put(server).unwrap();
     let reasons: Vec<String> = put.refused.iter().map(ToString::to_string).collect();
     assert_eq!(reasons, [expected]);
-    // The valid tools are added nevertheless.
+    // The valid tools are added although the other tools are refused.
     assert_eq!((put.added, index.stats().tools), (2, 2));
     assert_eq!(search(&index, "good")[0], "s.good");
 }

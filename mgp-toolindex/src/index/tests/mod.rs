@@ -104,7 +104,7 @@ fn values_of_parameters_are_found() {
     assert_eq!(search(&index, "convert to webp"), ["x.paint"]);
     assert_eq!(search(&index, "sepia"), ["x.paint"]);
     assert_eq!(search(&index, &long[0]), ["x.paint"]);
-    // Neither a value of more than 40 bytes is indexed, nor values beyond a total of 256 bytes for a tool.
+    // Values of more than 40 bytes are not indexed, and neither are values beyond the total of 256 bytes for a tool.
     for text in [&format!("{}x", long[0]), &long[9]] {
         assert!(search(&index, text).is_empty(), "{text}");
     }
@@ -123,7 +123,7 @@ fn risk_is_the_effective_one() {
     };
     check(tool("t", "").into(), RiskLevel::Dangerous);
     check(claimed(r#"{"risk_level":"safe"}"#).into(), RiskLevel::Safe);
-    // A server cannot lower the risk of its own tools.
+    // A server must not be able to lower the risk of its own tools.
     let lie = claimed(r#"{"risk_level":"moderate","effective_risk_level":"safe"}"#);
     check(lie.clone().into(), RiskLevel::Moderate);
     let mut security_source = ToolSecurity::new(RiskLevel::Dangerous);
@@ -186,7 +186,7 @@ fn a_name_of_two_tools_is_ambiguous() {
     index.put(ServerEntry::new("more").tool(tool("read_file", ""))).unwrap();
     assert_eq!(resolve("read_file"), "files.read_file or more.read_file");
     assert_eq!(resolve("more.read_file"), "more.read_file");
-    // No server can take over the qualified name of another server's tool.
+    // A server must not be able to take over the qualified name of another server's tool.
     index.put(ServerEntry::new("bad").tool(tool("files.read_file", ""))).unwrap();
     assert_eq!(resolve("files.read_file"), "files.read_file");
     assert_eq!(resolve("bad.files.read_file"), "bad.files.read_file");

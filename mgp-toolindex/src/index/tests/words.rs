@@ -9,7 +9,7 @@ use super::database::run;
 use super::{tool, *};
 use crate::text::{DOCUMENT_VERSION, Indexer};
 
-/// A number of servers with enough tools that the keyword segments are stored.
+/// The number of servers in a test; together they have enough tools that the keyword segments are stored.
 const SERVERS: usize = 12;
 const TOOLS: usize = 100;
 
@@ -77,7 +77,7 @@ async fn stored_segments_find_the_same_as_new_ones() {
     mark(&db).await;
     let again = open(&db).await;
     assert_eq!(found(&again), found(&made_of((0..SERVERS).map(server))));
-    // A few more tools do not cause the segments to be written again.
+    // Adding a few tools must not cause the segments to be written again.
     again.put(server(SERVERS)).unwrap();
     again.flush().await.unwrap();
     let more = open(&db).await;

@@ -160,7 +160,7 @@ fn many_past_calls_contradict_the_ranking_and_win() {
             assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
             assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
         }
-        // A query that differs from all past queries finds the same as without a history.
+        // For a query that differs from all past queries, the results are the same as without a history.
         assert_eq!(found(&index, &ask("air pressure"))[0].0, "barometer");
         assert_eq!(found(&index, &ask("forecast"))[0].0, "forecast");
     }

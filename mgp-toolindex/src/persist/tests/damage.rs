@@ -17,7 +17,7 @@ async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
     store.flush().await.unwrap();
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
     let opened = IndexStore::load(&db).await.unwrap();
-    // All tools can still be replaced.
+    // Replacing a server still writes all of its tools.
     store.push(put("a", 2, 3));
     store.flush().await.unwrap();
     assert_eq!(versions_of(&read(&db).await)[0], ("a".to_owned(), vec![3, 3]), "{sql}");

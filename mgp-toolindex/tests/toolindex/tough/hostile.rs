@@ -101,7 +101,7 @@ fn hostile_definitions_affect_no_other_tool() {
         }
         assert!(index.get(&id, &word).is_some(), "{what}: its neighbour is gone");
         assert_eq!(by_words(&index, &word).hits[0].tool.server_id(), id, "{what}");
-        // If a tool was accepted, it can be read from the index.
+        // A tool must be in the index exactly if it was not refused.
         assert_eq!(index.get(&id, &name).is_some(), put.refused.is_empty(), "{what}");
         refused += put.refused.len();
         taken += 1 - put.refused.len();

@@ -30,8 +30,8 @@ const PERMANENT_TOOLS: u64 = 100;
 /// The number of changes between two flushes.
 const CHANGES_PER_FLUSH: u64 = 16;
 
-/// The number of a change. Each change replaces the tools of the next server in turn; every seventh change removes the
-/// server instead.
+/// The number of a change. Each change replaces the tools of the server after the server of the previous change; every
+/// seventh change removes the server instead.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
@@ -113,8 +113,8 @@ fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
         .rev()
         .find(|last| {
             let mut expected = BTreeMap::new();
-            // Each change affects the next server in turn, so the last `SERVERS` changes include the last change of
-            // each server.
+            // The changes go through the servers one after the other, so the last `SERVERS` changes include the last
+            // change of each server.
             for step in (1..=*last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
                 if let Some(tools) = step.tools() {
                     let names = (0..tools).map(|number| format!("{}_part_{number}", step.word()));

@@ -53,8 +53,8 @@ impl Caller {
 fn a_caller_never_sees_the_session_of_another() {
     let index = ToolIndex::new();
     let sessions = Sessions::new();
-    // The callers of the first round share one connection, and those of the second round share a legacy session. In the
-    // third round, each caller makes stateless requests.
+    // The callers of the first round share one connection, and the callers of the second round share a legacy session.
+    // In the third round, each caller makes stateless requests.
     let shared = [Scope::new(ScopeKind::Connection), Scope::new(ScopeKind::Session)];
     let mut all = Vec::new();
     for place in 0..3 {

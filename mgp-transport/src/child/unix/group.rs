@@ -15,7 +15,7 @@ pub(super) fn has_members(group: Pid) -> Option<bool> {
         if !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        // The process might have ended since the scan began; its text is then empty.
+        // The process might have ended since the scan began. Its text is then empty, so it does not count as living.
         let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
         if living_in(&stat) == Some(group) {
             return Some(true);
@@ -47,7 +47,7 @@ pub(super) fn parent(stat: &[u8]) -> Option<i32> {
 /// Returns the fields after the program's name: the state, the parent, the process group and further fields.
 #[cfg(target_os = "linux")]
 fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
-    // The name, in parentheses, can contain any character, even parentheses.
+    // The name is in parentheses and can contain any character, even parentheses. So search for the last closing one.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
     Some(std::str::from_utf8(after_name).ok()?.split_ascii_whitespace())
 }

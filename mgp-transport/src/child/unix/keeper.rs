@@ -60,7 +60,8 @@ fn start(
 ) -> io::Result<(Arc<KeeperState>, Pid)> {
     // The name is only shown in lists of processes, so a failure is ignored.
     let _ = rustix::thread::set_name(c"mgp-keeper");
-    // Makes this process the parent of orphaned descendants. If this fails, the program and its group are still ended.
+    // Makes this process the parent of orphaned descendants. A failure is ignored, because the program and its group
+    // are ended nevertheless.
     let _ = set_child_subreaper(Some(getpid()));
     let mut command = Command::new(program);
     command.args(arguments).process_group(0);

@@ -1,7 +1,7 @@
 //! The limit of files that this process may open.
 //!
 //! A process with many servers needs several descriptors for each server, but its limit is often low: macOS gives 256
-//! to applications and to the programs that they start.
+//! to applications and to the programs that they start. So this module raises the limit.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ pub fn raise_open_files() {
     let Some(soft) = earlier.current else { return };
     let current = earlier.maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
     let raised = Rlimit { current: Some(current), ..earlier };
-    // After a failure this process works as before, with fewer servers.
+    // A failure is ignored: this process works as before, but can have fewer servers.
     if current > soft && setrlimit(Resource::Nofile, raised).is_ok() {
         let _ = EARLIER.set(earlier);
     }

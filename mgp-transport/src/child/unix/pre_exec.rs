@@ -45,14 +45,15 @@ pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
 fn in_child(parent: Pid, socket: Option<RawFd>, files: Option<Rlimit>) -> io::Result<()> {
     if socket.is_none() {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the parent died before the call above, the operating system does not send the signal.
+        // If the parent died before the call above, the operating system does not send the signal, so fail here.
         if getppid() != Some(parent) {
             return Err(Errno::SRCH.into());
         }
     }
     close_on_exec();
     if let Some(files) = files {
-        // This fails if the hard limit was lowered meanwhile; the child then keeps the limit of this process.
+        // Ignore the error: it means that the hard limit was lowered meanwhile, and the child keeps the limit of this
+        // process.
         let _ = setrlimit(Resource::Nofile, files);
     }
     if let Some(socket) = socket {

@@ -190,7 +190,7 @@ fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
             }
         }
         Err(rustix::io::Errno::INTR) => {}
-        // `poll` fails if the kernel has no memory left. All children are then checked, but with a pause in between.
+        // `poll` fails if the operating system has no memory left. Check all children then, but pause first.
         Err(_) => {
             thread::sleep(POLL_INTERVAL);
             ready[1..].fill(true);

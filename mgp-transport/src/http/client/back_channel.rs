@@ -1,7 +1,7 @@
 //! The evidence for whether a legacy server can send requests, e.g. forms, to its client while it answers a call.
 //!
-//! For that, a server needs a session, because the client sends the answer to its request as another POST. The server
-//! must also answer the call with an event stream, because an answer in JSON is a single message.
+//! To send requests, a server needs a session, because the client sends the answer to its request as another POST. The
+//! server must also answer the call with an event stream, because an answer in JSON is a single message.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -35,7 +35,8 @@ impl Default for SeenBackChannel {
 }
 
 impl SeenBackChannel {
-    /// Records that the connection uses HTTP, so that only answers show the back channel.
+    /// Records that the connection uses HTTP. From then on, only the server's answers show whether it can send
+    /// requests.
     pub(super) fn set_unknown(&self) {
         self.channel.store(BackChannel::Unknown as u8, Ordering::Relaxed);
     }
@@ -46,7 +47,7 @@ impl SeenBackChannel {
         if has_session_id && kind == ContentKind::Events {
             return self.channel.store(BackChannel::Present as u8, Ordering::Relaxed);
         }
-        // Another answer may be recorded at the same time.
+        // Replace only `Unknown`: another task may record at the same time that the server can send requests.
         let (unknown, missing) = (BackChannel::Unknown as u8, BackChannel::Missing as u8);
         let _ =
             self.channel.compare_exchange(unknown, missing, Ordering::Relaxed, Ordering::Relaxed);

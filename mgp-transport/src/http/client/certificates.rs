@@ -117,7 +117,7 @@ mod tls {
                     "its certificate is not valid yet ({text}); is the clock of this machine right?"
                 )
             }
-            // This error of `webpki` has no variant of its own.
+            // This error of `webpki` has no variant of its own, so it is recognized by its text.
             E::Other(_) if text.contains("CaUsedAsEndEntity") => "its certificate is that of an \
                  authority (`CA:TRUE`); its operator must replace it: `openssl req -x509` creates \
                  one for a server with `-addext basicConstraints=critical,CA:FALSE`"

@@ -32,12 +32,12 @@ pub struct HttpClientConfig {
     /// session's GET stream, the event is skipped. Default: 16 MiB.
     pub event_bytes: usize,
     /// The maximum number of requests at the same time, each on its own connection; further requests wait. One
-    /// principal can have at most eight times as many requests as are still free, so that it cannot block the requests
-    /// of others. Default: 256.
+    /// principal can have at most eight times the number of requests that are still free, so that it cannot block the
+    /// requests of others. Default: 256.
     pub requests: usize,
     /// The maximum number of the server's requests that run at the same time. For the calls of one principal, the
-    /// server can have at most eight times as many requests as are still free. Further requests are answered with code
-    /// 3001 (resource exhausted). Default: 256.
+    /// server can have at most eight times the number of requests that are still free. Further requests are answered
+    /// with code 3001 (resource exhausted). Default: 256.
     pub server_requests: usize,
     /// The maximum number of connections that are kept for later requests, including connections whose response is
     /// still being read. Default: 32.

@@ -261,7 +261,8 @@ impl Core {
                 }
                 new.insert_headers(&mut headers);
             }
-            // `initialized` must be the first message of the new session, before other requests use the session.
+            // `initialized` must be the first message of the new session, so send it before other requests can use the
+            // session.
             let (make_headers, body) = (|| headers.clone(), initialized());
             let response =
                 self.sender.send(&Method::POST, &make_headers, &body, ResendPolicy::Never).await?;
@@ -360,7 +361,7 @@ impl Core {
                 .send(&Method::DELETE, &make_headers, &Bytes::new(), ResendPolicy::Once)
                 .await
             {
-                // Status 405 is not an error here: such a server ends its sessions by itself.
+                // Status 405 is not an error here: it means that the server ends its sessions by itself.
                 Ok(response) => drain(response.into_body()).await,
                 Err(error) => tracing::debug!(%error, "ending the session at the server failed"),
             }
@@ -458,7 +459,8 @@ mod tests {
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap();
         core.end();
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap_err();
-        // If a request was answered before the end of the connection, its setting can still be recorded after the end.
+        // A request may have been answered just before the connection ended, so that its setting is recorded after the
+        // end. This must not keep the connection alive.
         let method = Method::from_static(LoggingSetLevel::METHOD);
         let request = Call::request(method, Params::none(), core.context());
         core.session.keep(SettingChange::of(&request).unwrap());

@@ -24,7 +24,7 @@ use crate::connection::read_reply;
 /// The estimated memory of a message while it is handled, in addition to its text.
 const MESSAGE_COST: usize = 512;
 
-/// The place where a message was received.
+/// The response or stream in which a message was received.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessageSource {
     /// The response to this legacy request of the client, sent in this session; `initialize` has no session.
@@ -197,7 +197,8 @@ impl Core {
     ) {
         let mut handling =
             self.stack.send(Call::notification(method, params, self.inbound_context(from)));
-        // Most handlers complete immediately. The others are queued on the runner, which runs them one after another.
+        // Most handlers complete immediately, so poll the handler here if no other handler waits. The others are queued
+        // on the runner, which runs them one after another.
         let is_first = self.counters.waiting.load(Ordering::Relaxed) == 0;
         if is_first && handling.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready() {
             return;

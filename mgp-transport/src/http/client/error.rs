@@ -14,6 +14,9 @@ use crate::too_long::bytes_text;
 /// causes of failed starts at this text.
 const SERVER_TEXT: &str = " (server: `";
 
+/// The maximum `Retry-After` of a server that is passed on; a longer one is shortened to it.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+
 /// The reason why a client cannot be created for a URL.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -93,8 +96,8 @@ impl Fault {
     ) -> Self {
         let wait =
             headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
-        let (wait, text) = (wait.map(Duration::from_secs), String::new());
-        Self::Status { status, wait, challenge, text, has_credentials }
+        let wait = wait.map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+        Self::Status { status, wait, challenge, text: String::new(), has_credentials }
     }
 
     /// Creates the failure for a response whose JSON does not answer the request. `server_text` is the text that the
@@ -319,10 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_becomes_a_hint() {
-        let headers = [(RETRY_AFTER, "7".parse().unwrap())].into_iter().collect();
-        let fault = Fault::status(StatusCode::TOO_MANY_REQUESTS, &headers, String::new(), false);
-        let error = RpcError::from(fault);
-        assert_eq!(error.as_recovery().unwrap().retry_after_ms, Some(7000));
+    fn retry_after_becomes_a_hint_of_at_most_a_day() {
+        for (seconds, hint) in [("7", 7_000), ("18446744073709551615", 86_400_000)] {
+            let headers = [(RETRY_AFTER, seconds.parse().unwrap())].into_iter().collect();
+            let fault =
+                Fault::status(StatusCode::TOO_MANY_REQUESTS, &headers, String::new(), false);
+            let error = RpcError::from(fault);
+            assert_eq!(error.as_recovery().unwrap().retry_after_ms, Some(hint));
+        }
     }
 }

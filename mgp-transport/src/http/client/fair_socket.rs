@@ -1,5 +1,5 @@
-//! A socket whose reads use up the turn of a task by their length, so that a server that sends without end does not
-//! delay other tasks.
+//! A socket whose reads use up tokio's task budget in proportion to the bytes read, so that a server that sends without
+//! end does not delay other tasks.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,8 +11,9 @@ use tokio::task::coop::poll_proceed;
 
 /// The number of received bytes that use up one unit of tokio's task budget.
 ///
-/// Hyper skips interim responses (1xx) in a loop that ends only when this budget is used up. As each read is one of 128
-/// units, a server could otherwise keep the loop busy with 128 full buffers.
+/// Hyper skips interim responses (1xx) in a loop that ends only when the task has used up its budget of 128 units.
+/// Tokio counts each read as one unit, however many bytes it returns. So without this type, a server could keep the
+/// loop busy with 128 full buffers.
 const BYTES_PER_UNIT: usize = 1024;
 
 /// A socket of a client.

@@ -122,7 +122,7 @@ impl EventStream {
         let body = match Answer::new(response) {
             Answer::Events(body) => body,
             Answer::Other(response) => {
-                // The usual message for status 405 is about a POST, but this request is a GET.
+                // The usual message for status 405 is about a POST, but this request is a GET, so replace the message.
                 let accepts_get = response.status() != StatusCode::METHOD_NOT_ALLOWED;
                 return Err(match sender.read_other(*response).await {
                     Ok(()) => no_stream(),
@@ -236,10 +236,10 @@ async fn send(
 /// The messages that are being posted, and those that are held back.
 ///
 /// Several POSTs run at the same time, because some servers answer the POST of a request only after they have handled
-/// the request. Requests and notifications after a notification are held back until it was posted: a server refuses
-/// requests that overtake the notification that the client is initialized. A cancellation is also held back while it
-/// could overtake its request. Answers are never held back, because the server can need them to handle a message that
-/// is being posted.
+/// the request. Requests and notifications that follow a notification are held back until that notification was posted:
+/// a server refuses requests that overtake the notification that the client is initialized. A cancellation is also held
+/// back while it could overtake its request. Answers are never held back, because the server can need them to handle a
+/// message that is being posted.
 struct Posting<'a> {
     posts: &'a HttpSender,
     writer: &'a Writer,

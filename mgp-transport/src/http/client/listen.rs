@@ -33,7 +33,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                 if let Err(error) = core.read_session_stream(body, &mut reader, session_ref).await {
                     tracing::debug!(%error, "session stream failed");
                 }
-                // A stream that stayed open counts as a success, even without an event.
+                // A stream that brought an event, or stayed open for some time, counts as a success.
                 if reader.progress() > progress || begun.elapsed() > core.sender.config.retry {
                     attempts = 0;
                     has_lived = true;

@@ -1,4 +1,5 @@
-//! The permits of requests that run at the same time, shared such that no caller can exclude another caller.
+//! The permits of requests that run at the same time. They are shared in such a way that no caller can exclude another
+//! caller.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Permits {
         is_taken.then(|| self.permit(caller))
     }
 
-    /// Waits for a permit. Requests of one caller get theirs in the order of arrival.
+    /// Waits for a permit. The requests of one caller get their permits in the order of arrival.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped; the request leaves the queue.
@@ -205,7 +206,7 @@ mod tests {
         drop((&mut other).now_or_never().flatten().unwrap());
         assert!((&mut second).now_or_never().is_none());
         drop((&mut first).now_or_never().flatten().unwrap());
-        // A permit that was granted but never received is granted again.
+        // A permit that was granted but never received must be granted again.
         drop(second);
         running.clear();
         assert!(is_unused(&permits));

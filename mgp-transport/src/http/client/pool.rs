@@ -178,7 +178,8 @@ where
         match self.idle.take() {
             Checkout::Free(sender) => Some(sender),
             Checkout::None => None,
-            // A connection that has just read its answer might become ready as soon as its own task has run.
+            // A connection that has just read its answer might become ready as soon as its own task has run, so let
+            // that task run and try again.
             Checkout::Busy => {
                 yield_now().await;
                 match self.idle.take() {
@@ -215,13 +216,14 @@ where
             }
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection failed");
-                // Only `open` receives this error, and only while it waits for the connection to become ready.
+                // Ignore a failure to send: only `open` receives this error, and only while it waits for the connection
+                // to become ready.
                 let _ = report.send(error);
             }
         });
         match sender.ready().await {
             Ok(()) => Ok(sender),
-            // The connection's task reports the actual reason.
+            // The connection's task reports the actual reason, so return that reason.
             Err(error) => Err(PoolError::Broken(reported.await.unwrap_or(error))),
         }
     }
@@ -325,7 +327,7 @@ impl IdleConnections {
     }
 
     /// Removes connections that their server has closed. If the server closed a connection that had been idle for some
-    /// time, the pool from now on lets connections expire before they have been idle for as long.
+    /// time, the pool from now on lets connections expire after a shorter idle time.
     fn note_closed(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();

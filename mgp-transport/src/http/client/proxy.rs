@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
@@ -10,8 +11,9 @@ use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
-use mgp_types::service::is_loopback_host;
+use mgp_types::service::{is_loopback_host, shown_url};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::error::HttpClientError;
@@ -55,7 +57,7 @@ impl Proxy {
         let uri: Option<Uri> = url.parse().ok();
         if uri.and_then(|uri| uri.host().map(drop)).is_none() || !url.starts_with("http://") {
             return Err(HttpClientError::Url {
-                url: mgp_types::service::shown_url(url),
+                url: shown_url(url),
                 why: "a proxy is given as http://HOST:PORT".to_owned(),
             });
         }
@@ -81,12 +83,13 @@ impl Proxy {
             && self.others.as_ref().is_none_or(matches)
     }
 
-    /// Returns the connector that opens a tunnel to an address; `None` if the address is reached directly.
+    /// Returns the connector that opens a tunnel to an address, and the URL of the proxy for display; `None` if the
+    /// address is reached directly.
     fn tunnel(
         &self,
         to: &Uri,
         connector: &HttpConnector,
-    ) -> Option<Result<Tunnel<HttpConnector>, BoxError>> {
+    ) -> Option<Result<(Tunnel<HttpConnector>, String), BoxError>> {
         if !self.is_used_for(to) {
             return None;
         }
@@ -99,11 +102,11 @@ impl Proxy {
             );
             return Some(Err(why.into()));
         }
-        let tunnel = Tunnel::new(proxy.uri().clone(), connector.clone());
-        Some(Ok(match proxy.basic_auth() {
-            Some(auth) => tunnel.with_auth(auth.clone()),
-            None => tunnel,
-        }))
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), connector.clone());
+        if let Some(auth) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(auth.clone());
+        }
+        Some(Ok((tunnel, shown_url(&proxy.uri().to_string()))))
     }
 }
 
@@ -121,6 +124,10 @@ fn with_port(to: Uri) -> Uri {
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The maximum time in which a proxy opens a tunnel: less than the default time in which a connection is opened, so that
+/// the error names the proxy.
+const TUNNEL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// A connector that opens a tunnel if a proxy is used for the address.
 #[derive(Clone)]
@@ -158,17 +165,32 @@ where
                 Box::pin(async move { connecting.await.map(fair).map_err(Into::into) })
             }
             Some(Err(error)) => Box::pin(std::future::ready(Err(error))),
-            Some(Ok(mut tunnel)) => {
+            Some(Ok((mut tunnel, proxy))) => {
                 let connecting = tunnel.call(with_port(to));
                 Box::pin(async move {
-                    connecting
-                        .await
-                        .map(fair)
-                        .map_err(|error| format!("the proxy: {}", super::causes(&error)).into())
+                    match timeout(TUNNEL_TIMEOUT, connecting).await {
+                        Ok(Ok(connected)) => Ok(fair(connected)),
+                        Ok(Err(error)) => Err(failure(&proxy, &super::causes(&error)).into()),
+                        Err(_) => Err(failure(&proxy, "it does not answer").into()),
+                    }
                 })
             }
         }
     }
+}
+
+/// Returns the text about a proxy that opened no tunnel, with the remedy. `causes` are those of hyper.
+fn failure(proxy: &str, causes: &str) -> String {
+    let causes = causes.trim_start_matches("tunnel error: ");
+    let why = match causes.trim_start_matches("failed to create underlying connection: ") {
+        "proxy authorization required" => "it requires a valid user name and password (HTTP 407)",
+        "unsuccessful" => "it refuses the address, or cannot reach it",
+        why => why,
+    };
+    format!(
+        "the proxy {proxy} opened no connection: {why}; correct its URL in HTTPS_PROXY, HTTP_PROXY, ALL_PROXY \
+         or `kernel.proxy`, e.g. http://USER:PASSWORD@HOST:PORT, or add the host of the server to NO_PROXY or `kernel.no_proxy`"
+    )
 }
 
 fn fair(io: TokioIo<TcpStream>) -> TokioIo<FairSocket<TcpStream>> {

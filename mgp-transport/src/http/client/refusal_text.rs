@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// The maximum length, in bytes, of a body that is searched for the text.
 pub(super) const MAX_REFUSAL_BYTES: usize = 256 << 10;
-/// The minimum number of bytes of a secret that is left out; to leave out shorter secrets would hide ordinary words.
+/// The minimum number of bytes of a secret that is left out. Leaving out shorter secrets would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 8;
 /// The maximum number of bytes of a server's text in an error message.
 const MAX_TEXT_BYTES: usize = 300;

@@ -367,7 +367,8 @@ impl Core {
                         && status != StatusCode::TOO_MANY_REQUESTS =>
                 {
                     let reason = "the server does not resume it, and the call may have run";
-                    // The usual message for status 405 is about a POST, but this request is a GET.
+                    // The usual message for status 405 is about a POST, but this request is a GET, so it gets another
+                    // message.
                     let cause = match status {
                         StatusCode::METHOD_NOT_ALLOWED => "it accepts no GET (HTTP 405)",
                         _ => error.message(),
@@ -507,7 +508,7 @@ fn forward_item(
 ) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
     match next {
         SlotEvent::Item(item) => Ok(Box::pin(async move {
-            // The answer is needed even if the consumer of the partial results was dropped.
+            // Ignore the error: the answer is needed even if the consumer of the partial results was dropped.
             let _ = outlet.send(item).await;
         })),
         SlotEvent::Done(outcome) => Err(outcome),

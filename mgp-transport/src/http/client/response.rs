@@ -111,8 +111,8 @@ impl HttpSender {
     }
 }
 
-/// Returns the JSON-RPC error in the body of a refusal. An error whose code is a status of HTTP, in an object without
-/// `jsonrpc`, comes from a web framework or a proxy.
+/// Returns the JSON-RPC error in the body of a refusal. Returns `None` for an error without `jsonrpc` whose code is an
+/// HTTP status, because it comes from a web framework or a proxy.
 fn rpc_error(text: &str) -> Option<RpcError> {
     #[derive(Deserialize)]
     struct Refusal {

@@ -141,7 +141,7 @@ impl HttpSender {
                 }
                 Err(error) => return Err(self.failed(&error).into()),
             }
-            // The credentials depend on the destination, which a redirect changes and a refusal does not.
+            // The credentials depend on the destination, which a redirect may have changed.
             let destination = moved.as_ref().unwrap_or(&self.destination);
             sending.shown = self.shown(sending.method, destination).await?;
             let headers = (sending.headers)();
@@ -218,7 +218,7 @@ impl HttpSender {
             matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         match self.endpoint.on_same_origin(&to) {
             Some(there) if keeps && !is_redirected => Ok(Destination::new(&there)),
-            // The error shows the whole URL, even if the server sent only its path.
+            // Any other redirect is refused. The error shows the whole URL, even if the server sent only its path.
             there => {
                 let to = there.map_or(to, |there| there.to_string());
                 Err(Fault::Redirect { status, to: self.server_text(&shown_url(&to)) })
@@ -349,7 +349,7 @@ mod tests {
         check("http://localhost:8000/mcp", key, false).unwrap();
     }
 
-    /// Some web frameworks repeat the URL of the request, with its query, for status 404.
+    /// Some web frameworks repeat the URL of the request, with its query, for status 404. The query may contain a key.
     #[test]
     fn keys_that_a_server_repeats_are_left_out_of_its_text() {
         let mut config = HttpClientConfig::default();

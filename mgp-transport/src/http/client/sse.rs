@@ -147,7 +147,8 @@ impl SseReader {
     /// Consumes bytes from the front of `input` until an event is complete; `None` when all are consumed.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Result<Event, TooLong>> {
         loop {
-            // Checked first, because the line feed of a CRLF can be the first byte of the next input.
+            // Return before the check for a line feed below: the line feed of a CRLF can be the first byte of the next
+            // input.
             if input.is_empty() {
                 return None;
             }

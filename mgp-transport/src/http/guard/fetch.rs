@@ -201,7 +201,8 @@ impl GuardedFetch {
                 && let Some(to) = response.headers().get(LOCATION)
             {
                 let to = to.to_str().map_err(|error| failed(error.to_string()))?;
-                // Relative redirects are not followed; the usual file servers do not send them.
+                // A relative redirect fails, because it is not a URL; the usual file servers do not send such
+                // redirects.
                 url = to.to_owned();
                 continue;
             }
@@ -232,7 +233,7 @@ impl GuardedFetch {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let uri = self.rules.judge_url(&url)?;
-        // A connector built without TLS would send this request unencrypted.
+        // A connector built without TLS would send this request unencrypted, so refuse the request.
         if !cfg!(feature = "tls") && uri.scheme() == Some(&Scheme::HTTPS) {
             let why = "https needs the feature `tls` of mgp-server-sdk or mgp-transport";
             return Err(failed(why.to_owned()));
@@ -416,7 +417,7 @@ mod tests {
         assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
         let inside = sieved(&rules, "rebind.example", &["169.254.169.254"]).unwrap_err();
         assert!(inside.contains("rebind.example") && inside.contains("local link"), "{inside}");
-        // Even if the server is on this machine, a name other than the local names must not lead to this machine.
+        // Even if the server is on this machine, a name other than the local names must not resolve to this machine.
         let beside = Rules { loopback: true, ..Rules::default() };
         assert!(sieved(&beside, "rebind.example", &["127.0.0.1"]).is_err());
         assert!(sieved(&beside, "localhost", &["127.0.0.1", "::1"]).is_ok());

@@ -118,7 +118,7 @@ impl ReferenceServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = ReferenceService(Arc::clone(&shared));
         tokio::spawn(listen(listener, service, limits, async {
-            // Waiting ends with an error when the last handle is dropped, which also stops the server.
+            // When the last handle is dropped, this wait ends with an error, and the server stops.
             let _ = stopped.await;
         }));
         Ok(Self { shared, _stop: Arc::new(stop) })

@@ -1,4 +1,5 @@
-//! The log of connections that cannot be accepted, e.g. while the process has no free file descriptor.
+//! The log of connections that cannot be accepted, e.g. while the process has no free file descriptor, or while the
+//! clock shows a time without an HTTP date.
 
 use std::io;
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl AcceptFailures {
     }
 
     /// Counts a failure; returns the number of failures to log, or `None` if the last message is too new.
-    fn count(&mut self) -> Option<u64> {
+    pub(super) fn count(&mut self) -> Option<u64> {
         self.unlogged += 1;
         if self.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
             return None;

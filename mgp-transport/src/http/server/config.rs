@@ -33,15 +33,15 @@ pub struct HttpConfig {
     /// The maximum total size, in bytes, of all request bodies in memory, and of the answers of batches that are not
     /// complete; further requests get 503. Default: 256 MiB.
     ///
-    /// The bodies of one caller can have at most eight times as many bytes as are free at that moment; further requests
-    /// of this caller get 429. So there is always room for other callers.
+    /// The bodies of one caller can have at most eight times the number of bytes that are free at that moment; further
+    /// requests of this caller get 429. So there is always room for other callers.
     pub held_bytes: usize,
     /// The maximum number of requests that run at the same time; further requests get 503, except for up to 64 pings,
     /// answers to the server's questions, and cancellations. Default: 8,192.
     ///
-    /// One caller (tenant, subject and agent) can run at most eight times as many requests as there are free places;
-    /// further requests of this caller get 429. A single caller thus gets up to 8/9 of all places, two callers up to
-    /// 8/17 each, and there is always room for a new caller.
+    /// One caller (tenant, subject and agent) can run at most eight times the number of requests that are free at that
+    /// moment; further requests of this caller get 429. A single caller thus gets up to 8/9 of the maximum, two callers
+    /// up to 8/17 each, and there is always room for a new caller.
     pub in_flight: usize,
     /// If set, a request body can be `multipart/related`: a message, followed by binary parts. A string `cid:NAME` in
     /// the message is replaced by the data of the part `NAME`. Default: not set, unless the server offers
@@ -74,7 +74,8 @@ pub struct HttpConfig {
     /// it, the oldest events are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
     /// The maximum total size, in bytes, of the events that all streams keep. The sessions of one caller keep at most
-    /// eight times as many bytes as are free; above that, their streams drop the oldest events. Default: 256 MiB.
+    /// eight times the number of bytes that are free; above that, their streams drop the oldest events. Default: 256
+    /// MiB.
     pub store_bytes: usize,
     pub(super) on_request: Vec<OnRequest>,
 }

@@ -81,7 +81,8 @@ impl RequestHeaders<'_> {
             Some(HeaderTarget::Task(id)) => {
                 check_header("Mcp-Name", self.name, &id, Presence::Optional)
             }
-            // The call has no target, or its params are invalid, which the handler of the method reports.
+            // The call has no target to compare, or its params are invalid. Invalid params are reported by the handler
+            // of the method.
             None => Ok(()),
         }
     }
@@ -232,7 +233,7 @@ mod tests {
         assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
         let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
         assert!(hello.unwrap_err().contains("does not have"));
-        // The body of a notification contains no revision.
+        // The body of a notification contains no revision, so its headers decide the era.
         let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
         let notify = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
         assert_eq!(notify(&cancels), Ok(Era::Modern));

@@ -113,7 +113,8 @@ impl Drop for CallerBudget {
         self.all.count.fetch_sub(1, Ordering::Relaxed);
         let Some(caller) = &self.caller else { return };
         let mut callers = self.all.callers.lock();
-        // The caller might have a newer budget, from a session that it opened meanwhile.
+        // The caller might have opened another session meanwhile, and then has a newer budget, which must stay in the
+        // table.
         if callers.get(caller).is_some_and(|known| known.strong_count() == 0) {
             callers.remove(caller);
         }

@@ -67,7 +67,7 @@ impl<'a> RequestHeaders<'a> {
                 return Err(Refusal::Duplicate(shown));
             }
         }
-        // Some clients send the header without a value before they have a session.
+        // Some clients send the header without a value before they have a session, so an empty value counts as absent.
         found.session = found.session.filter(|id| !id.is_empty());
         Ok(found)
     }
@@ -128,8 +128,8 @@ fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or(NOT_TEXT)
 }
 
-/// Moves the headers of a response into the map of its request, because a connection uses the map of each response for
-/// its next request.
+/// Moves the headers of a response into the header map of its request. A connection uses the map of each response again
+/// for its next request.
 pub(super) fn reuse_map(mut of_request: HeaderMap, of_response: &mut HeaderMap) {
     if REUSED_CAPACITY.contains(&of_request.capacity()) {
         of_request.clear();

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -24,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use super::accept_failures::AcceptFailures;
-use super::address_limit::AddressCounts;
+use super::address_limit::{AddressCounts, CountedConnection};
 #[cfg(feature = "http2")]
 use super::http2;
 use super::refusal::Refusal;
@@ -110,6 +111,9 @@ const MAX_REJECTIONS: usize = 64;
 /// The maximum time for answering one connection that the listener rejects.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The last second that an HTTP date can express, i.e. the end of the year 9999, since the start of 1970.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 /// A listener that is bound to an address, with or without TLS.
 #[derive(Debug)]
 pub struct Listener {
@@ -170,18 +174,18 @@ pub async fn listen<S, R>(
         };
         match accepted {
             Ok((socket, from)) => {
-                let Some(counted) = addresses.count(from.ip()) else {
-                    tracing::debug!(%from, "rejected a connection: too many from this address");
-                    // A TLS client could not read an unencrypted answer.
-                    let answers =
-                        tls.is_none().then(|| Arc::clone(&rejections).try_acquire_owned());
-                    if let Some(Ok(rejection)) = answers {
-                        connections.spawn(async move {
-                            reject(socket).await;
-                            drop((rejection, permit));
-                        });
+                let counted = match admit(&addresses, from.ip(), SystemTime::now()) {
+                    Ok(counted) => counted,
+                    Err(refusal) => {
+                        log_rejection(&refusal, from, &mut failures);
+                        // A client that expects TLS could not read an unencrypted answer, so it gets none.
+                        let answers =
+                            tls.is_none().then(|| Arc::clone(&rejections).try_acquire_owned());
+                        if let Some(Ok(rejection)) = answers {
+                            connections.spawn(reject(socket, refusal, (rejection, permit)));
+                        }
+                        continue;
                     }
-                    continue;
                 };
                 let guards = (limits.open.enter(), counted, permit);
                 let serving = (service.clone(), limits.clone(), stopped.clone());
@@ -196,6 +200,29 @@ pub async fn listen<S, R>(
     drop(listener);
     stopping.send_replace(true);
     drain(connections, limits.drain_timeout).await;
+}
+
+/// Counts a connection, or returns the reason to reject it.
+fn admit(
+    addresses: &Arc<AddressCounts>,
+    from: IpAddr,
+    now: SystemTime,
+) -> Result<CountedConnection, Refusal> {
+    // Hyper writes the time into each answer, and panics at a time that has no HTTP date, so reject the connection
+    // then.
+    if !now.duration_since(UNIX_EPOCH).is_ok_and(|time| time.as_secs() <= LAST_SECOND) {
+        return Err(Refusal::Clock);
+    }
+    addresses.count(from).ok_or(Refusal::Connections)
+}
+
+fn log_rejection(refusal: &Refusal, from: SocketAddr, failures: &mut AcceptFailures) {
+    if matches!(refusal, Refusal::Clock) {
+        // The operator must correct the clock, so this is a warning.
+        failures.log(&io::Error::other(refusal.to_string()));
+    } else {
+        tracing::debug!(%from, reason = %refusal, "rejected a connection");
+    }
 }
 
 /// Starts the task of a connection; the task holds `guards` until the connection ends.
@@ -250,11 +277,13 @@ async fn drain(mut connections: JoinSet<()>, grace: Duration) {
     }
 }
 
-/// Answers a rejected connection with the reason; a client that does not read the answer in time is disconnected.
-async fn reject(mut socket: TcpStream) {
-    let body = Refusal::Connections.into_message(None);
+/// Answers a rejected connection with the reason; a client that does not read the answer in time is disconnected. Holds
+/// `guards` until then.
+async fn reject(mut socket: TcpStream, refusal: Refusal, guards: impl Send) {
+    let status = refusal.status();
+    let body = refusal.into_message(None);
     let mut answer = format!(
-        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     )
@@ -270,6 +299,7 @@ async fn reject(mut socket: TcpStream) {
         std::io::Result::Ok(())
     };
     let _ = timeout(REJECTION_TIMEOUT, answering).await;
+    drop(guards);
 }
 
 async fn serve<T, S, R>(
@@ -318,5 +348,38 @@ pub(super) async fn run_until_stopped<C>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_because_of_the_clock_is_logged_as_a_failure() {
+        for (refusal, is_failure) in [(Refusal::Clock, true), (Refusal::Connections, false)] {
+            let mut failures = AcceptFailures::default();
+            log_rejection(&refusal, ([127, 0, 0, 1], 1).into(), &mut failures);
+            assert_eq!(failures.count().is_none(), is_failure, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn connections_are_rejected_while_the_clock_shows_a_time_without_an_http_date() {
+        let addresses = Arc::new(AddressCounts::new(&ConnectionLimits::default()));
+        let second = Duration::from_secs(1);
+        let last = UNIX_EPOCH + Duration::from_secs(LAST_SECOND);
+        for (now, is_served) in [
+            (UNIX_EPOCH - second, false),
+            (UNIX_EPOCH, true),
+            (SystemTime::now(), true),
+            (last, true),
+            (last + second, false),
+        ] {
+            match admit(&addresses, [127, 0, 0, 1].into(), now) {
+                Ok(_) => assert!(is_served, "{now:?}"),
+                Err(refusal) => assert!(!is_served && matches!(refusal, Refusal::Clock), "{now:?}"),
+            }
+        }
     }
 }

@@ -173,8 +173,8 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a request that exceeds a limit if its body is longer than that of any ping, answer or cancellation that
-    /// is served nevertheless.
+    /// If a limit is exceeded, refuses the request unless its body is short enough for a ping, an answer or a
+    /// cancellation, which are served even then.
     pub(super) fn check_extra_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_EXTRA_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }

@@ -97,7 +97,7 @@ impl Post<'_> {
         let request = received.state.handles.enter(principal, handle(&params).as_deref());
         let cx = context(Peer::none(), &request.scope, &request.principal, received);
         let notifying = received.state.stack.send(Call::notification(method, params, cx));
-        // A notification gets no answer, and its handlers log their errors themselves.
+        // Ignore the outcome: a notification gets no answer, and its handlers log their errors themselves.
         let _ = notifying.await;
         Ok(empty(StatusCode::ACCEPTED))
     }

@@ -90,7 +90,8 @@ fn insert(message: &str, part: &Part<'_>) -> Result<String, Refusal> {
         return Err(refuse("each part after the first needs a `Content-ID` of letters and digits"));
     }
     let reference = format!("\"cid:{}\"", part.name);
-    // If the match is inside a longer string, its first quote is preceded by a backslash.
+    // If the match is inside a longer string, its first quote is preceded by a backslash. Such a match is not a whole
+    // string.
     let is_whole = |at: &usize| !message[..*at].ends_with('\\');
     let mut found = memmem::find_iter(message.as_bytes(), reference.as_bytes()).filter(is_whole);
     let (Some(at), None) = (found.next(), found.next()) else {
@@ -162,7 +163,8 @@ mod tests {
             ("Multipart/Related; type=\"application/json\"; Boundary=\"a b\"", Some("a b")),
             ("multipart/related; boundary=", None),
             ("multipart/related", None),
-            // Web pages can send this content type to other origins without a preflight request.
+            // Web pages can send this content type to other origins without a preflight request, so it must not be
+            // accepted.
             ("multipart/form-data; boundary=b", None),
             ("application/json; boundary=b", None),
         ] {

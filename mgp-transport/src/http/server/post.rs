@@ -36,7 +36,7 @@ where
 {
     let config = &received.state.config;
     let boundary = boundary(received)?;
-    // Clients must accept JSON and event streams, but some accept one of them only.
+    // MCP requires that clients accept both JSON and event streams. Some accept only one of them, which is enough here.
     if !received.headers.takes_events() && !received.headers.takes_json() {
         return Err(Refusal::Accept);
     }

@@ -44,6 +44,8 @@ pub(super) enum Refusal {
     CallerBusy,
     #[error("too many connections from this address; reuse the open ones")]
     Connections,
+    #[error("the clock of the server is before 1970 or after 9999; its operator must set it")]
+    Clock,
     #[error("too many sessions are open; try again in a moment")]
     TooManySessions,
     #[error("the header `{0}` occurs twice")]
@@ -81,7 +83,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::NoPrincipal | Self::CredentialsEnded => StatusCode::UNAUTHORIZED,
@@ -97,7 +99,7 @@ impl Refusal {
             Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Busy | Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Clock | Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
             Self::CallerBusy | Self::Connections => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -107,7 +109,7 @@ impl Refusal {
         let code = match &self {
             Self::Mismatch { .. } => ErrorCode::HEADER_MISMATCH,
             Self::Version(_) => ErrorCode::UNSUPPORTED_VERSION,
-            Self::SessionEnded => ErrorCode::SERVER_NOT_READY,
+            Self::SessionEnded | Self::Clock => ErrorCode::SERVER_NOT_READY,
             Self::NoPrincipal => ErrorCode::AUTH_REQUIRED,
             Self::CredentialsEnded => ErrorCode::AUTH_EXPIRED,
             Self::NoMeta => ErrorCode::INVALID_PARAMS,
@@ -272,6 +274,7 @@ mod tests {
         check(|| Refusal::Busy, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
         check(|| Refusal::CallerBusy, 429, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
         check(|| Refusal::Connections, 429, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
+        check(|| Refusal::Clock, 503, ErrorCode::SERVER_NOT_READY.0, soon);
         check(|| Refusal::TooManySessions, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
         check(|| Refusal::Duplicate("Host"), 400, -32600, None);
         check(|| Refusal::BodyIncomplete, 400, -32600, None);

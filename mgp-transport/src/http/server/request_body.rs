@@ -59,7 +59,7 @@ where
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
-    // A body of known length ends the loop here, without a further poll.
+    // Check for the end before each poll: a body of known length then needs no further poll after its last bytes.
     while !body.is_end_stream() {
         let earned = Duration::from_secs((whole.len() / MIN_BYTES_PER_SECOND) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
@@ -83,7 +83,8 @@ where
     let mut whole = whole.into_bytes(MAX_COPIED_BODY);
     if let Some(boundary) = boundary {
         let message = multipart::message(&whole, boundary)?;
-        // The base64 makes the message longer than the body, by at most a third of the data.
+        // The base64 makes the message longer than the body, by at most a third of the data, so count the additional
+        // bytes.
         load.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
         whole = message.into();
     }

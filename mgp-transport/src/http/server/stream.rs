@@ -97,7 +97,8 @@ impl Stream {
                     if state.ended {
                         return Err(ConsumerGone);
                     }
-                    // If there is no reader, the oldest events are dropped to make room.
+                    // If a stream that can be resumed has no reader, senders need not wait, because the oldest events
+                    // are dropped to make room.
                     let makes_room = !state.has_reader && self.number.is_some();
                     let fits = state.unread_bytes == 0
                         || state.unread_bytes < MAX_UNREAD_BYTES && !self.budget.is_full();

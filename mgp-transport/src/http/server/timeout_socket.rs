@@ -61,7 +61,8 @@ impl<T> TimeoutSocket<T> {
         {
             return Poll::Pending;
         }
-        // If tokio's task budget is used up, the timer registers no waker, but tokio polls this task again.
+        // If tokio's task budget is used up, the timer registers no waker, so store none; tokio polls this task again
+        // anyway.
         self.reader = has_budget_remaining().then(|| task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun();

@@ -6,8 +6,8 @@ use super::corpus::{LINES, PIECES};
 
 /// The maximum length of a line, except for the rare long lines.
 const MAX_LINE: usize = 4 << 10;
-/// On average, one of this many lines contains a piece that is repeated to a total length of up to [`MAX_LONG_LINE`]
-/// bytes.
+/// The average number of lines of which one contains a piece that is repeated to a total length of up to
+/// [`MAX_LONG_LINE`] bytes.
 const LONG_LINE_INTERVAL: usize = 2_000;
 const MAX_LONG_LINE: usize = 80 << 10;
 

@@ -1,4 +1,4 @@
-//! Valid and invalid annotations, and headers compared with arguments.
+//! Tests that only valid annotations are accepted, and that headers are compared with arguments.
 
 use proptest::prelude::*;
 

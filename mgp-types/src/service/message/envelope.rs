@@ -115,8 +115,8 @@ impl<'a> Envelope<'a> {
             && self.params.is_none()
     }
 
-    /// Converts the members of a whole message into a message. A notification may have `null` as its params; a request
-    /// only if `null_params` permits it.
+    /// Converts the members into a message, after all of them were read. In a notification, `params` may be `null`; in
+    /// a request, `null_params` decides whether that is allowed.
     pub(super) fn interpret(
         self,
         line: &ByteString,
@@ -190,12 +190,13 @@ impl<'a> Envelope<'a> {
         id: Option<Id>,
         raw_id: Option<&str>,
     ) -> Result<Message, InvalidMessage> {
-        // A response is never answered, not even an invalid one.
+        // A response is never answered, not even an invalid one, so the error for it contains no answer.
         let ignored = Err(InvalidMessage { id: None, error: None });
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return ignored;
         }
-        // Many libraries write both `result` and `error`, with `null` for the member that does not apply.
+        // Many libraries write both `result` and `error`, with `null` for the member that does not apply, so that
+        // member is ignored.
         let (result, error) = match (self.result, self.error) {
             (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
             (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),

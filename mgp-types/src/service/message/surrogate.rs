@@ -12,7 +12,8 @@ const ESCAPE: usize = 6;
 /// Replaces each escaped surrogate that is not part of a pair with U+FFFD. A line without such surrogates is returned
 /// without a copy.
 pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
-    // Few lines contain escapes of surrogates. For all other lines, a text search is faster than the scan below.
+    // Few lines contain escapes of surrogates. Return all other lines after a text search, which is faster than the
+    // scan below.
     let begins = [r"\ud", r"\uD"];
     let has_escape = memchr(b'\\', line.as_bytes()).is_some() && line.contains(r"\u");
     let may_have_one = has_escape && begins.into_iter().any(|mark| line.contains(mark));

@@ -1,4 +1,5 @@
-//! Parsing and writing of messages.
+//! Tests that messages of many programs are parsed, that invalid messages are refused, and that messages are written as
+//! read.
 
 use super::*;
 use crate::service::hop::HopMembers;
@@ -134,7 +135,8 @@ fn arguments_that_are_null_are_absent() {
     assert_eq!(forwarded(r#"{"arguments":{"a":null}}"#), r#"{"arguments":{"a":null}}"#);
 }
 
-/// PHP writes an empty object as `[]`, e.g. the official SDK as arguments, and Laravel as params of notifications.
+/// PHP writes an empty object as `[]`: e.g. the official SDK writes arguments in this way, and Laravel the params of
+/// notifications.
 #[test]
 fn an_empty_list_in_place_of_params_or_arguments_is_an_empty_object() {
     for params in ["[]", "[ ]"] {
@@ -273,7 +275,7 @@ fn an_answer_of_a_server_without_a_result_is_an_error() {
     }
 }
 
-/// Servers in languages whose numbers are floats repeat the id `1` as `1.0`.
+/// Servers in languages whose numbers are floats repeat the id `1` as `1.0`, and the answer must still reach its call.
 #[test]
 fn an_id_that_is_a_whole_float_is_an_integer() {
     assert!(matches!(
@@ -286,7 +288,8 @@ fn an_id_that_is_a_whole_float_is_an_integer() {
     ));
 }
 
-/// Many JSON-RPC libraries write both members, with `null` for the member that does not apply (JSON-RPC 1.0).
+/// Many JSON-RPC libraries write both members, with `null` for the member that does not apply (JSON-RPC 1.0), which
+/// must be ignored.
 #[test]
 fn a_response_whose_other_member_is_null_is_read() {
     for rest in [r#""result":{"a":1},"error":null}"#, r#""error":null,"result":{"a":1}}"#] {
@@ -301,7 +304,8 @@ fn a_response_whose_other_member_is_null_is_read() {
         r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-32601,"message":"unknown"}}"#;
     let Message::Response { outcome: Err(error), .. } = parse(line) else { panic!("an error") };
     assert_eq!((error.code().0, error.message()), (-32601, "unknown"));
-    // Programs that write all members in each message also write the members of requests into a response.
+    // Programs that write all members in each message also write the members of requests into a response, which must be
+    // ignored.
     for method in ["null", "\"\""] {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":7,"method":{method},"params":null,"result":{{}},"error":null}}"#

@@ -98,7 +98,7 @@ impl HopMeta {
         let mut found = Self { whole: span_of(&value[..1], base), members: [None; MetaKey::COUNT] };
         let end = map.next_value_seed(Members { found: &mut found, base })?;
         // Only white space separates the closing brace from the last member or, if there are no members, from the
-        // opening brace.
+        // opening brace. So the next closing brace ends the object.
         let start = value.as_ptr() as usize - base;
         let inner = end.map_or(1, |end| end - start);
         let closing = value[inner..].find('}').map_or(value.len(), |at| inner + at + 1);

@@ -460,7 +460,7 @@ impl Params {
         {
             return quoted == ARGUMENTS;
         }
-        // A name may also be written with escapes, e.g. `ta\u0073k`.
+        // A name may also be written with escapes, e.g. `ta\u0073k`, so a text with escapes might contain it.
         let may_contain = |text: &str| text.contains(quoted) || text.contains("\\u");
         !body.escaped().is_empty() || body.runs().any(|run| may_contain(&self.text[run.range()]))
     }

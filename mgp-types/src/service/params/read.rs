@@ -142,7 +142,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 // Some clients write absent arguments as `null`, or as `[]`, which is an empty object in PHP. Many
-                // servers refuse both.
+                // servers refuse both, so the member is left out.
                 ("arguments", TargetKind::Tool | TargetKind::Prompt)
                     if value.get() == "null" || is_empty_list(value.get()) =>
                 {
@@ -162,7 +162,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Parts, A::Error> {
-        // JSON-RPC permits a list. A list without elements is an empty object, as PHP writes it.
+        // JSON-RPC permits a list as params, but MCP does not. Only a list without elements is accepted, because PHP
+        // writes an empty object in this way.
         if seq.next_element::<de::IgnoredAny>()?.is_none() {
             return Ok(Parts { shape: Shape::Object, ..Parts::default() });
         }

@@ -28,7 +28,7 @@ pub enum DbError {
     Full(#[source] Error),
     /// The disk reported an error, e.g. because the quota of this user is used up.
     #[error(
-        "its disk reports an error; check the disk, its free space, and the quota of this user"
+        "its disk reports an error; check the disk, its free space, and the quota and limits of this user"
     )]
     Disk(#[source] Error),
     /// The file can be read, but not written.
@@ -37,7 +37,9 @@ pub enum DbError {
     )]
     ReadOnly(#[source] Error),
     /// The database file, or one of the files that belong to it (`…-wal`, `…-shm`), cannot be opened.
-    #[error("it cannot be opened; allow this user to read and write the file and its folder")]
+    #[error(
+        "it cannot be opened; allow this user to read and write the file and its folder, and to open more files (`ulimit -n`)"
+    )]
     NotOpened(#[source] Error),
     /// The file system does not support sharing the file between processes.
     #[error("its file system does not support a write-ahead log; put it on a local disk")]
@@ -68,7 +70,7 @@ impl From<Error> for StoreError {
                 Self::Busy("another process keeps its lock; look for one that hangs")
             }
             Some(ErrorCode::DatabaseCorrupt) => Self::Unreadable(format!(
-                "its file is damaged ({error}); restore a backup, or move it away together with `…-wal` and `…-shm`"
+                "its file is damaged ({error}); move it away together with `…-wal` and `…-shm`, then restore a back-up or start without one"
             )),
             Some(ErrorCode::NotADatabase) => Self::Unreadable(
                 "its file is not an SQLite database; name another one, or move it away".to_owned(),

@@ -1,6 +1,7 @@
 //! The database file: accessible only to its owner, and opened so that several processes can share it.
 
 use std::ffi::OsString;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use rusqlite::{Connection, Error, OpenFlags, Transaction, TransactionBehavior, f
 use tokio::time::Instant;
 
 use super::{DbConfig, DbError, Durability, migrations};
-use crate::private_file::{self, PrivateFileError};
+use crate::private_file::{self, PrivateFileError, is_other_file};
 use crate::store::StoreError;
 use crate::sync::Mutex;
 
@@ -37,6 +38,21 @@ pub(super) struct OpenFile {
     pub(super) conn: Connection,
     /// `true` if the file is new and must still be synced to disk with [`settle`].
     pub(super) unsynced: bool,
+    pub(super) identity: FileIdentity,
+}
+
+/// The path of an open database file, and the identity of the file that had this path when it was opened.
+pub(super) struct FileIdentity {
+    path: PathBuf,
+    own: Metadata,
+}
+
+impl FileIdentity {
+    /// Returns an error if another program has removed or replaced the file: a change of the open file would be lost
+    /// when the file is closed.
+    pub(super) fn refuse_lost(&self) -> Result<(), StoreError> {
+        if is_other_file(&self.own, &self.path) { Err(StoreError::Lost) } else { Ok(()) }
+    }
 }
 
 /// Opens the file for writing; creates it if it does not exist, and migrates the tables.
@@ -47,12 +63,15 @@ pub(super) struct OpenFile {
 pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     let path = absolute(&config.path)?;
     create_file(&path).map_err(StoreError::failed)?;
-    let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
+    let is_empty = fs::metadata(&path).is_ok_and(|file| file.len() == 0);
     let purpose = if is_empty { Purpose::CreateTables } else { Purpose::Write };
     // The errors of SQLite do not contain the path of the file, so add it.
     let opened = connect(config, purpose).and_then(prepared).and_then(|conn| {
         synchronise(&conn, config.durability)?;
-        Ok(OpenFile { conn, unsynced: is_empty && config.durability == Durability::Normal })
+        let unsynced = is_empty && config.durability == Durability::Normal;
+        let own = fs::metadata(&path).map_err(StoreError::failed)?;
+        let identity = FileIdentity { path: path.clone(), own };
+        Ok(OpenFile { conn, unsynced, identity })
     });
     opened.map_err(|error| match error {
         StoreError::Unreadable(why) => {
@@ -66,7 +85,8 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
 /// Syncs all commits, and the names of the files, to disk; this is possible on any connection. Returns `false` if
 /// another connection prevents it at the moment.
 pub(super) fn settle(conn: &Connection) -> rusqlite::Result<bool> {
-    // A passive checkpoint does not wait for readers: the next checkpoint writes the pages that a reader still uses.
+    // A passive checkpoint does not wait for readers: it leaves out the pages that a reader still uses, and the next
+    // checkpoint writes them.
     let is_busy: bool = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
     Ok(!is_busy)
 }
@@ -109,7 +129,7 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     if purpose == Purpose::Write {
         synchronise(&conn, config.durability)?;
     }
-    // On macOS, only `fullfsync` makes the disk write its own cache.
+    // On macOS, a disk writes its own cache only on `fullfsync`, so commits that must survive a loss of power need it.
     conn.pragma_update(None, "fullfsync", config.durability == Durability::Full)?;
     conn.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
     Ok(conn)

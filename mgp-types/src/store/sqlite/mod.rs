@@ -34,8 +34,9 @@ pub(super) use tests::Folder;
 /// it (on Unix: mode 0600).
 ///
 /// Committed changes survive the end of the process; with [`Durability::Full`], they also survive a loss of power.
-/// Changes by other processes are visible within 100 ms. The file must be on a local disk; while it is in use, the
-/// folder also contains `…-wal` and `…-shm`. When the last handle is dropped, queued jobs are completed, the file is
+/// Changes by other processes are visible within 100 ms. If another program removes or replaces the file, changes fail
+/// with [`StoreError::Lost`]. The file must be on a local disk; while it is in use, the folder also contains `…-wal`
+/// and `…-shm`. When the last handle is dropped, queued jobs are completed, the file is
 /// closed, and those two files are removed.
 ///
 /// ```
@@ -95,8 +96,8 @@ pub enum Durability {
 /// The default time to wait for an answer, longer than an answer takes while many servers start on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The stores of this process that are files, each with the receiver of its revisions, whose channel closes with the
-/// file. Closed files are removed when another file is opened.
+/// The stores of this process that are files. The channel of each store's receiver of revisions closes when the file is
+/// closed. Closed files are removed from the list when another file is opened.
 static OPEN_FILES: Mutex<Vec<(Weak<Shared>, watch::Receiver<u64>)>> = Mutex::new(Vec::new());
 
 struct Shared {

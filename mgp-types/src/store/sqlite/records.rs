@@ -93,8 +93,8 @@ pub(super) fn pending(
     .collect()
 }
 
-/// Returns an event that replaces an event that cannot be decoded. Without the replacement, later events would be
-/// blocked, or a number would be missing.
+/// Returns the replacement for an event that cannot be decoded. Without the replacement, later events would be blocked,
+/// or a number would be missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
     // The time of the original event is not known. Use a fixed time, because the replacement must be the same on every

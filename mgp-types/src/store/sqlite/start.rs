@@ -6,6 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
+use super::file::FileIdentity;
 use super::job::{Jobs, Queue};
 use super::{ANSWER_TIMEOUT, Db, DbConfig, Queues, file, records, threads};
 use crate::store::StoreError;
@@ -29,6 +30,8 @@ pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
 /// The state of the writing thread, which runs until the last handle of the store is dropped.
 struct Writer {
     conn: Connection,
+    /// The identity of the file; `None` for a database in memory.
+    file: Option<FileIdentity>,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
     /// The sender of revisions. It is dropped after the file is closed, which wakes callers that wait until the store
@@ -38,7 +41,7 @@ struct Writer {
 
 impl Writer {
     fn run(self) {
-        threads::write(&self.conn, &self.jobs, &self.news);
+        threads::write(&self.conn, self.file.as_ref(), &self.jobs, &self.news);
         // Wait until the other connections are closed, because the last connection that closes writes the log into the
         // file. If two connections closed at the same time, neither would write it.
         for reader in self.readers {
@@ -57,11 +60,11 @@ fn in_memory() -> Result<(Db, Writer), StoreError> {
     // A database in memory is visible to only one connection, so the writing thread must also run the reads.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
     let db = Db::new(queues, known, None, ANSWER_TIMEOUT);
-    Ok((db, Writer { conn, jobs, readers: Vec::new(), news }))
+    Ok((db, Writer { conn, file: None, jobs, readers: Vec::new(), news }))
 }
 
 fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
-    let file::OpenFile { conn, unsynced } = file::open(&config)?;
+    let file::OpenFile { conn, unsynced, identity } = file::open(&config)?;
     let (news, known) = watch::channel(records::revision(&conn)?);
     let (write, jobs) = sync_channel(config.max_queued.max(1));
     let news_of_reader = news.clone();
@@ -70,7 +73,7 @@ fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
     })?;
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };
-    let writer = Writer { conn, jobs, readers: vec![reads, queries], news };
+    let writer = Writer { conn, file: Some(identity), jobs, readers: vec![reads, queries], news };
     Ok((Db::new(queues, known, Some(config.path), config.answer_timeout), writer))
 }
 

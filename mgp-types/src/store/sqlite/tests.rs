@@ -263,7 +263,7 @@ async fn the_database_before_a_migration_is_kept() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.migrate("words", &STEPS[..1]).await.unwrap();
-    // A migration that was interrupted has left an incomplete copy of the file.
+    // Simulates an interrupted migration, which has left an incomplete copy of the file.
     fs::write(folder.beside(".words-1"), "half").unwrap();
     fs::write(folder.beside(".words-1-wal"), "half").unwrap();
     db.migrate("words", STEPS).await.unwrap();
@@ -386,8 +386,8 @@ async fn a_full_disk_changes_nothing_and_the_store_continues() {
     let full = too_much.await.unwrap_err();
     assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
     assert!(full.to_string().contains("free some"), "{full}");
-    // If SQLite has rolled back the whole transaction for lack of space, the other job in it has failed with the same
-    // error.
+    // SQLite may have rolled back the whole transaction for lack of space. Then the other job in it must have failed
+    // with the same error.
     if let Err(error) = small.await {
         assert!(matches!(fault(&error), DbError::Full(_)), "{error}");
         assert_eq!(keys(&db).await, ["a"]);
@@ -409,6 +409,21 @@ fn a_disk_without_room_for_the_index_of_the_log_is_full() {
     assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
     let other = error(ffi::SQLITE_IOERR_WRITE);
     assert!(matches!(fault(&other), DbError::Disk(_)), "{other}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_removed_or_replaced_takes_no_changes() {
+    let folder = Folder::new();
+    let (db, away) = (folder.open().await, folder.beside("-away"));
+    fs::rename(folder.file(), &away).unwrap();
+    let lost = db.commit(put("lost")).await.unwrap_err().to_string();
+    assert!(lost.contains("removed or replaced") && lost.contains("remove `…-wal`"), "{lost}");
+    fs::write(folder.file(), "").unwrap();
+    assert!(matches!(db.commit(put("lost")).await, Err(StoreError::Lost)));
+    fs::rename(&away, folder.file()).unwrap();
+    db.commit(put("kept")).await.unwrap();
+    assert_eq!(keys(&db).await, ["kept"]);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::DbError;
-use super::file;
+use super::file::{self, FileIdentity};
 use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
@@ -30,10 +30,15 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// it, and the sync would slow them down.
 const SYNC_DELAY: Duration = Duration::from_millis(50);
 
-pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
+pub(super) fn write(
+    conn: &Connection,
+    file: Option<&FileIdentity>,
+    jobs: &Jobs,
+    news: &watch::Sender<u64>,
+) {
     while let Ok(first) = jobs.recv() {
         let mut batch: Vec<_> = iter::once(first).chain(jobs.try_iter()).take(MAX_BATCH).collect();
-        let committed = commit(conn, &mut batch);
+        let committed = commit(conn, file, &mut batch);
         if let Ok(revision) = committed {
             notify(news, revision);
         }
@@ -88,13 +93,19 @@ pub(super) fn read(conn: &Connection, jobs: &Jobs) {
 /// Runs all jobs in one transaction; a failed job is rolled back without affecting the other jobs.
 ///
 /// Returns the newest revision.
-fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
+fn commit(
+    conn: &Connection,
+    file: Option<&FileIdentity>,
+    batch: &mut [Box<dyn Job>],
+) -> Result<u64, StoreError> {
+    file.map_or(Ok(()), FileIdentity::refuse_lost)?;
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for job in batch {
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // After some errors, SQLite rolls back the whole transaction. Then all jobs in it have failed.
+            // After some errors, SQLite rolls back the whole transaction. Then all jobs in it have failed, so return
+            // the error for all of them.
             return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {

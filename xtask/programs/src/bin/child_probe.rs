@@ -64,7 +64,8 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     for _ in 0..REQUESTS {
         let reply = peer.send(Call::ask::<Ping>(&EmptyParams::new(), cx.clone())?).await?;
         let of = reply.get::<serde_json::Value>()?["of"].as_i64().ok_or("a strange answer")?;
-        // Each id must be new: if the second reply to a request reached a later request, its id would appear twice.
+        // Each id must be new. If the client took the second reply to a request for the reply to a later request, an id
+        // would appear twice.
         if !seen.insert(of) {
             return Err(format!("request {of} was answered twice").into());
         }

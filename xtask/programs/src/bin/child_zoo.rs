@@ -59,7 +59,7 @@ fn echo() -> Result<(), Box<dyn Error>> {
 fn reply_twice() -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lock().lines() {
         let request: serde_json::Value = serde_json::from_str(&line?)?;
-        // A notification has no id and gets no reply.
+        // Reply only to requests: a notification has no id and gets no reply.
         if let Some(id) = request.get("id") {
             let answer = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": { "of": id } });
             // Ignores errors, because the parent might exit between the two replies.
@@ -135,7 +135,7 @@ fn inherited() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lists the open file descriptors of this process, without the one used to read `/proc`.
+/// Lists the open file descriptors of this process, except the descriptor with which `/proc` is read.
 fn descriptors() -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -153,8 +153,8 @@ fn descriptors() -> io::Result<Vec<u32>> {
 async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
-    // Waits until the child ignores the end of its input. Before that, the closed pipe would end the child, and the
-    // test could not show that the death of the parent ends the child.
+    // Waits until the child has begun to ignore the end of its input. Otherwise the closed pipe alone would end the
+    // child, and the test could not show that the death of the parent ends it.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await

@@ -51,7 +51,7 @@ async fn figures(decisions: usize) -> Result<Vec<(&'static str, f64)>, Failure> 
     let at = SystemTime::now();
     let mut figures = Vec::new();
     let mut time = |kind, expected: bool, decide: &dyn Fn(usize) -> bool| {
-        // Checks the decision first: a time for a wrong decision would be useless.
+        // Checks the decisions first, because the time of wrong decisions would be useless.
         if (0..SERVERS).any(|number| decide(number) != expected) {
             return Err(format!("decided wrongly: {kind}"));
         }

@@ -2,8 +2,8 @@
 //! pretends to make and remove things: each call adds a line to the file. `desk extensions` offers the extensions of
 //! MGP that need support by a server.
 //!
-//! With these servers, tests play the scenarios of MGP §16.5 and §16.6: an agent finds a tool for the user's request,
-//! and requests another tool when a later step of the task needs it.
+//! Tests use these servers for the scenarios of MGP §16.5 and §16.6: an agent finds a tool for the user's request, and
+//! requests another tool when a later step of the task needs it.
 
 use std::fs;
 use std::io::Write as _;

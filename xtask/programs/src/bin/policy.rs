@@ -156,8 +156,8 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// Stores the grants, and returns their meaning for the call: the operator's entry that names the tool, if any, and the
-/// permissions that are missing.
+/// Stores the grants, and returns their effect on the call: the operator's entry that names the tool, if any, and the
+/// missing permissions.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],

@@ -122,8 +122,8 @@ async fn receive(
     }
 }
 
-/// Handles `notifications/initialized`, which takes a while. Returns `false` for a request of the tool list that
-/// arrives before this is done.
+/// Handles `notifications/initialized` after a delay. Returns `false` for a request of the tool list that arrives
+/// before the notification was handled.
 async fn is_in_order(connection: &Connection, body: &[u8]) -> bool {
     let message: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     match message["method"].as_str() {

@@ -43,7 +43,7 @@ pub(super) fn browser(options: &Options) -> Outcome<Verdict> {
     verdict(&ended.stdout, &pictures)
 }
 
-/// Builds `mgp` and the servers behind it, and returns their paths.
+/// Builds `mgp` and the servers that it runs, and returns their paths.
 fn build() -> Outcome<[PathBuf; 3]> {
     let folder = debug_programs(&["echo", "workbench"])?;
     Ok(["mgp", "examples/echo", "examples/workbench"].map(|name| folder.join(name)))

@@ -28,8 +28,8 @@ default_policy = "opt-out"
 risk = { get_current_time = "safe" }
 "#;
 
-/// The servers, each with its id, the arguments of `mgp tools call` for a call that works before the change, and the
-/// end of the path of the file to change in its package.
+/// The servers. Each has an id, the arguments of `mgp tools call` for a call that works before the change, and the end
+/// of the path of the file to change in its package.
 const SERVERS: [(&str, &[&str], &str); 2] = [
     (
         "memory",
@@ -61,7 +61,7 @@ pub(in crate::accept) fn lock(options: &Options) -> Outcome<Verdict> {
     kernel.env = vec![("HOME", home.clone().into()), ("PATH", path)];
     kernel.configure(CONFIG)?;
     let config = path_text(&kernel.config());
-    // This command also installs both packages.
+    // Lock the servers. This command also installs both packages.
     kernel.run(&["lock", "--config", &config, "--timeout", "120s"])?;
     let before = calls(&kernel)?;
     let works = before.iter().filter(|(success, _)| *success).count();

@@ -1,5 +1,5 @@
-//! The check `contract.openapi`: a generated client calls tools behind a kernel, and the OpenAPI documents of public
-//! APIs become servers behind a kernel.
+//! The check `contract.openapi`: a generated client calls tools through a kernel, and the OpenAPI documents of public
+//! APIs become servers of a kernel.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, path_text};
@@ -88,7 +88,7 @@ fn generate(kernel: &Kernel, python: &dyn Fn(&[&str]) -> Program) -> Outcome<usi
                  --meta none --overwrite";
     let words: Vec<_> = words.split_whitespace().collect();
     let (is_generated, printed) = python(&words).tee()?;
-    // The generator succeeds even if it leaves out schemas that it cannot process, so its output is checked too.
+    // The generator succeeds even if it leaves out schemas that it cannot process, so check its output too.
     if !is_generated || printed.contains("process schema") {
         return Err(Failure::new("the generator does not understand the document"));
     }

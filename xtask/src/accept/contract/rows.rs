@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Tests] = &[
         "the_data_of_an_error_has_the_trace_id",
     ]),
     Tests::of(KERNEL, "kernel").each(&[
-        // C06, C11: a call in the form of Codomyrmex, and the error details about a wrong argument.
+        // C06, C11: a call and its result in the foreign format, also with error details about a wrong argument.
         "a_call_in_the_form_of_codomyrmex_returns_a_result_in_that_form",
         // C13: a caller can require a version of a tool.
         "the_kernel_enforces_the_version_that_a_caller_demands",

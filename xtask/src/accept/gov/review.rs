@@ -19,7 +19,7 @@ const MAX_HELD: f64 = 0.003;
 /// The maximum mean time for a definition in microseconds, including reading it and writing the answer.
 const MAX_MEAN_US: f64 = 1_000.0;
 
-/// Passes real definitions to the example `guard`, and counts those that it holds back.
+/// Passes real definitions to the example `guard`, and counts the definitions that it holds back.
 pub(in crate::accept) fn review(options: &Options) -> Outcome<Verdict> {
     let Some(folder) = options.data.clone().or_else(|| shared("retrieval")) else {
         let why = "the labelled sets are neither beside the repository nor in --data DIR";
@@ -47,7 +47,7 @@ pub(in crate::accept) fn review(options: &Options) -> Outcome<Verdict> {
     for answer in ended.stdout.lines() {
         answers += 1;
         let answer: Value = serde_json::from_str(answer)?;
-        // Ignores definitions that are held back because of their schema or size and not because of their texts.
+        // Counts only definitions that are held back because of their texts, not because of their schema or size.
         let reason = answer["reason"].as_str().unwrap_or_default();
         let is_form = ["schema.", "definition."].iter().any(|rule| reason.starts_with(rule));
         if answer["decision"] == "block" && !is_form {

@@ -1,5 +1,5 @@
-//! The part of `index.laws` about history: once the search knows which tools were called after earlier queries, it must
-//! reach a minimum recall on two sets, and must not become worse on any set.
+//! The part of `index.laws` about history, i.e. about a search that knows which tools were called after earlier
+//! queries. The search must reach a minimum recall on two sets, and must not become worse on any set.
 //!
 //! The check splits queries into history and test queries. Queries of the same task are on the same side; so are
 //! queries without a task that have the same text.

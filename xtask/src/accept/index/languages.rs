@@ -2,9 +2,9 @@
 //! finds the tools of real servers, and does so quickly.
 //!
 //! `mgp-toolindex/tests/wishes` has a file of wishes for each language. The same line of `tools.txt` lists the right
-//! tools, any one of which is enough. The authors of the lexicon knew the first half of the lines when they chose its
-//! words. The wishes in the folders `aside` and `other` are worded indirectly, and were written without knowledge of
-//! the other wishes and of the lexicon. The check reports their results, but sets no bound for them.
+//! tools for a wish, any one of which is enough. The authors of the lexicon knew the first half of the lines when they
+//! chose its words. The wishes in the folders `aside` and `other` are worded indirectly; their authors knew neither the
+//! lexicon nor the other wishes. The check reports their results, but sets no bound for them.
 
 use super::{
     data::{Listed, Query, Set},
@@ -38,7 +38,7 @@ const MIN_ALL: f64 = 0.85;
 /// `aside` and `other`.
 type Shares = [f64; 5];
 
-/// Searches for all wishes, and counts those with a right tool among the first results.
+/// Searches for all wishes, and counts the wishes with a right tool among the first results.
 pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return skipped(options, "find.languages") };
     let set = sets.iter().find(|set| set.name == SET).context(SET)?;

@@ -42,8 +42,8 @@ const ASIDE: [&str; 8] = [
 /// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
-/// The number of first results among which a right tool must be, so that a need counts as found. `TOP_ALL` is this
-/// number for [`MIN_ALL`], where all needs of a wish must be found.
+/// A need counts as found if a right tool is among this number of first results. `TOP_ALL` is the number for
+/// [`MIN_ALL`], where all needs of a wish must be found.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
@@ -97,12 +97,14 @@ fn share(needs: &[Vec<String>], ranked: &[String], top: usize) -> f64 {
     count(needs.iter().filter(is_found).count()) / count(needs.len())
 }
 
-/// Joins wishes whose right tools are on different servers. Returns the same requests in each run.
+/// Joins wishes whose right tools are on different servers; always returns the same joined wishes for the same
+/// arguments.
 fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // No step has a common divisor with the number of wishes, so each step reaches all wishes before it repeats one.
+    // Each of these steps has no common divisor with the number of wishes, so it reaches every wish before it repeats
+    // one.
     let (mut at, steps) = (0, [27, 29, 31, 33, 37, 39]);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];

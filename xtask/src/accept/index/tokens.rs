@@ -14,7 +14,7 @@ use crate::{
 /// Numbers of tools, each with the minimum share of tokens that the search saves in a catalogue of at least this size.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
-/// Compares the tokens of the whole catalogue with those of a large request (the 95th percentile).
+/// Compares the tokens of the whole catalogue with the tokens of a large request (the 95th percentile).
 pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return skipped(options, "index.tokens") };
     let searcher = Searcher::build()?;

@@ -1,8 +1,9 @@
 //! Writes a linker script for `mgp`. The script places the functions next to each other that run when the program
 //! starts and for each call.
 //!
-//! When a program uses one of its pages, the system maps 16 pages into memory. The functions that an idle kernel
-//! uses are a twelfth of the program, but the linker's own order spreads them over half of it.
+//! When a program uses one of its pages, the system maps 16 pages into memory. The functions that an idle kernel uses
+//! are a twelfth of the program, but the linker's own order spreads them over half of it, so far more memory is used
+//! than necessary.
 
 use super::{
     super::http::run::{Ask, Form, drive},
@@ -96,8 +97,8 @@ fn library(folder: &Path) -> Outcome<PathBuf> {
 
 /// Returns a section pattern for each function of `mgp` that ran, according to a callgrind file.
 ///
-/// A line names an object or a function by a number, and by its name where the number is new: `ob=(3) /usr/bin/mgp`,
-/// `fn=(12) main`. Lines that begin with `c` name a function that is called, or its object.
+/// A line names an object or a function by a number. At its first use, the name follows the number: `ob=(3)
+/// /usr/bin/mgp`, `fn=(12) main`. Lines that begin with `c` name a function that is called, or its object.
 fn functions(text: &str) -> BTreeSet<String> {
     let mut objects = BTreeMap::new();
     let mut names = BTreeMap::new();
@@ -130,7 +131,7 @@ fn functions(text: &str) -> BTreeSet<String> {
 /// In the pattern, a `*` replaces the part of a name that differs from build to build: the hash at the end of a Rust
 /// name, or the number that the compiler adds if several crates have the same name.
 fn pattern(name: &str) -> Option<String> {
-    // Callgrind adds `'2` to the name of a function that calls itself.
+    // Cut off the `'2` that Callgrind adds to the name of a function that calls itself.
     let name = name.split('\'').next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
     if !name.chars().all(plain)

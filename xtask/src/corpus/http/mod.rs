@@ -19,7 +19,7 @@ use row::Row;
 use serde_json::{Value, json};
 use std::{path::Path, sync::Mutex};
 
-/// The number of rows that run in parallel, so that a slow row does not block the others.
+/// The number of rows that run in parallel, so that a slow row does not delay all other rows.
 const AT_A_TIME: usize = 3;
 
 #[derive(Debug, Default)]

@@ -39,13 +39,13 @@ pub(super) enum Act {
     Slow { pause: Duration, head: bool },
     /// Sends only the first bytes of the request, then closes the sending side.
     Cut(usize),
-    /// Sends the request this many times on one connection, without waiting for replies.
+    /// Sends the request repeatedly on one connection, without waiting for replies; the value is the number of times.
     Pipeline(usize),
-    /// Sends the request on this many connections at the same time.
+    /// Sends the request on several connections at the same time; the value is their number.
     Concurrent(usize),
-    /// Sends the request once while this many other connections are open.
+    /// Sends the request once while other connections are open: their kind and their number.
     Beside(Beside, usize),
-    /// Opens and resets this many HTTP/2 streams.
+    /// Opens and resets HTTP/2 streams; the value is their number.
     Reset(usize),
 }
 

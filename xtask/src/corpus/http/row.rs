@@ -57,7 +57,7 @@ impl Row {
             value = serde_json::json!({"id": value["id"], "transport": value["transport"]});
         }
         let id = value["id"].to_string();
-        // Moves `bytes_b64` into the request, because some rows have it beside the request and others in it.
+        // Moves `bytes_b64` into the request, because some rows have it outside of the request and others in it.
         if let (Some(bytes), Some(request)) =
             (value.get("bytes_b64").cloned(), value.get_mut("request"))
         {

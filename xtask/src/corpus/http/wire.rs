@@ -1,5 +1,5 @@
-//! Builds the bytes of the request that a row of the corpus describes, with a `Content-Length` if one is needed and the
-//! row has no header for the length of the body.
+//! Builds the bytes of the request that a row of the corpus describes. Adds a `Content-Length` if the request needs one
+//! and the row has no header for the length of the body.
 
 use super::{super::input::Input, row::Request};
 use crate::exchange::Piece;
@@ -25,7 +25,7 @@ impl Wire {
         let mut lines: Vec<String> = Vec::new();
         for (name, given) in headers {
             match given {
-                // A list yields several headers of the same name.
+                // Add one header of this name for each value of a list.
                 serde_json::Value::Array(many) => {
                     lines.extend(many.iter().map(|given| format!("{name}: {}", value(given))));
                 }

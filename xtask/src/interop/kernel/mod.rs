@@ -55,14 +55,15 @@ impl Connection {
     }
 }
 
-/// Returns all cells of this module: one for each connection, SDK and mode, those of the Inspector, the comparisons
-/// with direct calls, and a comparison of tokens.
+/// Returns all cells of this module: one cell for each connection, SDK and mode, the cells of the Inspector, the
+/// comparisons with direct calls, and a comparison of tokens.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // Only one cell uses a kernel of its own. Each such kernel starts all servers again, which takes long.
+                // Skip all cells except one that would use a kernel of their own: each such kernel starts all servers
+                // again, which takes long.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {
                     continue;
@@ -173,7 +174,7 @@ fn has_member(line: &str) -> bool {
         .any(|name| line.contains(name))
 }
 
-/// Compares the tokens of a new agent's tool list with those of all definitions.
+/// Compares the tokens of a new agent's tool list with the tokens of all definitions.
 fn tokens(stage: &Stage) -> Outcome<String> {
     let tokens = stage.kernel()?.ask(&["tools", "tokens", "--agent", "newcomer"])?;
     let saved = tokens["saved_percent"].as_f64().unwrap_or(0.0);

@@ -70,7 +70,7 @@ impl World {
     /// Returns the command that a host starts for a kernel of its own, with a separate state folder.
     pub(super) fn alone(&self, places: &Places, agent: &str) -> Outcome<Vec<OsString>> {
         let mut words = self.shim(agent);
-        // The last word of the command is the state folder.
+        // Remove the last word of the command, which is the state folder.
         words.pop();
         words.push(places.emptied("kernel-alone")?.into());
         words.push("--standalone".into());
@@ -92,7 +92,7 @@ impl Drop for World {
     }
 }
 
-/// Returns a configuration with five servers that are open to every agent. Each server runs behind a recording relay,
+/// Returns a configuration with five servers that are open to every agent. A relay records the messages of each server,
 /// and the agents in `pinned` have a pinned tool.
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
     let mut text =
@@ -114,8 +114,8 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
             all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
         );
         if id == EVERYTHING {
-            // Declares a tool safe as the operator: its name suggests a risk, although the server declares it
-            // read-only.
+            // Declares a tool safe, as an operator would: the name of the tool suggests a risk, although the server
+            // declares it read-only.
             text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
             text.push_str("isolation = \"per_agent\"\n");
         }

@@ -65,7 +65,8 @@ pub(crate) struct ServerAccess {
     pub(crate) server: String,
     /// `allow` or `deny` if an entry decides for the whole server, else `default`.
     pub(crate) whole: &'static str,
-    /// `allow` or `deny`: what the server's `default_policy` decides where no entry decides.
+    /// `allow` or `deny`: what the server's `default_policy` decides where no entry decides; `excluded` if the server
+    /// is not for the tenant of the agent, so that no entry allows access.
     pub(crate) by_default: &'static str,
     /// The tools of the server that entries allow by name.
     pub(crate) allowed: Vec<String>,
@@ -77,8 +78,14 @@ pub(crate) struct ServerAccess {
 }
 
 impl ServerAccess {
+    /// Returns whether the server is not for the tenant of the agent, so that no entry allows access.
+    pub(crate) fn is_excluded(&self) -> bool {
+        self.by_default == default_policy::EXCLUDED
+    }
+
     fn cell(&self) -> Cell {
         let (word, color) = match (self.whole, self.by_default) {
+            (_, default_policy::EXCLUDED) => ("never", Color::Red),
             ("allow", _) => ("yes", Color::Green),
             ("deny", _) => ("no", Color::Red),
             (_, "allow") => ("yes*", Color::Green),
@@ -107,7 +114,12 @@ impl Render for AccessMatrix {
         });
         out.grid(&heads, rows);
         out.line("yes: granted; no: denied; yes*: by the server's default_policy; -: not granted");
-        if self.agents.iter().flat_map(|row| &row.access).any(|one| one.by_default == "?") {
+        let any =
+            |is: fn(&ServerAccess) -> bool| self.agents.iter().flat_map(|row| &row.access).any(is);
+        if any(ServerAccess::is_excluded) {
+            out.line("never: the server is not for the tenant of the agent");
+        }
+        if any(|one| one.by_default == "?") {
             out.line("?: not granted, and the server's default_policy is not known");
         }
         out.hint(
@@ -121,8 +133,8 @@ impl Render for AccessMatrix {
     }
 }
 
-/// Returns the access entries of every known agent for every server. If the configuration has an error, the entries are
-/// still returned, so that they can be revoked; without a running kernel, each `default_policy` is then `?`.
+/// Returns the access entries of every known agent for every server, so that they can be revoked even if the
+/// configuration has an error. With such an error and without a running kernel, each `default_policy` is `?`.
 pub(crate) async fn matrix_of_all(
     global: &Global,
     sources: &Sources,
@@ -176,8 +188,8 @@ async fn entries(
             servers.map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
-    // The kernel's own tools have a reserved server id. Entries with this id are not left over from a removed server,
-    // although no configured server has the id.
+    // Show the kernel's own tools if entries name them. Their reserved server id is in no configuration, but it is not
+    // left over from a removed server.
     let own = held.get(KERNEL_ID).filter(|held| !held.agents.is_empty());
     let own: Vec<String> = own.map(|_| KERNEL_ID.to_owned()).into_iter().collect();
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
@@ -186,10 +198,10 @@ async fn entries(
     let servers = [known, own, left.clone()].concat();
     let mut defaults = Vec::new();
     for server in &servers {
-        let decided = default_policy::of_kernel(server, backend).await?;
-        defaults.push(
-            decided.or_else(|| Some(default_policy::of_config(config?, server))).unwrap_or("?"),
-        );
+        let tenant = Some(tenant.as_str()).filter(|_| !is_local);
+        let decided = default_policy::of_kernel(server, tenant, backend).await?;
+        let of_config = || Some(default_policy::of_config(config?, server, tenant));
+        defaults.push(decided.or_else(of_config).unwrap_or("?"));
     }
     let mut rows = Vec::new();
     for agent in agents {
@@ -227,7 +239,8 @@ fn server_access(
         match entry.tool_name.clone() {
             Some(tool) if allows => access.allowed.push(tool),
             Some(tool) => access.denied.push(tool),
-            // A denial of the whole server overrides a grant of it.
+            // Ignore a grant of the whole server if another entry denies the whole server, because the denial takes
+            // precedence.
             None if access.whole == "deny" => {}
             None => access.whole = if allows { "allow" } else { "deny" },
         }

@@ -22,7 +22,7 @@ pub(crate) struct Entry<'a> {
 /// The values that connect the record of a call with its details.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Link<'a> {
-    /// The id of the question to a person, which the records of the question, of the answer and of the call have.
+    /// The id of a question to a person. The records of the question, of its answer and of the call contain this id.
     Question(String),
     /// The trace, the server and the tool of a call.
     Call(&'a str, Option<&'a str>, &'a str),
@@ -31,8 +31,8 @@ enum Link<'a> {
     Refusal(&'a str, Option<&'a str>, &'a str, i64),
 }
 
-/// The calls that have each link, in the order of their ends: the end of a call, and the index of its record in the
-/// list.
+/// For each link, the calls that have it, in the order of their ends. A call is given by its end and the index of its
+/// record in the list.
 type Calls<'a> = HashMap<Link<'a>, Vec<(SystemTime, usize)>>;
 
 impl<'a> Entry<'a> {
@@ -80,9 +80,9 @@ fn calls(events: &[AuditEvent]) -> Calls<'_> {
     calls
 }
 
-/// If this record is a detail of a call, returns the index of the call's record; `None` for other records, e.g. an
-/// answer after the end of its call. If several calls have the same link, the second record of a refusal belongs to the
-/// call whose end is closest in time; any other record belongs to the first of these calls that ends after the record.
+/// If this record is a detail of a call, returns the index of the call's record. Returns `None` for other records, e.g.
+/// for an answer after the end of its call. Several calls can have the same link: then the second record of a refusal
+/// belongs to the call whose end is closest in time, and any other record to the first call that ends after the record.
 fn owner(calls: &Calls<'_>, event: &AuditEvent) -> Option<usize> {
     let time = event.timestamp.to_system_time()?;
     let link = match event.event_type.as_str() {

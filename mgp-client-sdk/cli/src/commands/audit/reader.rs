@@ -55,8 +55,8 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Returns the filters with the spelling that the log uses; refuses an event type that does not exist, and times
-    /// between which no event can be.
+    /// Returns the filters with the exact event type, and with `SERVER.TOOL` split as in the log. Refuses an event type
+    /// that does not exist, and times between which no event can be.
     pub(super) async fn resolve(&self, global: &Global) -> CliResult<Self> {
         if let (Some(since), Some(until)) = (self.since, self.until)
             && since >= until
@@ -178,7 +178,7 @@ fn event_type(word: &str) -> CliResult<String> {
     if let Some(own) = OWN_KINDS.into_iter().find(|own| short_type(own) == short) {
         return Ok(own.to_owned());
     }
-    // Servers and other programs can define their own event types, whose names contain a dot.
+    // Accept an unknown type with a dot, because servers and other programs can define their own event types.
     if word.contains('.') && short == lower {
         return Ok(word.to_owned());
     }
@@ -205,7 +205,7 @@ impl EventReader {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
             // Close the folder again. Opening it has added to the log the events that a killed kernel had not written.
             Ok(backend) => backend.close().await?,
-            // The process that holds the lock of the folder does not answer, but the files can be read without the
+            // Read the files below: the process that holds the lock of the folder does not answer, but reading needs no
             // lock.
             Err(failure) if failure.is_state_in_use() => {}
             Err(failure) if failure.is_log_changed() => {

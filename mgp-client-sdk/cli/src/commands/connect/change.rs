@@ -10,9 +10,8 @@ use super::text_file::{check_unchanged, prepare};
 use super::undo::{self, CommandRun};
 use super::{Connect, entry};
 use crate::args::Global;
-use crate::config_file;
 use crate::exit::{CliResult, Failure};
-use crate::replace_file::replace_file;
+use crate::replace_file::{replace_file, write_backup};
 
 /// The planned change of a host's file, and the values that are needed to undo it.
 pub(super) struct Change {
@@ -91,8 +90,8 @@ impl Change {
         Ok(Self { base, is_exact, after, entry, record, taken, present, beside })
     }
 
-    /// Writes a back-up beside the host's file, then the records that `mgp undo` and `mgp disconnect` use to restore
-    /// the file, then the file. So a command that is killed at any point leaves a file that can be restored.
+    /// Writes first a back-up in the folder of the host's file, then the records that `mgp undo` and `mgp disconnect`
+    /// use, and the file last. So a command that is killed at any point leaves a file that can be restored.
     pub(super) fn write(
         self,
         global: &Global,
@@ -104,13 +103,13 @@ impl Change {
             return Ok(None);
         }
         prepare(file, text)?;
-        let backup = text.map(|text| config_file::write_backup(file, text)).transpose();
+        let backup = text.map(|text| write_backup(file, text)).transpose();
         let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
         let is_base = text.unwrap_or_default() == self.base;
         let before = match self.record {
             _ if is_base => backup.clone(),
             Some(record) if self.is_exact => record.before,
-            _ => Some(config_file::write_backup(file, &self.base)?),
+            _ => Some(write_backup(file, &self.base)?),
         };
         let previous = Record::read(global, file)?;
         let before = before.map(|path| (path, &*self.base));

@@ -13,11 +13,10 @@ use super::target::HostTarget;
 use super::text_file::{check_unchanged, read};
 use super::undo;
 use crate::args::{ConfigArg, Global};
-use crate::config_file::{backup_line, write_backup};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
-use crate::replace_file::replace_file;
+use crate::replace_file::{backup_line, replace_file, write_backup};
 
 /// `mgp disconnect`.
 #[derive(Clone, Debug, Args)]

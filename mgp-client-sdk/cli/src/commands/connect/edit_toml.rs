@@ -47,7 +47,7 @@ pub(super) fn remove(
 ) -> Result<Option<(String, String)>, String> {
     let mut document = parse(text)?;
     let Some(item) = table_or_new(&mut document, path)?.remove(name) else { return Ok(None) };
-    // The second returned text is a document that contains only the removed table, at the same path.
+    // Return the removed table as the second text: a document that contains only this table, at the same path.
     let mut removed = DocumentMut::new();
     table_or_new(&mut removed, path)?.insert(name, item);
     Ok(Some((keep_line_ends(text, document.to_string()), removed.to_string())))
@@ -168,7 +168,8 @@ mod tests {
     fn a_removed_table_is_put_back_with_its_comments() {
         let (without, removed) = remove(FILE, &servers(), "files").unwrap().unwrap();
         assert!(!without.contains("npx") && without.contains("# the best"), "{without}");
-        // Removing the last server also removed the table of servers, which has no header of its own.
+        // The removal of the last server also removed the table of servers, which has no header of its own. So this
+        // call must create the table again.
         let again = insert(&without, &servers(), "files", &removed).unwrap().unwrap();
         assert!(
             again.contains("[mcp_servers.files] # notes") && again.contains("A = '1'"),

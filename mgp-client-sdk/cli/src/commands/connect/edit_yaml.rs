@@ -1,7 +1,7 @@
 //! Edits single members in the YAML file of a host and keeps every other byte.
 //!
-//! No library edits YAML and keeps its formatting. These functions add and remove whole lines of a mapping in block
-//! style, and then parse the result: an edit that would change anything else is refused.
+//! No library edits YAML and keeps its formatting. So these functions add and remove whole lines of a mapping in block
+//! style. Then they parse the result, and refuse an edit that would change anything else.
 
 use std::ops::Range;
 

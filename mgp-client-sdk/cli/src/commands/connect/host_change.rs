@@ -89,7 +89,7 @@ impl HostChange {
         &self.file
     }
 
-    /// Returns whether the change gives the host's file a different text.
+    /// Returns whether the change alters the text of the host's file.
     pub(in crate::commands) fn is_change(&self) -> bool {
         self.text.as_deref().unwrap_or_default() != self.change.after
     }
@@ -142,9 +142,9 @@ fn line(entry: &ServerEntry) -> String {
     format!("{name}{place}: {}", shown.unwrap_or_else(|_| "…".to_owned()))
 }
 
-/// Fails if the host starts mgp with a configuration file or state folder that differs from the default, and the user
-/// has not named one for this command. This command would then copy servers and grant access where that mgp does not
-/// find them.
+/// Fails if the host starts mgp with a configuration file that differs from the default, and the user has named no file
+/// for this command. Checks the state folder in the same way. Otherwise this command would copy servers and grant
+/// access in places that the host's mgp does not read.
 fn check_places(
     global: &Global,
     host: KnownHost,

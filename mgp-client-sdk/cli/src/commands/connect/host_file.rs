@@ -105,7 +105,7 @@ pub(super) fn entries(
     Ok(all)
 }
 
-/// Returns the servers besides mgp in the text of a host's file, without the `refused` entries.
+/// Returns the servers other than mgp in the text of a host's file, without the `refused` entries.
 pub(super) fn beside(
     syntax: Syntax,
     text: &str,

@@ -201,7 +201,7 @@ pub(super) fn is_own(record: Option<&Record>, now: &str, starts_mgp: Option<bool
 /// Returns the program in an entry of a host's file; `None` if the entry has none or cannot be read.
 pub(super) fn program_of(entry: &str) -> Option<Value> {
     let entry = parse_json(entry).ok()?;
-    // A file of Goose has the program under the key `cmd`, and files of other hosts under `command`.
+    // Look for both keys: files of Goose have the program under `cmd`, and files of other hosts under `command`.
     let program = ["command", "cmd"].iter().find_map(|key| entry.get(*key))?;
     // Take the first element of a list: in a file of OpenCode, the list has the program and then the arguments.
     Some(program.get(0).unwrap_or(program).clone())

@@ -23,7 +23,7 @@ pub(super) struct HostTarget {
 }
 
 impl HostTarget {
-    /// Returns the target for a file: the known host that the path of the file belongs to, or else the generic host.
+    /// Returns the target for a file: the known host to which the path of the file belongs, or else the generic host.
     pub(super) fn of_file(file: &Path) -> Self {
         let host = KnownHost::from_file(file).map_or(HostArg::Generic, HostArg::Known);
         Self { host, file: Some(file.to_owned()), project: false }
@@ -53,7 +53,7 @@ impl HostTarget {
             }
             (None, Some(host)) => host.user_file(&home()?),
         };
-        // A symbolic link is resolved, so that the edit replaces its target and not the link.
+        // Resolve a symbolic link, so that the edit replaces its target and not the link.
         Ok(with_links_resolved(&file))
     }
 
@@ -84,7 +84,7 @@ impl HostTarget {
             None if has(&[], "servers") && !has(&[], "mcpServers") => "servers",
             None => "mcpServers",
         };
-        // Newer files of OpenCode nest the servers one level deeper.
+        // Look one level deeper in newer files of OpenCode, which have the servers there.
         let is_nested = key == Host::OpenCode.servers_key() && has(&[key], "servers");
         let nested = is_nested.then_some("servers");
         [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::config_file;
 use crate::exit::{CliResult, Failure};
+use crate::replace_file::replace_with_backup;
 
 /// Reads the text of a host's file; `None` if the file does not exist.
 pub(super) fn read(file: &Path) -> CliResult<Option<String>> {
@@ -30,8 +30,7 @@ pub(super) fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult
         return Ok(None);
     }
     prepare(file, before)?;
-    config_file::replace_with_backup(file, before, after)
-        .map_err(|error| Failure::unwritable(file, &error))
+    replace_with_backup(file, before, after).map_err(|error| Failure::unwritable(file, &error))
 }
 
 /// Creates the folder of a file. Fails if the text of the file is no longer `before`.

@@ -16,11 +16,10 @@ use super::syntax::Syntax;
 use super::target::HostTarget;
 use super::text_file::{check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
-use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
-use crate::replace_file::replace_file;
+use crate::replace_file::{replace_file, write_backup};
 use crate::state;
 
 /// The maximum number of remembered changes; most contain the whole text of the file before the change.
@@ -252,7 +251,8 @@ impl FileChange {
     /// this change cannot be separated from them.
     fn plan(&self, global: &Global, is_forced: bool) -> CliResult<UndoPlan> {
         let (now, before) = (read(&self.file)?, self.before()?);
-        // If a command was killed after it recorded the change, the file is still as it was before.
+        // The command may have been killed after it recorded the change. The file is then still as it was before, and
+        // needs no edit.
         let is_unwritten = now == before;
         if is_unwritten || now.as_deref().map(digest) == self.after_sha256 {
             return Ok(UndoPlan { now, before, merged: None });
@@ -345,8 +345,7 @@ impl FileChange {
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(now)) => {
                 let is_ours = self.after_sha256 == Some(digest(now));
-                let backup =
-                    (!is_ours).then(|| config_file::write_backup(file, now)).transpose()?;
+                let backup = (!is_ours).then(|| write_backup(file, now)).transpose()?;
                 fs::remove_file(file).map(|()| backup).map_err(|error| {
                     Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
                 })
@@ -404,7 +403,7 @@ mod tests {
         let global = Global { state: Some(folder.path().join("state")), json: false, verbose: 0 };
         let (file, run) = (folder.path().join("mcp.json"), CommandRun::of("setup"));
         let long = format!("{{\"history\": \"{}\"}}", "x".repeat(17 << 20));
-        let backup = config_file::write_backup(&file, &long).unwrap();
+        let backup = write_backup(&file, &long).unwrap();
         for (before, backup) in [("{}", None), (&*long, Some(backup.clone()))] {
             remember(&global, run.clone(), &file, (Some(before), Some("{}")), None, backup)
                 .unwrap();

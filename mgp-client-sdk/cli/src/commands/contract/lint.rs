@@ -57,7 +57,8 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, strict: bool) -> Cli
     let (sources, common) = source::names(args);
     for name in sources {
         let text = source::read_text(name)?;
-        // A file that is not JSON is a specification, whose text can have flaws even if no tool can be read from it.
+        // Check a file that is not JSON as a specification: its text can have flaws even if no tool can be read from
+        // it.
         let document =
             text.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_err());
         let found: Vec<Lint> = match document {

@@ -41,7 +41,7 @@ fn unreadable(host: &str, why: &dyn Display) -> Check {
     Check::new("host", Level::Warn, format!("{host}: {why}")).with_fix("correct the file")
 }
 
-/// Reports files that a host starts servers from, but that no command changes.
+/// Reports files from which a host starts servers, but which no command changes.
 fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
     let name = host.name();
     let settings = host.settings_with_servers(home).map(|file| {
@@ -57,7 +57,7 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
 /// Reports the host's file in the project of this folder, if the host starts servers from it.
 fn check_project(host: KnownHost, user_file: &Path) -> Option<Check> {
     let file = host.project_file(&std::env::current_dir().ok()?)?;
-    // In the user's home folder, this path can be that of the host's file for all projects.
+    // Skip the host's file for all projects, which has this path if the current folder is the user's home folder.
     let is_user_file = dunce::canonicalize(&file).ok() == dunce::canonicalize(user_file).ok();
     if is_user_file {
         return None;

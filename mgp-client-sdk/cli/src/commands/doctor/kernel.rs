@@ -1,6 +1,7 @@
 //! Checks the running kernel and its servers.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::{Config, KernelConfig, Sources, named_variables};
@@ -10,17 +11,25 @@ use mgp_types::mgp::{
     KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams, KernelTool,
     KernelToolsParams, KernelWebhook, KernelWebhooksParams, ServerState,
 };
+use tokio::time::{Instant, sleep};
 
 use super::super::kernel::{failing_webhooks, unread_file};
 use super::report::{Check, Level};
 use crate::args::Global;
+use crate::lock;
 use crate::redaction::without_paths;
 use crate::{control, state};
+
+/// The maximum time that the check waits while another process holds the lock of the state folder, e.g. a kernel that
+/// starts or stops, or a short command.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The remedy if the kernel lacks environment variables that this shell has.
 const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
-/// The remedy if the kernel does not find a program, which this shell may find.
+/// The remedy if the kernel does not find a program that this shell may find.
 const PATH_FIX: &str = "the kernel searches the PATH of the program that started it, then the usual folders of this user, e.g. ~/.local/bin, unless others can change them: write the full path of the server's program as `command`, or install it";
 
 /// The remedy in the kernel's report of a program that it does not find.
@@ -61,8 +70,8 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Reports the variables named in the configuration that only this shell has or that only the running kernel has,
-    /// without their values.
+    /// Compares the environment of this shell with the environment of the running kernel. Reports each variable in the
+    /// configuration that only the shell or only the kernel has. Does not show the values.
     pub(super) fn check_variables(&self, config: &Config) -> Vec<Check> {
         let Some(info) = &self.info else { return Vec::new() };
         let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -177,8 +186,8 @@ fn is_registered(server: &KernelServer) -> bool {
     server.source == "registered"
 }
 
-/// Splits the message of an error that occurs in the kernel but not in this shell. Returns the error and, if the
-/// kernel's environment variables are the cause, a remedy; that remedy then replaces the kernel's own.
+/// Splits the message of an error that occurs in the kernel but not in this shell. Returns the error. If the kernel's
+/// environment variables are the cause, also returns a remedy, which replaces the remedy in the message.
 fn with_fix(error: &str) -> (&str, Option<&'static str>) {
     match error.rsplit_once("; ") {
         Some((error, NO_PROGRAM)) => (error, Some(PATH_FIX)),
@@ -186,19 +195,32 @@ fn with_fix(error: &str) -> (&str, Option<&'static str>) {
     }
 }
 
+/// Checks, if no kernel runs, that no process prevents hosts from starting one.
+async fn absent(global: &Global) -> Check {
+    let folder = state::folder(global).unwrap_or_default();
+    let end = Instant::now() + LOCK_TIMEOUT;
+    while lock::is_held(&folder) {
+        if Instant::now() >= end {
+            let text = lock::unserved_text(&folder);
+            let (what, fix) = text.rsplit_once("; ").unwrap_or((&*text, ""));
+            return Check::new("kernel", Level::Fail, what).with_fix(fix);
+        }
+        sleep(LOCK_INTERVAL).await;
+    }
+    let what = if folder.join("mgp.sock").exists() {
+        "no kernel is running; a killed one left its socket, which the next one replaces"
+    } else {
+        "no kernel is running; a host starts one when it needs it"
+    };
+    Check::new("kernel", Level::Ok, what)
+}
+
 /// Reads the state of the running kernel; an empty state if no kernel runs.
 pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelState {
     let client = match control::connect(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
-            let socket = state::folder(global).map(|folder| folder.join("mgp.sock"));
-            let what = match socket {
-                Ok(socket) if socket.exists() => {
-                    "no kernel is running; a killed one left its socket, which the next one replaces"
-                }
-                _ => "no kernel is running; a host starts one when it needs it",
-            };
-            checks.push(Check::new("kernel", Level::Ok, what));
+            checks.push(absent(global).await);
             return KernelState { is_absent: true, ..KernelState::default() };
         }
         Err(failure) => {

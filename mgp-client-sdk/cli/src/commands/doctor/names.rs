@@ -142,5 +142,5 @@ async fn may_use(
     let result = backend.query(params).await?;
     let is_default = result.source == Some(AccessSource::DefaultPolicy);
     Ok(result.permission == Some(AccessPermission::Allow)
-        || is_default && default_policy::of_config(config, server) == "allow")
+        || is_default && default_policy::of_config(config, server, None) == "allow")
 }

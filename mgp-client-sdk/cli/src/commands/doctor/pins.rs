@@ -203,7 +203,8 @@ fn check_pins(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<C
     let tokens = pinned.iter().fold(META_TOKENS, |sum, tool| sum.saturating_add(tool.tokens));
     let largest = pinned.iter().max_by_key(|tool| tool.tokens)?;
     let reserve = budget.pinned_reserve;
-    // Up to this limit, unpinned tools make room for pinned ones; beyond it, pinned tools are shortened or omitted.
+    // Up to this limit, the kernel leaves out unpinned tools to make room for pinned tools. Beyond it, the kernel
+    // shortens or leaves out pinned tools.
     let max = budget.max_tokens.saturating_sub(budget.discovery_reserve);
     if tokens <= reserve && tokens <= max {
         return None;

@@ -106,7 +106,7 @@ impl Check {
 
 impl Render for Report {
     fn render(&self, out: &mut Output) {
-        // The worst results are printed last, next to the shell's prompt.
+        // Print the worst results last, where they are next to the shell's prompt.
         let mut checks: Vec<&Check> = self.checks.iter().collect();
         checks.sort_by_key(|check| (check.server.is_some(), check.level));
         let rows = checks.iter().map(|check| {

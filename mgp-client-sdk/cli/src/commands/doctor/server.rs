@@ -58,8 +58,8 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // The kernel knows only an upper bound of the tokens. If this command started the server, that bound would
-            // contradict the exact count in this report.
+            // Use the kernel's count of tokens only if this command did not start the server. It is an upper bound, and
+            // would contradict the exact count in this report.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
             }
@@ -67,7 +67,7 @@ pub(super) async fn check(
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }
-        // The check of the running kernel may have reported the same problem already.
+        // Report nothing about the manifest if the check of the running kernel reports the same problem.
         let lacks = running.server(id).and_then(|server| server.lacks.as_deref());
         let is_reported = !report.is_broken() && lacks.is_some_and(|text| text.contains(UNUSED));
         report.checks.extend(check_manifest(server).filter(|_| !is_reported));
@@ -191,7 +191,8 @@ impl ServerReport {
     }
 }
 
-/// The beginning of the report about a manifest that cannot be used, here and in the kernel.
+/// The beginning of the text about a manifest that cannot be used. The kernel's text about such a manifest contains it
+/// too.
 const UNUSED: &str = "its manifest is not used";
 
 /// Reports a manifest that cannot be used. Its server is started to list the tools.

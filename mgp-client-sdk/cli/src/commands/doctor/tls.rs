@@ -9,8 +9,8 @@ use super::report::{Check, Level};
 use super::server::split_remedy;
 use crate::http_access;
 
-/// Reports files that cannot be used, a certificate that is not valid or expires soon, and a key that other users have
-/// access to; `folder` is the state folder.
+/// Reports files that cannot be used, a certificate that is not valid or expires soon, and a key to which other users
+/// have access. `folder` is the state folder.
 pub(super) fn check(config: &HttpAccessConfig, folder: &Path) -> Vec<Check> {
     match http_access::tls(config, folder) {
         Ok(None) => Vec::new(),

@@ -52,7 +52,8 @@ impl Changes {
     }
 }
 
-/// Returns the access entries that give an agent without entries exactly the tools that a limit allows.
+/// Returns the access entries that an agent without entries needs, so that it can use exactly the tools that a limit
+/// allows.
 fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<AccessGrantParams> {
     let NewAccess { agent, because, .. } = wanted;
     let allow = || AccessGrantParams::allow(agent, server).because(because);
@@ -96,7 +97,7 @@ fn excess(
 ) -> Option<String> {
     let of_tool = |tool: Option<&str>| {
         let of_tool = || entries.iter().filter(move |entry| entry.tool_name.as_deref() == tool);
-        // Of several entries about the tool, a denial decides.
+        // Prefer a denial, because it decides if there are several entries about the tool.
         of_tool().find(|entry| entry.permission == AccessPermission::Deny).or(of_tool().next())
     };
     let is_opt_out =
@@ -111,7 +112,7 @@ fn excess(
     let (ToolLimit::Only(listed) | ToolLimit::Except(listed)) = limit;
     let named = entries.iter().filter_map(|entry| entry.tool_name.as_deref());
     let named = named.chain(listed.iter().map(String::as_str)).filter(|tool| !limit.allows(tool));
-    // `None` means all tools that neither an entry nor the limit names.
+    // Also check all tools that neither an entry nor the limit names (`None`).
     let unnamed = matches!(limit, ToolLimit::Only(_)).then_some(None);
     unnamed.into_iter().chain(named.map(Some)).find_map(|tool| {
         let cause = allowing(tool)?;

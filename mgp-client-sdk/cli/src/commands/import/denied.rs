@@ -1,4 +1,5 @@
-//! Withholds the tools that rules in files beside a host's file deny: in other settings, and policies of Gemini CLI.
+//! Withholds the tools that a host denies outside of the file with its servers, e.g. in further settings files or in
+//! the policies of Gemini CLI.
 
 use std::collections::BTreeSet;
 use std::path::Path;

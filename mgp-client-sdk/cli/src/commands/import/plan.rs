@@ -35,7 +35,7 @@ impl ImportPlan {
         // Refuse ids with a flaw, because the kernel uses no tool of a server with such an id.
         let fits =
             |id: &str, others: &[&str]| NameFlaw::check_server(id, others.iter().copied()).is_ok();
-        let plan = Plan::with_id_rule(file, &reads, &fits)?;
+        let plan = Plan::with_id_rule(file, &reads, fits)?;
         let config = planned_config(file, &plan)?;
         servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &config)));
         Ok(Self { plan, config, sources, servers })
@@ -46,7 +46,7 @@ impl ImportPlan {
         self.plan.text()
     }
 
-    /// Returns the servers that each agent gets access to, i.e. exactly the servers of its host.
+    /// Returns the servers to which each agent gets access, i.e. exactly the servers of its host.
     pub(in crate::commands) fn access(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut access = BTreeMap::<String, BTreeSet<String>>::new();
         for source in &self.sources {

@@ -1,4 +1,4 @@
-//! The files of hosts that servers are imported from.
+//! The files of hosts from which `mgp import` reads servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::auth::AuthError;
 use mgp_client_sdk::gateway::AuthorizationFailed;
-use mgp_types::service::{HttpFailure, ServerId};
+use mgp_types::service::{FetchError, HttpFailure, ServerId};
 
 use super::SentCredentials;
 
@@ -31,6 +31,7 @@ pub(in crate::commands) fn error_chain(
                     | AuthError::Registration { .. }
                     | AuthError::ForeignIssuer { .. }
                     | AuthError::IssuerMismatch { .. }
+                    | AuthError::Fetch(_)
             )
         {
             return login_error(error, id);
@@ -49,8 +50,8 @@ pub(in crate::commands) fn error_chain(
     text
 }
 
-/// Returns the text of an error of a login, with the remedy for users of this program instead of that for users of the
-/// SDK.
+/// Returns the text of a login error. It names a remedy for users of this program, in place of the SDK's remedy for
+/// programmers.
 pub(in crate::commands) fn login_error(error: &AuthError, id: &ServerId) -> String {
     match error {
         AuthError::NoClient { issuer } => format!(
@@ -69,6 +70,12 @@ pub(in crate::commands) fn login_error(error: &AuthError, id: &ServerId) -> Stri
         {
             format!("{error}; write `issuer = \"{found}\"` into `auth` of `{id}`")
         }
+        AuthError::Fetch(FetchError::Failed { .. }) => format!(
+            "{error}; check that this address can be reached, which a login at `{id}` needs"
+        ),
+        AuthError::Fetch(FetchError::Forbidden { .. }) => format!(
+            "{error}; if you trust an issuer at that host, write it as `issuer` into `auth` of `{id}`"
+        ),
         AuthError::ForeignIssuer { expected, found } => format!(
             "the client of `{id}` is registered at `{expected}`, but the server now names {found}; if you trust the change, write the new one as `issuer` into its `auth`"
         ),
@@ -88,6 +95,19 @@ mod tests {
             let text = login_error(&error, &"tracker".into());
             assert!(text.contains("refused to register"), "{text}");
             assert_eq!(text.contains("into `auth` of `tracker`"), is_refused, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_fails_is_to_be_checked_and_a_private_one_to_be_configured() {
+        let (url, why) = ("https://one.example".to_owned(), "no".to_owned());
+        let failed = FetchError::Failed { url: url.clone(), why: why.clone() };
+        for (error, remedy) in [
+            (failed, "check that this address can be reached"),
+            (FetchError::Forbidden { url, why }, "as `issuer` into `auth` of `tracker`"),
+        ] {
+            let text = login_error(&error.into(), &"tracker".into());
+            assert!(text.contains("https://one.example") && text.contains(remedy), "{text}");
         }
     }
 

@@ -13,8 +13,8 @@ pub(super) fn check_program(
     path: Option<&OsStr>,
 ) -> Result<(), String> {
     let Err(error) = find_program(command, cwd, path) else { return Ok(()) };
-    // A command that contains a `/`, even in an argument, was taken for a path and completed with the folder of the
-    // configuration file. So look for arguments in the command as it is written.
+    // Look for arguments in the command as it is written. If it contains a `/`, even in an argument, it was taken for a
+    // path and completed with the folder of the configuration file.
     let fix = arguments_fix(written, cwd, path).filter(|_| written != command);
     Err(fix.map_or(error, |fix| format!("the program `{written}` does not exist; {fix}")))
 }

@@ -1,4 +1,5 @@
-//! The credentials of a probed server, for the reason and the remedy of HTTP 401.
+//! The kind of credentials that a probed server was sent. It determines the explanation and the remedy if the server
+//! answers with HTTP 401.
 
 use http::header::HeaderMap;
 use mgp_types::service::ServerId;
@@ -23,7 +24,7 @@ impl SentCredentials {
         }
     }
 
-    /// Returns the reason and the remedy if the server answered with HTTP 401.
+    /// Returns the reason and the remedy for a server that answered with HTTP 401 to a request with these credentials.
     pub(super) fn refused_by(self, id: &ServerId) -> String {
         match self {
             Self::None => format!(

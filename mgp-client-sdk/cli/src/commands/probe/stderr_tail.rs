@@ -73,8 +73,8 @@ impl StderrTail {
         }
     }
 
-    /// Returns the reason of a failure with the line that the server wrote to standard output. A remedy stays at the
-    /// end.
+    /// Returns the reason of a failure, with the line that the server wrote to standard output added. If the reason
+    /// ends with a remedy, the remedy stays at the end.
     pub(super) fn explain(&self, reason: &str) -> String {
         let tail = self.0.lock();
         let is_silence = reason.starts_with(NO_ANSWER);

@@ -1,4 +1,4 @@
-//! Entries in servers' lists of tools that are not readable tools.
+//! Describes entries of a server's tool list that cannot be read as tools.
 
 use std::fmt;
 

@@ -220,8 +220,8 @@ fn entry(add: &Add) -> Value {
     };
     let mut entry = Map::new();
     if let Some((command, args)) = add.command.split_first() {
-        // A path on the command line is relative to the shell's folder, but the kernel resolves a path in the
-        // configuration from the folder of the configuration file.
+        // Make the path absolute: on the command line it is relative to the shell's folder, but the kernel resolves a
+        // path in the configuration from the folder of the configuration file.
         let is_path = command.contains(std::path::is_separator);
         entry.insert(
             "command".to_owned(),

@@ -74,7 +74,7 @@ impl BundleChanges {
         Ok(changes)
     }
 
-    /// Adds a variable, with its value in the entry that a user without settings gets for the new version.
+    /// Adds a variable. Its value is that in `unset`, the entry that a user without settings gets for the new version.
     fn add_variable(&mut self, name: &str, unset: &Entry) -> Result<(), String> {
         if changes_code(name) {
             return Err(format!(

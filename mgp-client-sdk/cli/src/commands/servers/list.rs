@@ -94,8 +94,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-/// Returns the state to show to people. `status` covers only the instance that lists the tools; if each agent has its
-/// own instance, the server counts as connected while any instance runs.
+/// Returns the state to show to people. If each agent has its own instance, a server counts as connected while any
+/// instance runs, although its `status` is that of the instance that lists the tools.
 fn shown_state(server: &KernelServer) -> &ServerState {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);

@@ -80,8 +80,8 @@ impl VersionedPackage {
     /// Returns the newest version of the package of a server, but never an older version than the server starts.
     /// Relative paths in the server's entry start at `folder`.
     ///
-    /// The server's own package manager looks the version up, because only the package manager knows the registries of
-    /// the user: other registries can have other packages of this name.
+    /// Asks the package manager of the server for the version, because only this program knows the registries of the
+    /// user: other registries can have other packages of this name.
     pub(super) async fn newest(
         &self,
         server: &ServerConfig,
@@ -109,12 +109,13 @@ impl VersionedPackage {
             lookup.args(["view", format!("{}@latest", self.name).as_str(), "version"]);
             ""
         } else {
-            // Without `--no-build`, uv would run the code of a package that has no wheel.
+            // Use `--no-build`, without which uv would run the code of a package that has no wheel.
             let options = ["--no-deps", "--no-build", "--no-header", "--no-annotate", "-q"];
             lookup.args(["pip", "compile", "-"]).args(options);
             self.name.as_str()
         };
-        // npx reads the settings of the server's working folder; uvx reads only those of the user.
+        // Run npx in the working folder of the server, because it reads the settings there. uvx reads only the settings
+        // of the user.
         lookup.current_dir(working_folder(cwd.as_deref().filter(|_| is_npm), folder)?);
         let answer = output(lookup, input).await?;
         let version = answer.lines().map(str::trim).find_map(|line| match line.rsplit_once("==") {
@@ -188,7 +189,7 @@ fn names_registry(args: &[String], package: &str) -> bool {
         is_option(package) || at > 0 && matches!(&*args[at - 1], "-p" | "--package" | "--from");
     let own = if is_named_by_option { args } else { &args[..at] };
     let options = own.iter().filter(|argument| is_option(argument));
-    // The value of an option can be the name of a package, which can contain these words too.
+    // Look only at the name of an option: its value can be the name of a package, which can contain these words too.
     options.map(|option| option.split('=').next().unwrap_or_default()).any(|name| {
         ["registry", "index", "config", "links", "prefix"].iter().any(|part| name.contains(part))
             || name.starts_with("-i")

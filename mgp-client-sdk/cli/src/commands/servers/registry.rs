@@ -33,8 +33,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The age from which a local copy of a registry's list is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// The time before the last update whose changes an update of the local copy requests again, because the clock of this
-/// machine may have been ahead of the registry's clock.
+/// The length of the time before the last update whose changes the next update requests again. The clock of this
+/// machine may have been ahead of the registry's clock, so the last update may have missed some of these changes.
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// A registry of published servers, and the path of the local copy of its list.

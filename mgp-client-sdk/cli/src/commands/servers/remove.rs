@@ -62,8 +62,8 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         notes.extend(arg.config.approval_note());
         return removed.with_notes(notes).print(global);
     }
-    // A server that is not in the configuration file might have been registered at run time, even if the project of
-    // this folder has a different server with its id.
+    // Ask the kernel about a server that is not in the configuration file: it might have been registered at run time,
+    // even if the project of this folder has a different server with its id.
     let is_in_other_file = ConfigFile::file_with(id).is_some();
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
@@ -112,7 +112,7 @@ async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) 
         return Err(unknown);
     }
     let notes = forget(global, arg, None).await?;
-    // The kernel keeps the decisions if another file has the server, e.g. with `enabled = false`.
+    // Fail if decisions are left: they belong to a server in another file, e.g. one with `enabled = false`.
     if ServerHoldings::read(&db).await?.contains_key(id) {
         return Err(unknown);
     }

@@ -141,7 +141,7 @@ fn indexed(at: usize, server: &PublishedServer) -> ServerEntry {
     ServerEntry::new(at.to_string()).tool(tool)
 }
 
-/// Last parts of full names that do not distinguish one server from another.
+/// The words that do not distinguish a server from others when they are the last part of its full name.
 const GENERAL: &[&str] = &["mcp", "server", "mcp-server", "server-mcp", "mcpserver"];
 
 /// Returns the part of a full name that distinguishes the server: the last part, or the publisher if the last part is

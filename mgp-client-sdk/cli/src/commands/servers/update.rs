@@ -272,9 +272,9 @@ async fn plan(
     }
 }
 
-/// Plans the update of a server that did not come from the registry, to the version that the user names or else the
-/// newest version. Reports how to update the server if its arguments name no package with a version, or the newest
-/// version cannot be found.
+/// Plans the update of a server that did not come from the registry, to the version that the user names or else to the
+/// newest version. If the arguments of the server name no package with a version, or the newest version cannot be
+/// found, reports how the user can update the server.
 async fn plan_package(
     global: &Global,
     update: &Update,
@@ -385,8 +385,8 @@ fn entry_of(server: &PublishedServer) -> Option<Entry> {
     import.servers.into_iter().next().map(|server| server.entry)
 }
 
-/// Returns the lines that describe a version: the values it asks for, and its description. Two versions are compared
-/// line by line.
+/// Returns the lines that describe a version: the values that the user can give it, and its description. The command
+/// compares two versions line by line.
 fn described(server: &PublishedServer) -> Vec<String> {
     let needs = server.needs().into_iter();
     let mut lines: Vec<String> = needs

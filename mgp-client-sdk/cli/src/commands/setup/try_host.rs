@@ -118,9 +118,9 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     result.not_ready = late;
 }
 
-/// Connects to the kernel as an operator, in order to notice the failure of a server immediately. Returns `None` if the
-/// connection fails, or if it is not needed because all servers of the hosts were started for the grants. Failures are
-/// then noticed only at the time limit.
+/// Connects to the kernel as an operator, so that the command notices the failure of a server immediately. Returns
+/// `None` if this fails, or if the command has started all servers of the hosts for the grants. In these cases, the
+/// command notices a failure only at the time limit.
 ///
 /// Connect before any host is tried: afterwards this process is an ancestor of a host, and the kernel no longer admits
 /// it as an operator.
@@ -172,7 +172,7 @@ async fn try_host(
         while let (Ok(()), Some(stdin)) = (failed.changed().await, &mut stdin) {
             let ids = failed.borrow_and_update().clone();
             let ids = ids.into_iter().fold(String::new(), |all, id| all + &id + "\n");
-            // The write fails if the process has ended, which the other branch below handles.
+            // Ignore an error: the write fails if the process has ended, which the other branch below handles.
             let _ = stdin.write_all(ids.as_bytes()).await;
         }
         pending::<Infallible>().await

@@ -100,8 +100,8 @@ fn a_host_has_one_name_and_another_window_may_have_its_own() {
 #[test]
 fn connected_extensions_of_one_editor_process_have_their_own_names_and_what_they_start_has_not() {
     let mut hosts = HostTable::default();
-    // Below the process of the extensions: a second shim (28), a shim that leads a session (29), and a shell (31) that
-    // passes its input on to a third shim (32).
+    // Below the process of the extensions: a second shim (28), a shim in a session of its own (29), and a shell (31)
+    // that passes its input on to a third shim (32).
     let table = system()
         .with(ProcessStat { session: 21, ..process(28, 21, 330) }, "/usr/bin/mgp")
         .with(process(29, 21, 335), "/usr/bin/mgp")

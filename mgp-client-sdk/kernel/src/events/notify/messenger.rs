@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, MessageBuilder};
@@ -11,6 +11,7 @@ use lettre::transport::smtp::{Error as SmtpError, SMTP_PORT, SUBMISSION_PORT, SU
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use mgp_client_sdk::GuardedFetch;
 use mgp_discovery::{EmailConfig, NotifyConfig, NotifyWay};
+use mgp_types::Timestamp;
 use mgp_types::service::FetchRequest;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -23,7 +24,7 @@ use super::message::{Message, escape_markup};
 /// senders of spam do not wait for it.
 const MAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A sender of messages over one configured way, e.g. e-mail.
+/// A sender of messages in one configured way, e.g. by e-mail.
 pub(in crate::events) struct Messenger {
     way: Way,
     /// The address of the console that the configuration sets.
@@ -147,7 +148,8 @@ impl MailSender {
     }
 
     async fn send(&self, message: &Message) -> Attempt {
-        let head = self.head.clone().message_id(None).subject(message.title.clone());
+        let head = self.head.clone().message_id(None).date(mail_date(SystemTime::now()));
+        let head = head.subject(message.title.clone());
         let mail = match head.body(message.text()) {
             Ok(mail) => mail,
             Err(error) => return Attempt::Refused(error.to_string()),
@@ -181,6 +183,11 @@ impl MailSender {
 
 fn mailbox(address: &str) -> Result<Mailbox, String> {
     address.parse().map_err(|error| format!("`{address}` is not an e-mail address: {error}"))
+}
+
+/// Returns the nearest time that `lettre` can write as a date; it panics at a time before 1970 or after 9999.
+fn mail_date(now: SystemTime) -> SystemTime {
+    Timestamp::from(now).to_system_time().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Shows a message on the desktop with a program of the operating system.
@@ -217,6 +224,16 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_mail_has_a_date_although_the_clock_is_wrong() {
+        use lettre::message::header::Date;
+        let date = |now| SystemTime::from(Date::new(mail_date(now)));
+        let (first, second) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1));
+        let last = first + Duration::from_secs(253_402_300_799);
+        assert_eq!((date(first - second), date(first + second)), (first, first + second));
+        assert_eq!((date(last + second), date(last)), (last, last));
+    }
 
     /// Sends a message to a mail server that answers the login with this refusal. Returns the error without its
     /// beginning, and checks that the beginning names the server.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, gateway};
 use mgp_discovery::{CallTimeouts, KernelConfig};
+use mgp_security::DecideOnly;
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Call, Context, Reply, Stack};
 
@@ -22,18 +23,28 @@ impl ManagedServer {
         mut call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        if !has_access {
-            // If an earlier request of this call waits for the answer that this request brings, end it: it was decided
-            // earlier and would continue without another decision.
+        // Check the access to resources and prompts again, because the caller may have gained it while the kernel
+        // waited for the lists of servers.
+        let is_granted = || {
+            let access = self.context().governance.access();
+            call.tool().is_none() && access.sees_server(call.cx(), &self.id).is_ok()
+        };
+        if !has_access && !is_granted() {
+            // If this request answers a question of an earlier request, end the earlier one. Otherwise it would
+            // continue with the answer, without another decision about its access.
             self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
+            // Mark the call, so that it never runs. Otherwise it would run if the rules meanwhile allow it, or if the
+            // server lists an approved definition again: unprepared, without limits, and perhaps in the wrong instance.
+            call.cx_mut().extensions.insert(DecideOnly);
             return self.shared.main().send(call);
         }
-        if self.bounds.is_set() {
+        let bounds = &self.context().bounds;
+        if bounds.is_set() {
             // Set the server of the call, because the limits of a server count its calls by this id.
             call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
             let send = Stack::from_fn(move |call| server.send_unbounded(call));
-            let stack = self.bounds.layer(&mut call, &self.id, send);
+            let stack = bounds.layer(&mut call, &self.id, send);
             return Box::pin(async move { stack.send(call).await });
         }
         self.send_unbounded(call)
@@ -70,7 +81,7 @@ impl ManagedServer {
 
     fn send_unbounded(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let sending = self.send_to_instance(call);
-        if !self.hold.is_replaced() {
+        if !self.hold().is_replaced() {
             return sending;
         }
         let server = Arc::clone(self);
@@ -78,7 +89,7 @@ impl ManagedServer {
     }
 
     fn fit_error(&self, error: RpcError) -> RpcError {
-        self.hold.fit_error(&self.id, error)
+        self.hold().fit_error(&self.id, error)
     }
 
     fn send_to_instance(
@@ -113,7 +124,8 @@ impl ManagedServer {
     /// Returns two time limits for calls of a tool, or of a prompt or resource if the name is empty: the maximum time
     /// without progress, and the maximum time in total.
     fn time_limits(&self, tool: &str) -> (Duration, Duration) {
-        self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
+        let config = self.context().config.config();
+        config.kernel.call_timeouts(&self.config.read().timeouts, tool)
     }
 
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
@@ -141,6 +153,6 @@ impl ManagedServer {
         cx: &Context,
         session_use: SessionUse,
     ) -> (Arc<Session>, Result<Client, Error>) {
-        self.shared.wake_for(cx, session_use, Some(&self.start_permits.calls)).await
+        self.shared.wake_for(cx, session_use, Some(&self.start_permits().calls)).await
     }
 }

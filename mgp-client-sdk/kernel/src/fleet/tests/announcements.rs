@@ -1,4 +1,4 @@
-//! Tests of the notifications about changes: those that the lists of a host already contain, and later ones.
+//! Tests that a host is notified of changes after its first lists, but not of changes that these lists already contain.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
-//! Tests of the effects of a stop or a restart of a server: on waiting requests, on lists that are gone, and on
-//! subscriptions to the instances of agents. Also tests of the description of a server whose list cannot be read.
+//! Tests of the effects of a stop or a restart of a server on waiting requests, on lists that the server no longer has,
+//! and on subscriptions to the instances of agents. Also tests of the description of a server whose list cannot be
+//! read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -237,7 +238,7 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
         panic!("the list is not read again");
     };
     lists(1).await;
-    // Wait, so that the failure does not affect the read that follows the first list.
+    // Wait until the kernel has also made the read that follows the first one, so that only a later read fails.
     sleep(Duration::from_secs(5)).await;
     fails.store(true, Ordering::SeqCst);
     handles.lock()[0].add(Resource::text("test://b", "b", "none")).unwrap();
@@ -267,7 +268,7 @@ async fn a_server_that_connects_again_is_listed_before_the_pause_after_its_last_
     let kernel = kernel_with("clock", clock).await;
     let server = kernel.0.fleet.get("clock").unwrap();
     until("the lists are read", async || !server.lists_may_be_outdated()).await;
-    // After so many announcements without a change, the kernel pauses for a minute.
+    // Record twelve reads without a change. After them, the kernel pauses for a minute.
     for _ in 0..12 {
         server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
     }
@@ -425,7 +426,7 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
     drop(resumes);
     is_notified(&world, &updates).await;
 
-    // The start of the instance itself does not need any of these permits.
+    // The instance starts although the test holds all permits for starts of servers.
     fleet.remove(&id).await;
     let (starts, made) = (world.take_permits().await, world.made());
     fleet.add(config).unwrap();

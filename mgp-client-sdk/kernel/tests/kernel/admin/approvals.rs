@@ -48,7 +48,7 @@ async fn an_approved_call_runs_once() {
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
-        // In another operator's program, the call is still shown as open.
+        // Another operator, whose program still shows the call as open, approves it.
         let mut late = params.clone();
         late.expected = Some("open".to_owned());
         let late = operator.request::<KernelApprovalsApprove>(&late).await.unwrap_err();

@@ -150,7 +150,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
     assert!(explained.reason.unwrap().contains("an operator rejected"));
     assert!(agent.call("now").await.is_err());
-    // After it has read a list, the kernel stores the list only some time later.
+    // Wait, because the kernel stores a list only some time after it has read the list.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     drop((operator, agent));
 
@@ -164,7 +164,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     assert_eq!((&now.standing, &now.fingerprint), (&ToolStanding::Rejected, &decision.fingerprint));
     assert!(now.seen_by_agent == Some(false) && now.hidden_because.is_some(), "{now:?}");
     assert!(now.definition.as_ref().unwrap().contains("at last"), "{now:?}");
-    // In another operator's program, the definition is still shown as waiting.
+    // Another operator, whose program still shows the definition as waiting, approves it.
     decision.expected = Some(ToolStanding::Changed);
     let late = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(late.to_string().contains("is rejected already, by "), "{late}");

@@ -121,6 +121,22 @@ async fn under_deny_all_a_tool_without_a_permission_in_force_is_listed_as_its_ca
     world.end().await;
 }
 
+/// Regression test: the refusal also named the configuration, which cannot grant a permission that was revoked.
+#[tokio::test]
+async fn a_refusal_after_a_revocation_names_only_a_new_approval() {
+    let rules = "risk = { fetch_url = 'safe' }\npermission_policy = 'auto_approve'\npermissions = ['network.outbound']";
+    let world = World::with_tools(&open(rules, "")).await;
+    assert_eq!(code_of_call(&world, "fetch_url").await, 0);
+    let change = PermissionChange::of("a", [Permission::NetworkOutbound]);
+    let by = Principal::local().operator();
+    world.kernel.governance().permissions().revoke(&by, change).await.unwrap();
+    let agent = world.agent("ada").await;
+    let refused = agent.call("fetch_url").arg("url", "https://example.com").await.unwrap_err();
+    let expected = "(local revoked it); ask an operator to approve `network.outbound` for `a`";
+    assert!(refused.message().ends_with(expected), "{refused:?}");
+    world.end().await;
+}
+
 /// Regression test: the kernel listed `permissions_required` of the configuration, but only the permissions that a
 /// server requires in its handshake had an effect.
 #[tokio::test]
@@ -184,7 +200,8 @@ async fn search_finds_a_tool_by_its_risk_of_today() {
     let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
     let mut world = World::with_tools(&open("risk = { look = 'safe' }", "")).await;
     assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
-    // The kernel may notice the change of the file before the test asks the kernel to read it.
+    // The kernel may apply the changed file by itself before the test asks it to. In both cases the index must have the
+    // new risk.
     world.write(&open("risk = { look = 'dangerous' }", ""));
     world.kernel.reload().await.unwrap();
     until("the index has the new risk", || risk_of(&world) == Some(RiskLevel::Dangerous)).await;

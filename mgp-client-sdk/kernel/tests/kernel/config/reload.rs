@@ -124,12 +124,12 @@ async fn changed_variables_of_all_programs_restart_them() {
 async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
     let world = World::with_tools(A).await;
     let operator = world.operator().await;
-    // From now on, the kernel cannot record a change of a policy.
+    // Close the log, so that the kernel cannot record a change of a policy from now on.
     world.kernel.governance().log().unwrap().clone().close().await.unwrap();
     world.write(&A.replace("opt-out", "opt-in"));
     world.kernel.reload().await.unwrap_err();
     let is_reported = |finding: &KernelFinding| finding.message.contains("run `mgp reload`");
-    // While the watcher of the file also tries to apply the change, it replaces the findings.
+    // Wait, because the watcher of the file also tries to apply the change, and may replace the findings meanwhile.
     mgp_testkit::until("it is reported", async || {
         let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
         status.findings.iter().any(is_reported)

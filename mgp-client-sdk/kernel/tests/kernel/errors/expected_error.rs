@@ -1,5 +1,5 @@
-//! The error that a call must have, compared exactly: as `error.data._mgp` for MGP peers, and as a tool result for
-//! plain peers.
+//! Compares the error of a call with the expected one: MGP peers must get it as `error.data._mgp`, plain peers as the
+//! result of the tool.
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;

@@ -54,7 +54,7 @@ const MGP: &[(&str, &str, i32)] = &[
     ("mgp/health/status", r#"{"server_id":7}"#, -32602),
     ("mgp/stream/cancel", "{}", -32602),
     ("mgp/stream/cancel", r#"{"request_id":{}}"#, -32602),
-    // The server refuses a caller that may not shut it down before it parses the params.
+    // The server first checks whether the caller may shut it down, and parses the params only after that.
     ("mgp/lifecycle/shutdown", r#"{"timeout_ms":"x"}"#, 1000),
 ];
 
@@ -118,7 +118,8 @@ async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
             if !info.is_in_era(kind.0) || !is_spoken {
                 continue;
             }
-            // A modern client must offer tasks before it can use the methods of tasks. These peers do not offer tasks.
+            // These peers do not offer tasks, so a modern server refuses methods of tasks with code −32021 (missing
+            // client capability).
             let is_offered = kind.0 == Era::Legacy || !method.starts_with("tasks/");
             let code = if is_offered { *code } else { -32021 };
             let answer = peer.ask(method, serde_json::from_str(params).unwrap()).await;

@@ -17,22 +17,26 @@ use crate::script;
 
 #[tokio::test]
 async fn code_3000_rate_limited() {
-    // The server behind a gateway is at a URL, and answers with the HTTP status 429 (too many requests).
-    let server = script::Server::modern(|seen| {
-        let wait = vec![("Retry-After", "7".to_owned())];
-        (seen.method() == "tools/call")
-            .then(|| script::Response::Whole(429, wait, "", String::new()))
-    })
-    .await;
-    let client = script::client().connect_url(&server.url).await.unwrap();
-    let stack = gateway::to(client).into_stack().unwrap();
-    ExpectedError::new(ErrorCode::RATE_LIMITED)
-        .message(["takes no more requests", "HTTP 429"])
-        .hint("retry_after_ms", json!(7000))
-        .check_all_peers(&stack, "t")
+    // The server behind a gateway is at a URL, and answers with the HTTP status 429 (too many requests). A wait of more
+    // than a day is shortened.
+    for (wait, shown_ms) in [("7", 7000), ("1000000000000000", 86_400_000)] {
+        let server = script::Server::modern(move |seen| {
+            let wait = vec![("Retry-After", wait.to_owned())];
+            (seen.method() == "tools/call")
+                .then(|| script::Response::Whole(429, wait, "", String::new()))
+        })
         .await;
+        let client = script::client().connect_url(&server.url).await.unwrap();
+        let stack = gateway::to(client).into_stack().unwrap();
+        ExpectedError::new(ErrorCode::RATE_LIMITED)
+            .message(["takes no more requests", "HTTP 429"])
+            .hint("retry_after_ms", json!(shown_ms))
+            .check_all_peers(&stack, "t")
+            .await;
+    }
 
-    // The server's own rate limit returns the time until the next call is permitted, exact to the millisecond.
+    // Pause the clock: the server's own rate limit returns the time until the next call is permitted, exact to the
+    // millisecond.
     tokio::time::pause();
     let details = ["limit", "window_secs", "burst", "current", "by"];
     let limit = RateLimit::per_hour(1).by(RateKey::Tool);

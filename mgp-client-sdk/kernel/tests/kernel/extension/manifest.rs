@@ -228,7 +228,7 @@ async fn tools_of_a_manifest_file_that_are_not_in_the_lock_file_are_not_found() 
     }
 }
 
-/// Adds the members to a fixture that a server would add. Checks that the fixture can be read and fits the schema.
+/// Adds to a fixture the members that a server would add. Checks that the fixture can be read and fits the schema.
 fn check_file(path: &Path) {
     let mut manifest = read_manifest(path).unwrap_or_else(|error| panic!("{error}"));
     manifest.server.mcp_spec_version.get_or_insert_with(|| "2025-11-25".to_owned());

@@ -46,7 +46,7 @@ async fn request(client: &Client, need: &str) -> RequestToolsResult {
     let mut wanted = ToolRequirements::new();
     wanted.capabilities = vec![need.to_owned()].into();
     let params = RequestToolsParams::new(wanted);
-    // The first request builds the tokenizer, which can exceed the time limit on a busy machine.
+    // Repeat the request: the first one builds the tokenizer, which can exceed the time limit on a busy machine.
     for _ in 0..10 {
         if let Ok(result) = client.mgp().tools_request(&params).await {
             return result;

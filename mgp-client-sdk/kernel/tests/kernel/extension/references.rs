@@ -6,9 +6,12 @@ use mgp_client_sdk::{Client, ToolResult};
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{DataReferences, FromCaller};
+use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
+use mgp_types::method::ToolsCall;
 use mgp_types::mgp::{AccessGrantParams, Extension, Permission, TrustLevel};
 use mgp_types::proposal::DataReference;
+use mgp_types::service::{CredentialGrant, Principal, Stack};
 use mgp_types::{ErrorCode, Sha256Hash};
 use serde_json::json;
 
@@ -162,6 +165,52 @@ async fn a_foreign_agent_and_one_without_a_grant_on_the_origin_are_refused() {
     grant(&kernel, AccessGrantParams::deny("ada", "exporter")).await;
     let refused = ada.call("import_from_ref").with(&reference).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS, "{refused}");
+}
+
+#[tokio::test]
+async fn a_call_on_behalf_of_an_agent_gets_no_data_of_a_server_that_the_agent_may_not_use() {
+    let kernel = kernel(ENABLED).await;
+    let ada = connect(&kernel, "ada").await;
+    let reference = export(&ada).await;
+    let params = json!({
+        "name": "import_from_ref",
+        "arguments": { "ref_id": reference.ref_id, "origin_server": "exporter" },
+        "_mgp": { "delegation": { "agent_id": "bob" } },
+    });
+    let params = serde_json::from_value(params).unwrap();
+    ada.request::<ToolsCall>(&params).await.unwrap();
+    grant(&kernel, AccessGrantParams::deny("bob", "exporter")).await;
+    let refused = ada.request::<ToolsCall>(&params).await.err().unwrap();
+    assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS, "{refused}");
+    import(&ada, &reference).await;
+}
+
+#[tokio::test]
+async fn an_agent_without_access_to_a_tool_is_refused_before_its_reference_is_looked_up() {
+    let kernel = kernel(ENABLED).await;
+    let ada = connect(&kernel, "ada").await;
+    grant(&kernel, AccessGrantParams::deny("ada", "importer")).await;
+    let call = ada.call("import_from_ref").arg("ref_id", "gone").arg("origin_server", "exporter");
+    let refused = call.await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED, "{refused}");
+}
+
+#[tokio::test]
+async fn an_agent_that_may_only_see_a_tool_is_refused_before_its_reference_is_looked_up() {
+    let kernel = kernel(ENABLED).await;
+    let stack = kernel.server().into_stack().unwrap();
+    let stack = Stack::from_fn(move |mut call| {
+        call.cx_mut().extensions.insert(CredentialGrant::new(["tools.list"], || true));
+        stack.send(call)
+    });
+    let (here, there) = duplex();
+    let connection = Connection::new(there.reader, there.writer, stack);
+    tokio::spawn(connection.principal(Principal::local().agent("ada")).run());
+    let builder = host_of(Era::Modern).extension(Extension::DataReferences);
+    let ada = builder.connect(here.reader, here.writer).await.unwrap();
+    let call = ada.call("import_from_ref").arg("ref_id", "gone").arg("origin_server", "exporter");
+    let refused = call.await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED, "{refused}");
 }
 
 #[tokio::test]

@@ -146,7 +146,8 @@ async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
         let answer = tokio::time::timeout(Duration::from_secs(20), calling).await;
         assert_eq!(answer.expect("the question is shown").unwrap().to_text(), "Ann");
     }
-    // While calls of two clients are in flight, the kernel cannot find out which client a question is for.
+    // While calls of two clients are in flight, the kernel cannot find out which client a question is for. So it
+    // refuses the question.
     let second = host(&kernel, "ann", answering(Era::Modern)).await;
     let asks = async || second.call("form").await.is_ok_and(|result| result.to_text() == "Ann");
     assert!(!asks().await);

@@ -10,13 +10,13 @@ use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::{Era, ResourceUpdatedParams};
 use mgp_types::method::{ResourcesSubscribe, ResourcesUpdated, ToolsCall, ToolsList};
 use mgp_types::mgp::AccessGrantParams;
-use mgp_types::service::{Call, Stack, around, gate};
+use mgp_types::service::{Call, Principal, Stack, around, gate};
 use mgp_types::store::Db;
 use serde_json::json;
 
 use super::world::{
-    PAIRS, build_with_tools, config_of, grant, host, host_of, kernel_with, limit_era, open, search,
-    until, wait_for_tools,
+    PAIRS, build_with_tools, config_of, grant, host, host_as, host_of, kernel_with, limit_era,
+    open, search, until, wait_for_tools,
 };
 
 /// The URIs of the updated resources about which a host was notified.
@@ -185,6 +185,28 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
 }
 
 #[tokio::test]
+async fn a_grant_is_announced_only_to_the_hosts_of_its_tenant() {
+    let handles = Handles::default();
+    let kernel = kernel_with("c", open(&["one"]), 1, move || changing(Era::Legacy, &handles)).await;
+    let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
+    let mut hosts = Vec::new();
+    for (number, tenant) in ["acme", "beta"].into_iter().enumerate() {
+        let sink = Arc::clone(&changes);
+        let builder = host_of(Era::Legacy).on_change(move |_| sink.lock().unwrap()[number] += 1);
+        hosts.push(host_as(&kernel, Principal::new(tenant, "ada"), builder).await);
+    }
+    // Wait until the kernel has announced the tools of the added server, because only later changes count.
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    *changes.lock().unwrap() = [0, 0];
+    let boss = Principal::new("acme", "boss").operator();
+    let entry = AccessGrantParams::allow("ada", "c");
+    kernel.governance().access().grant(&boss, entry).await.unwrap();
+    until("its tenant is notified", || async { changes.lock().unwrap()[0] > 0 }).await;
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    assert_eq!(changes.lock().unwrap()[1], 0, "the lists of the other tenant have not changed");
+}
+
+#[tokio::test]
 async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
     for surface in ["direct", "find", "categories"] {
         let handles = Handles::default();
@@ -333,7 +355,7 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
         let (host, updates) = watching(&kernel, "ann", Era::Legacy).await;
         host.subscribe("test://a").await.unwrap();
         let _ = host.call("die").await;
-        // The resource may have changed during the restart.
+        // The kernel must notify the subscriber, because the resource may have changed during the restart.
         notified(&updates, "test://a").await;
         updates.lock().unwrap().clear();
         let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
@@ -342,8 +364,8 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
     }
 }
 
-/// Returns a legacy server with a folder and two tools. One announces a change of a file inside the folder, the other a
-/// change of a file beside it.
+/// Returns a legacy server with a folder and two tools. One tool announces a change of a file inside the folder, the
+/// other a change of a file outside of it.
 fn folder() -> Server {
     let touch = |name: &'static str, uri: &'static str| {
         Tool::new(name, "Changes a file", move |cx: Context| async move {

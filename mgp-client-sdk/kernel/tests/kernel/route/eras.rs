@@ -1,4 +1,4 @@
-//! Tests of servers that serve both eras but can ask questions only in the legacy era, as servers built with several
+//! Tests of servers that serve both eras but can ask questions only in the legacy era, like servers built with several
 //! other SDKs.
 
 use std::sync::Arc;
@@ -50,9 +50,9 @@ fn apart() -> Server {
     server.tool(form).tool(era).tool(asks).tool(touch).resource(news)
 }
 
-/// Returns a server whose tool `touch` has structured content that is not an object. Legacy peers receive this content,
-/// and its schema, wrapped as the member `result` of an object, as from the SDK of TypeScript. A call of `asks` adds a
-/// tool.
+/// Returns a server whose tool `touch` has structured content that is not an object. Like servers with the SDK for
+/// TypeScript, it wraps this content and its schema for legacy peers, as the member `result` of an object. A call of
+/// `asks` adds a tool.
 fn wrapping() -> Server {
     async fn numbers() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());

@@ -66,7 +66,8 @@ async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
     let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
-    // The kernel is its own server. It reads its own list again and again, and each time the list would become longer.
+    // The kernel is its own server, so it reads its own list again and again. Without a limit, the list would become
+    // longer each time.
     let mut deepest = 0;
     for _ in 0..100 {
         let resources = host.resources().await.unwrap();

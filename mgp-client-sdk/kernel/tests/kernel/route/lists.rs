@@ -206,7 +206,7 @@ async fn long_lists_come_in_pages() {
     assert_eq!((second.resources.len(), second.next_cursor), (300, None));
     let refused = host.list_resources_page(Some("p500.1")).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS);
-    // Some clients write an empty cursor in the first request.
+    // Some legacy clients write an empty cursor in the first request. The kernel must treat it as absent.
     let legacy = super::world::host(&kernel, "ann", host_of(Era::Legacy)).await;
     assert_eq!(legacy.list_resources_page(Some("")).await.unwrap().resources.len(), 500);
     legacy.list_tools_page(Some("")).await.unwrap();
@@ -230,7 +230,7 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
         ann.resources().await.unwrap().len() == 2 && ann.prompts().await.unwrap().len() == 1
     })
     .await;
-    // After it has returned a list, the kernel stores the list only some time later.
+    // Wait, because the kernel stores a list only some time after it has returned the list.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop((ann, first));
@@ -271,7 +271,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     for id in ["a", "b", "c"] {
         wait_for_tools(&first, id, 1).await;
     }
-    // After it has read a list, the kernel stores the list only some time later.
+    // Wait, because the kernel stores a list only some time after it has read the list.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop(first);
@@ -518,7 +518,7 @@ async fn links_in_results_chunks_and_prompts_lead_to_the_server_that_sent_them()
         let (outlet, mut items) = Outlet::channel(16);
         let result = host.call("links").outlet(outlet).await.unwrap();
         assert_eq!(linked(&result.content), expected, "{above:?} {below:?}");
-        // No chunk arrives after the result.
+        // Do not wait for chunks here, because none arrives after the result.
         let items = std::iter::from_fn(|| items.try_recv().ok()).filter_map(|item| match item {
             OutletItem::Chunk(chunk) => Some(chunk.content.get().unwrap()),
             _ => None,

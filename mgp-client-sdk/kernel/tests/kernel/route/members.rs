@@ -57,7 +57,7 @@ impl Requests {
     async fn request_tools(&mut self, capability: &str) -> Value {
         let wish = json!({ "requirements": { "capabilities": [capability] } });
         let mut answer = self.ask("mgp/tools/request", wish.clone()).await;
-        // The first request builds the tokenizer, which can exceed the time limit on a busy machine.
+        // Repeat the request: the first one builds the tokenizer, which can exceed the time limit on a busy machine.
         for _ in 0..10 {
             if answer.is_ok() {
                 break;

@@ -94,8 +94,8 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
         for (name, text) in usual.into_iter().zip(texts).filter(|(name, _)| *name != "day_now") {
             assert_eq!(called(&ada, name).await, text);
         }
-        // If a server gives its tool the name under which a list would contain another server's tool, it still does not
-        // receive the calls of that tool.
+        // The server `kit` names its tool `day_now`, like the name under which a list would contain another server's
+        // tool. The kernel refuses calls of this name as ambiguous, so `kit` does not receive calls of the other tool.
         assert!(!names.contains("day_now"), "{names:?}");
         let shared = ada.call("day_now").await.unwrap_err();
         assert_eq!(shared.code(), ErrorCode::TOOL_NAME_CONFLICT, "{shared}");

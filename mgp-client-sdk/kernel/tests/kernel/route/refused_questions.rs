@@ -1,4 +1,4 @@
-//! Tests that an operator finds the questions of servers that the kernel refused in the log.
+//! Tests that the log shows an operator which questions of servers the kernel refused.
 
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::RecordedLog;
@@ -22,8 +22,8 @@ async fn a_refused_question_is_logged_with_its_server_and_reason() {
         limit_era(Server::new("c", "1").tool(form), Era::Legacy)
     };
     let kernel = kernel_with("c", open(&["form"]), 1, server).await;
-    // The first client leaves its question open. So the kernel cannot find out for whom the question of the second call
-    // is.
+    // The first client leaves its question open. So the kernel cannot find out which client the second question is for,
+    // and refuses it.
     let first = host(&kernel, "ann", answering(Era::Modern)).await;
     let params = Params::tool("form", &Payload::empty_object());
     let call = Call::request(Method::from_static(ToolsCall::METHOD), params, first.context());

@@ -128,8 +128,9 @@ async fn names_in(host: &Client, tool: &str, arguments: Value, member: &str) -> 
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Regression test: the kernel did not recognize a tool for pages if two servers had a tool of this name, it did not
-/// filter the answers to requests, and such tools replaced other tools in the session.
+/// Regression test: if two servers had a tool of this name that only pages use, the kernel did not recognize it as such
+/// a tool. The kernel also left such tools in the answers to requests for tools, and they replaced other tools in the
+/// session.
 #[tokio::test]
 async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
     let with_zoom = |name: &'static str| {

@@ -65,7 +65,8 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
         let create = || limit_era(lists(), Era::Modern);
         let kernel = kernel_with("a", GovernanceConfig::default(), 3, create).await;
         let host = host(&kernel, "ann", host_of(era).without_mgp()).await;
-        // Some clients also compare the content of a failed result with the output schema.
+        // A refusal has structured content only for a tool without an output schema: some clients also compare the
+        // content of a failed result with the schema.
         for (tool, has_content) in [("names", false), ("a.bare", false), ("free", true)] {
             let refused = host.call(tool).await.unwrap();
             assert_eq!(refused.is_error, Some(true), "{era:?} {tool}");
@@ -75,9 +76,9 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
     }
 }
 
-/// Returns a server whose tool `tree` has an output schema with a reference at its root. Legacy peers receive the
-/// content and its schema wrapped as the member `result` of an object, as from the SDK of TypeScript. The server asks
-/// questions of legacy peers only. A call of `adds` adds a tool.
+/// Returns a server whose tool `tree` has an output schema with a reference at its root. Like servers with the SDK for
+/// TypeScript, it wraps the content and its schema for legacy peers, as the member `result` of an object. The server
+/// asks questions of legacy peers only. A call of `adds` adds a tool.
 fn tree() -> Server {
     async fn leaf() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());

@@ -154,7 +154,7 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
     assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
     assert_eq!(result.estimated_drain_ms, Some(100));
-    // The server itself would wait for 30 s before it ends.
+    // The server must end within this time. It would itself wait for 30 s.
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, ended.notified()).await.unwrap();
     assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
@@ -170,7 +170,7 @@ async fn a_call_is_cancelled_by_a_tool() {
     let caller = host.clone();
     let waiting = tokio::spawn(async move { caller.call("waits").await });
     begun.notified().await;
-    // The test does not know the id of the call, but it is one of the first ids of this connection.
+    // Try the first ids of this connection, because the test does not know the id of the call.
     until("the call is cancelled", async || {
         for id in 1..20 {
             let answer = structured(&host, "mgp.stream.cancel", json!({ "request_id": id })).await;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use mgp_client_sdk::ToolResult;
 use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::{Kernel, KernelBuilder};
+use mgp_lifecycle::TaskTicket;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, TasksConfig};
-use mgp_testkit::temp_dir;
+use mgp_testkit::{temp_dir, until};
 use mgp_types::Payload;
-use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskSupport};
+use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskStatus, TaskSupport};
 use mgp_types::method::ToolsList;
 use mgp_types::service::{Call, Reply, Stack, around};
 use tokio::sync::Notify;
@@ -93,8 +94,51 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
     }
 }
 
-/// In the lists of the modern era, removes the information which tools run only as tasks, because definitions of tools
-/// in MCP 2026-07-28 have no such member.
+#[tokio::test]
+async fn the_status_message_of_a_servers_task_is_shown_in_the_task_of_the_host() {
+    for (above, below) in PAIRS {
+        let may_end = Arc::new(Notify::new());
+        let ends = Arc::clone(&may_end);
+        let make = move || {
+            let ends = Arc::clone(&ends);
+            let copy = Tool::new("copy", "Copies as a task", move |cx: Context| {
+                let ends = Arc::clone(&ends);
+                async move {
+                    cx.begin_task().await?;
+                    TaskTicket::of(&cx).unwrap().set_status_message("half is copied");
+                    ends.notified().await;
+                    Ok::<_, RpcError>("copied")
+                }
+            });
+            let mut tasks = TasksConfig::default();
+            tasks.poll_interval = Duration::from_millis(100);
+            let server = Server::new("s", "1").tasks(tasks);
+            limit_era(server.tool(copy.task(TaskSupport::Required)), below)
+        };
+        let builder = Kernel::builder().local_with("s", open(&["copy"]), make);
+        let kernel = build_with_tools(builder, [("s", 1)]).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        let created = host.call("copy").as_task().raw().await.unwrap();
+        let created: serde_json::Value = created.get().unwrap();
+        let task = created.get("task").unwrap_or(&created);
+        let id =
+            task["taskId"].as_str().unwrap_or_else(|| panic!("{above:?} {below:?}: {created}"));
+        let what = format!("the message is shown: {above:?} {below:?}");
+        until(&what, async || {
+            let task = host.get_task(id).await.unwrap();
+            task.status_message.as_deref() == Some("half is copied")
+        })
+        .await;
+        may_end.notify_one();
+        until("the task ends", async || {
+            host.get_task(id).await.unwrap().status == TaskStatus::Completed
+        })
+        .await;
+    }
+}
+
+/// Removes from modern lists the member that shows which tools run only as tasks, because definitions of tools in MCP
+/// 2026-07-28 have no such member.
 fn undeclared(server: Server) -> Server {
     server.layer(around(|call: Call, next: Stack| async move {
         let is_list = call.is::<ToolsList>() && call.cx().caller.era == Era::Modern;
@@ -157,8 +201,8 @@ async fn a_call_is_recorded_with_the_outcome_of_its_task() {
     }
 }
 
-/// Returns a server of both eras that asks questions of legacy callers only, and has tasks in the modern era only, as
-/// `FastMCP` 4.
+/// Returns a server of both eras that asks questions of legacy callers only, and has tasks in the modern era only, like
+/// a server with `FastMCP` 4.
 fn apart() -> Server {
     let server = jobs(Arc::default()).offer(|offer| {
         if let Some(mgp) = &mut offer.mgp {

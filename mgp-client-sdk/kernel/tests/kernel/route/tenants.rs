@@ -185,8 +185,8 @@ async fn isolated_instances_ask_both_hosts() {
             ann.call("ask").arg("who", "ann").into_future(),
             bob.call("ask").arg("who", "bob").into_future()
         );
-        // Behind a modern server, the tool runs again after the answer, and waits at the barrier again. So check only
-        // the results of legacy servers.
+        // At a modern server, the tool runs again after the answer, and waits at the barrier again. So check only the
+        // results of legacy servers.
         if below == Era::Legacy {
             assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
             assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");

@@ -1,4 +1,4 @@
-//! Event streams, and connections to servers at a URL.
+//! Tests of event streams, and of connections to servers at a URL.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -116,7 +116,7 @@ async fn the_reason_why_a_server_is_not_reached_is_reported() {
 
 #[tokio::test]
 async fn a_relay_reports_each_request_that_stays_without_an_answer() {
-    // The stream of the first request ends early, and the connection of the second closes without a response.
+    // The stream of the first request ends early, and the connection of the second request closes without a response.
     let url = serve(|_, body| if body["id"] == 1 { events(": end\n\n") } else { String::new() });
     let mut link = open(&url, &[], None).unwrap();
     for id in [1, 2] {
@@ -131,7 +131,7 @@ async fn a_relay_reports_each_request_that_stays_without_an_answer() {
 async fn a_relay_reports_no_request_whose_stream_breaks_after_the_answer() {
     let url = serve(|_, body| {
         let answer = json!({ "jsonrpc": "2.0", "id": body["id"], "result": {} });
-        // The body is shorter than its length.
+        // The body is shorter than its declared length, so the stream breaks after the answer.
         events(&format!("data: {answer}\n\n")).replacen(
             "connection: close",
             "content-length: 999\r\nconnection: close",

@@ -102,7 +102,8 @@ impl Inbox {
             let is_answered = matches!(known.state, RequestState::Approved | RequestState::Denied);
             return Ok(Some(!is_answered && !known.is_decision(known.state)));
         }
-        // The answer to a question about some permissions of a server does not end the review of all of them.
+        // The answer to a question about some permissions of a server does not end the review of all of them, so leave
+        // the review open.
         if known.is_review {
             return Ok(Some(true));
         }

@@ -1,12 +1,12 @@
 //! Closes, changes or removes requests of the inbox for reasons other than an answer: decisions about the permissions
-//! themselves, revocations, and the removal of a server.
+//! themselves, revocations, and the removal of a server or of a tenant.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::{Actor, Permission};
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{Principal, ServerId, TenantId};
 
 use super::super::request::{ApprovalRequest, RequestState};
 use super::Inbox;
@@ -172,6 +172,25 @@ impl Inbox {
         let event_of = |request: &ApprovalRequest| {
             let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
             let event = request.decided_event(Actor::kernel(), "denied").cause("deregistered");
+            is_open.then(|| event.build())
+        };
+        Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
+    }
+
+    /// Removes the requests and answers of a tenant; the caller of this method must have checked the authority.
+    ///
+    /// # Errors
+    /// An error if the removal cannot be stored or recorded; some requests may have been removed.
+    pub(crate) async fn forget_tenant(
+        &self,
+        by: &Principal,
+        tenant: &TenantId,
+    ) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let is_affected = |request: &ApprovalRequest| request.tenant == tenant.as_str();
+        let event_of = |request: &ApprovalRequest| {
+            let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
+            let event = request.decided_event(by, "denied").cause("tenant_removed");
             is_open.then(|| event.build())
         };
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)

@@ -1,4 +1,4 @@
-//! Questions that are open in the inbox while a form asks about them, too: equal calls, and answers at the same time.
+//! Tests of questions that are open in the inbox and in a form at the same time: equal calls, and answers from both.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use mgp_types::RpcError;
 use super::*;
 use crate::approval::Approver;
 
-/// An approver with forms: the first form is answered after ten seconds, and all later ones never.
+/// An approver with forms: the first form is answered after ten seconds, and all later forms are never answered.
 struct Forms {
     answer: GrantDecision,
     asked: AtomicUsize,
@@ -54,7 +54,7 @@ async fn an_equal_call_whose_form_is_still_open_stays_in_the_inbox_and_gets_its_
     }
 }
 
-/// A form that is answered while the opposite answer of an operator is being stored.
+/// An approver whose form is answered while the opposite answer of an operator is being stored.
 struct LateForm {
     answer: GrantDecision,
     inbox: Inbox,

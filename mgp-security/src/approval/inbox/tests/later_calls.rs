@@ -1,4 +1,4 @@
-//! Approvals of later calls: equal calls that wait at the same time, and revocations while the store fails.
+//! Tests of approvals of later calls: equal calls that wait at the same time, and revocations while the store fails.
 
 use mgp_types::mgp::{AccessGrantParams, Actor, AuditEvent};
 
@@ -92,7 +92,7 @@ async fn of_several_approvals_of_a_call_one_that_grants_its_permissions_counts()
         let arguments = Payload::empty_object();
         governance.explain(&agent("eve"), &disk, "wipe", &arguments).is_allowed()
     };
-    // These approvals are from calls for which the server had the permission.
+    // These approvals grant no permission: the server already had it when the calls were approved.
     for _ in 0..8 {
         keep(&[]).await;
     }

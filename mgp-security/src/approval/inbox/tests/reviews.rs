@@ -1,4 +1,4 @@
-//! Reviews of the permissions of servers that were not ready: their answers, and their effect on calls.
+//! Tests of reviews, i.e. of permissions of servers that were not ready: their answers, and their effect on calls.
 
 use super::*;
 
@@ -38,7 +38,7 @@ async fn a_review_cannot_be_answered_before_its_server_is_ready() {
 #[tokio::test(start_paused = true)]
 async fn reviews_leave_the_operator_who_wants_them_room_for_calls() {
     let world = World::open().await;
-    // The limit for each caller is two open requests.
+    // The limit for each caller is two open requests, but reviews do not count towards this limit.
     for server in ["disk", "mail"].map(ServerId::from) {
         world.inbox.keep_review(&ann(), &server).await.unwrap();
         world.inbox.ask_for_review(&server, "local", &[Permission::Camera]).await.unwrap();

@@ -79,7 +79,7 @@ async fn kill_writers_of_one_log() -> (usize, Duration) {
         let mut rest = first;
         child.lines.read_to_string(&mut rest).unwrap();
         let lines = folder.lines();
-        // The last reported line may be incomplete.
+        // The process may have been killed while it reported the last line, so ignore the text after the last newline.
         let (whole, _) = rest.rsplit_once('\n').unwrap();
         for line in whole.lines() {
             if let Some(seq) = line.strip_prefix("ack ") {
@@ -164,7 +164,7 @@ async fn a_file_without_records_is_created_again() {
     assert_eq!(copy.segments().len(), 2);
     let text = fs::read_to_string(&newest).unwrap();
     let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
-    // The state after a process died when it had written half of the checkpoint that begins a new file.
+    // Set up the state after a process died when it had written half of the checkpoint that begins a new file.
     let head = LogHead::of(&Chain::before(&checkpoint, ChainKey::NONE).unwrap(), 0);
     for begun in ["", &text[..40]] {
         let copy = folder.copy();
@@ -207,7 +207,8 @@ async fn a_call_that_waited_for_an_approval_is_recorded_as_one_that_did_not_run(
     for tool in ["rm", "mv", "cp", "dd", "dd", "ln", "ln"] {
         running.push(log.begin(start(tool, None, None)).await.unwrap());
     }
-    // Two calls of `dd` are open, and one of `ln` ends, so it is unknown which of them waits.
+    // `dd` and `ln` are called twice each, and one call of each waits for an approval. The log does not show which of
+    // the two calls waits, even after one call of `ln` has ended.
     for (id, tool) in [("a1", "rm"), ("a2", "mv"), ("a4", "dd"), ("a5", "ln")] {
         log.record(requested(id, tool)).await.unwrap();
     }

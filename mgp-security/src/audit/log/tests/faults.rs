@@ -212,6 +212,40 @@ async fn while_the_disk_fails_no_call_begins_and_running_calls_are_recorded_late
     assert_eq!(tools(&folder.open().await).await.len(), 18, "no call was left without an end");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn while_the_file_is_moved_replaced_or_shortened_no_call_begins() {
+    let folder = Folder::new();
+    let log = folder.open().await;
+    log.record(event("first")).await.unwrap();
+    let refused = async || {
+        let refused = log.record(event("lost")).await.unwrap_err();
+        assert!(matches!(refused, AuditError::Failed(_)), "{refused}");
+        assert!(log.begin(start("not run", None, None)).await.is_err());
+    };
+    let (path, away) = (folder.segments().remove(0), folder.dir.join("away"));
+    for is_replaced in [false, true] {
+        fs::rename(&path, &away).unwrap();
+        if is_replaced {
+            fs::copy(&away, &path).unwrap();
+        }
+        refused().await;
+        fs::rename(&away, &path).unwrap();
+        until_written(&log).await;
+    }
+    log.record(event("second")).await.unwrap();
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..9]).unwrap();
+    refused().await;
+    fs::write(&path, whole).unwrap();
+    until_written(&log).await;
+    log.record(event("third")).await.unwrap();
+    log.close().await.unwrap();
+    let text = folder.lines().join("\n");
+    assert!(folder.verify().is_ok());
+    assert!(!text.contains("lost") && !text.contains("not run"), "{text}");
+}
+
 #[tokio::test]
 async fn an_intent_that_fails_leaves_no_trace_of_a_call_that_did_not_run() {
     let folder = Folder::new();
@@ -411,7 +445,7 @@ async fn an_older_head_after_a_power_cut_does_not_prevent_opening() {
 async fn records_after_an_older_head_must_continue_it() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let heads = with_heads(&folder, &store).await;
-    // A different log with the same name has other records under the same numbers.
+    // A different log with the same name has other records under the same numbers, so its head does not fit this log.
     let (other, others) = (Folder::new(), MemoryStore::new());
     let log = AuditLog::open(other.config(), Some(shared(&others))).await.unwrap();
     log.record(event("forged")).await.unwrap();

@@ -110,7 +110,8 @@ async fn a_second_power_cut_that_brings_the_earlier_head_back_does_not_make_the_
             log.record(event(&id.to_string())).await.unwrap();
         }
         log.close().await.unwrap();
-        // Another record has the number of the earlier head, which was in the store before the first power cut.
+        // A second power cut can bring the earlier head back. Another record has the number of that head's record by
+        // now.
         cut.put_head(&earlier).await;
         assert_eq!(cut.verify().await.unwrap(), 2 + later);
         let log = cut.open().await.unwrap();
@@ -139,7 +140,7 @@ async fn changes_that_the_store_lost_and_the_log_has_are_recorded_once() {
     store.commit(later.clone()).await.unwrap();
     log.close().await.unwrap();
     for (has_changes, expected) in [(true, &[][..]), (false, &[2_u64][..])] {
-        // The state of the files after a process was killed before it saved the head, or after a power cut.
+        // Set up the state of the files after a process was killed before it saved the head, or after a power cut.
         let (folder, store) = (folder.copy(), MemoryStore::new());
         store.commit(kept.clone()).await.unwrap();
         store.acknowledge("audit", 1).await.unwrap();
@@ -225,7 +226,7 @@ async fn after_a_clean_end_every_record_is_synced() {
 #[tokio::test]
 async fn a_loss_is_recorded_even_if_the_next_process_is_killed_before() {
     let cut = PowerCut::new().await;
-    // The state after a process was killed right before or after it wrote the event of the loss.
+    // Set up the state after a process was killed right before or after it wrote the event of the loss.
     cut.put_head(&LogHead { lost: 2, ..head(&cut.store).await }).await;
     assert!(matches!(cut.verify().await, Err(LogError::Lost { count: 2, .. })));
     let log = cut.open().await.unwrap();

@@ -120,7 +120,7 @@ async fn a_damaged_log_is_not_read() {
         let page = readable.query(query.clone()).await.unwrap();
         assert_eq!(seqs(&page.events), found);
     }
-    // A record with the number of a later one does not hide those after it.
+    // A record whose number is too high does not hide the records after it.
     fs::write(&path, text.replacen("\"seq\":2", "\"seq\":99", 1)).unwrap();
     for (query, found) in orders {
         assert_eq!(seqs(&readable.query(query).await.unwrap().events), found);

@@ -142,7 +142,7 @@ fn add_forged(folder: &Folder, members: &str, as_file: bool) {
     let forged = forge(&path, members);
     if as_file {
         let next = folder.dir.join("audit.0000000000000003.jsonl");
-        // The copy has the mode of a log file.
+        // Copy the log's file first, so that the new file has the mode of a log file.
         fs::copy(&path, &next).unwrap();
         fs::write(&next, forged).unwrap();
     } else {

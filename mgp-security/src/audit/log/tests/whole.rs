@@ -145,7 +145,7 @@ async fn an_event_written_but_not_settled_is_not_written_twice() {
     store.commit(Change::new().event("audit", event("once"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
     log.close().await.unwrap();
-    // The state after a process died before it removed the event from the store.
+    // Set up the state after a process died before it removed the event from the store.
     let again = MemoryStore::new();
     again.commit(Change::new().event("audit", event("once"))).await.unwrap();
     let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();

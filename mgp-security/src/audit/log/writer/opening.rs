@@ -137,11 +137,11 @@ impl Writer {
 
     /// Records an event about lost records, before anything else is written.
     ///
-    /// First saves the number of lost records together with the head of the last record that is left. The event itself
-    /// gets the number of a lost record. So a process that is killed after it wrote the event would otherwise leave a
-    /// log that differs from its head, and a process that is killed before it wrote the event would leave no trace of
-    /// the loss. A power cut can undo a save in a store; then the secret in the store proves that this log wrote the
-    /// event.
+    /// Saves the number of lost records before it writes the event, together with the head of the last remaining
+    /// record. Otherwise, a process that is killed after it wrote the event would leave a log that differs from its
+    /// head, because the event has the number of a lost record. A process that is killed before it wrote the event
+    /// would leave no trace of the loss. A power cut can undo a save in a store; then the secret in the store proves
+    /// that this log wrote the event.
     fn record_loss(&mut self, lost: u64) -> Result<(), Reason> {
         tracing::error!(
             log = self.config.name,

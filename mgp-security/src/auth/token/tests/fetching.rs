@@ -204,15 +204,18 @@ async fn old_keys_are_used_while_new_ones_are_fetched() {
 struct Documented {
     place: &'static str,
     issuer: &'static str,
+    keys: &'static str,
 }
+
+const KEYS: &str = "https://keys.example/all";
 
 #[async_trait]
 impl Fetch for Documented {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-        let metadata = json!({"issuer": self.issuer, "jwks_uri": "https://keys.example/all"});
+        let metadata = json!({"issuer": self.issuer, "jwks_uri": self.keys});
         Ok(match request.url.as_str() {
             url if url == self.place => FetchResponse::new(200, metadata.to_string()),
-            "https://keys.example/all" => {
+            url if url == self.keys => {
                 FetchResponse::new(200, shared(&[ed25519().public()]).to_vec())
             }
             _ => FetchResponse::new(404, ""),
@@ -228,7 +231,7 @@ async fn the_metadata_of_the_issuer_names_the_keys() {
         ("https://issuer.example/.well-known/openid-configuration", "https://other.example", false),
         ("https://issuer.example/jwks.json", ISSUER, false),
     ] {
-        let server = server().keys_from_issuer(Arc::new(Documented { place, issuer }));
+        let server = server().keys_from_issuer(Arc::new(Documented { place, issuer, keys: KEYS }));
         let outcome = verify(&server, &token(&ed25519())).await;
         assert_eq!(outcome.is_ok(), is_used, "{place}: {outcome:?}");
         if !is_used {
@@ -238,6 +241,30 @@ async fn the_metadata_of_the_issuer_names_the_keys() {
     let below = super::super::source::metadata_urls("https://issuer.example/realms/a/");
     assert_eq!(below[0], "https://issuer.example/.well-known/oauth-authorization-server/realms/a");
     assert_eq!(below[1], "https://issuer.example/realms/a/.well-known/openid-configuration");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_at_https_cannot_name_keys_that_cross_the_network_unencrypted() {
+    let (place, issuer) = ("https://issuer.example/.well-known/openid-configuration", ISSUER);
+    for (keys, is_used) in
+        [("HTTPS://issuer.example/keys", true), ("http://issuer.example/keys", false)]
+    {
+        let server = server().keys_from_issuer(Arc::new(Documented { place, issuer, keys }));
+        let outcome = verify(&server, &token(&ed25519())).await;
+        assert_eq!(outcome.is_ok(), is_used, "{keys}: {outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_of_another_issuer_is_logged_with_the_name_of_that_issuer() {
+    let log = mgp_testkit::RecordedLog::of(tracing::Level::ERROR);
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let place = "https://issuer.example/.well-known/openid-configuration";
+    let issuer = "https://issuer.example/";
+    let server = server().keys_from_issuer(Arc::new(Documented { place, issuer, keys: KEYS }));
+    assert!(verify(&server, &token(&ed25519())).await.is_err());
+    let lines = log.lines().join("\n");
+    assert!(lines.contains("names the issuer `https://issuer.example/`"), "{lines}");
 }
 
 /// Servers that publish the keys of the issuer at every URL but one, which redirects.

@@ -28,7 +28,7 @@ async fn a_key_is_found_for_a_token_without_a_key_id() {
         }
         refused(&verify_with(vec![other.clone(), p256().public()], header).await);
     }
-    // The number of keys that are tried for one token is limited.
+    // At most eight keys are tried for one token.
     for (others, is_tried) in [(7, true), (8, false)] {
         let mut keys = vec![other.clone(); others];
         keys.push(own.clone());

@@ -1,10 +1,11 @@
-//! A path in a list of limits: either a prefix of whole components, or a pattern with `*`, `?` and `**`.
+//! An entry of a list of allowed or denied paths: either a prefix of whole components, or a pattern with `*`, `?` and
+//! `**`.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::reading::{Backslash, Path, Root};
 
-/// A path or pattern from an operator's list of limits, split into components.
+/// An entry of a list of allowed or denied paths, split into components.
 #[derive(Debug)]
 pub(super) struct Pattern {
     root: Root,

@@ -164,7 +164,7 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
     first.write_all(b"k").await.unwrap();
     whole(response).await;
     run_tasks().await;
-    // The connection's task has not noticed the close yet when the request is passed to it.
+    // The pool passes the next request to this connection before the connection's task has noticed the close.
     drop(first);
     // The pool tries the last connection of the list first: make this the closed connection, before the open one.
     {
@@ -199,7 +199,7 @@ async fn a_request_the_server_may_have_read_is_not_sent_again() {
 async fn a_busy_connection_is_not_handed_out() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (streaming, mut first) = opened(&pool, &mut dialled, BEGUN).await;
-    // The connection is in the pool already, but is not free yet.
+    // The connection is in the pool already, but must not be used yet: its response has not been read.
     assert_eq!(pool.idle.state.lock().connections.len(), 1);
     let mut second = served(&pool, &mut dialled).await;
     repeated(&pool, &mut second).await;
@@ -316,7 +316,7 @@ async fn a_connection_is_not_used_when_it_is_as_old_as_one_that_the_server_close
     advance(Duration::from_millis(4500)).await;
     let _third = served(&pool, &mut dialled).await;
     assert!(is_closed(&mut second).await);
-    // The close may have had another cause, so the pool uses its time for a limited period only.
+    // The close may have had another cause, so the pool uses the observed idle time for a limited period only.
     advance(LEARNED_TTL).await;
     let _fourth = served(&pool, &mut dialled).await;
     assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);

@@ -69,7 +69,7 @@ impl Post<'_> {
             match answer {
                 Some(answer) => answers.push(Some(&id), answer),
                 None if batch.session.is_ended() => answers.refuse(Refusal::SessionEnded, Some(id)),
-                // The call panicked, and its task sent no answer.
+                // The call panicked, and its task sent no answer, so the array contains none for it.
                 None => {}
             }
         }

@@ -89,7 +89,7 @@ impl Post<'_> {
         let load = self.load;
         drop(spawn_scoped(session.scope(), async move {
             let _held = load;
-            // A notification gets no answer, and its handlers log their errors themselves.
+            // Ignore the outcome: a notification gets no answer, and its handlers log their errors themselves.
             let _ = notifying.await;
         }));
         Ok(empty(StatusCode::ACCEPTED))

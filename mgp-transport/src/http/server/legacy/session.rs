@@ -232,7 +232,8 @@ impl Drop for OpenCall {
             if state.ended.len() > MAX_ENDED_STREAMS {
                 state.ended.pop_front();
             }
-            // Events of ended calls are dropped before those of running calls.
+            // If the caller has used up its share, drop the events of ended calls first, and keep those of running
+            // calls.
             while self.running.0.budget.is_full() && state.ended.pop_front().is_some() {}
         }
     }

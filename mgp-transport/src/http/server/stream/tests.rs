@@ -10,7 +10,7 @@ fn stream(number: Option<u64>) -> Stream {
     Stream::new(number, budget(1 << 20))
 }
 
-/// Returns a budget of this many bytes; each of its streams keeps up to 1 KiB.
+/// Returns a budget of `store_bytes`; each of its streams keeps up to 1 KiB.
 fn budget(store_bytes: usize) -> Arc<CallerBudget> {
     let second = Duration::from_secs(1);
     let config = HttpConfig {
@@ -87,7 +87,7 @@ fn events_are_read_from_behind_the_last() {
     reads(&stream, None, &[]);
     reads(&stream, Some(0), &[1, 2]);
     reads(&stream, Some(2), &[]);
-    // If a client claims to have received an event that was never sent, no event is skipped.
+    // A client claims to have received an event that was never sent. It must still get all later events.
     reads(&stream, Some(u64::MAX), &[]);
     push_events(&stream, 2);
     reads(&stream, None, &[3, 4]);
@@ -104,7 +104,7 @@ fn the_oldest_are_dropped_and_the_answer_is_kept() {
     push_events(&stream, 100);
     assert!(stream.budget.all.stored_bytes() <= 1 << 10);
     stream.finish(vec![b'x'; 5_000]);
-    // The answer alone is longer than the limit for replays.
+    // The answer alone is longer than the limit for replays, so only the answer is left.
     let reader = stream.attach(Some(0));
     let Poll::Ready(Some(text)) = read(&stream, reader) else { panic!("no events") };
     assert_eq!((numbers(&text), text.len()), (vec![100], stream_event(100, 5_000)));
@@ -247,8 +247,8 @@ fn a_second_end_has_no_effect() {
     assert!(matches!(begin(&stream), Poll::Ready(FirstOutput::Nothing)));
 }
 
-/// Guards against an earlier fault: output that a tool sent before its response began was
-/// dropped above the replay limit.
+/// Guards against an earlier fault: output that a tool sent before its response began was dropped if it exceeded the
+/// limit for replays.
 #[test]
 fn a_response_that_has_not_begun_loses_nothing() {
     let stream = stream(Some(1));
@@ -258,7 +258,8 @@ fn a_response_that_has_not_begun_loses_nothing() {
     assert_eq!(numbers(&text), (0..1_000).collect::<Vec<_>>());
 }
 
-/// Guards against an earlier fault: a handler that outlived its modern call filled a stream that had no reader.
+/// Guards against an earlier fault: a handler continued after its modern call had ended, and filled a stream that had
+/// no reader.
 #[test]
 fn a_modern_stream_ends_with_its_reader() {
     let stream = stream(None);

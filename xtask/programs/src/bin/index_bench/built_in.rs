@@ -124,8 +124,8 @@ fn phrase(dice: &mut Dice) -> String {
     pieces.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a rare word. The words have ranks from 1 to [`RARE`], and a low rank is returned much more often than a high
-/// one.
+/// Returns a rare word. The words have ranks from 1 to [`RARE`], and words with a low rank are returned much more
+/// often.
 fn rare(dice: &mut Dice) -> String {
     let even = f64::from(u32::try_from(dice.below(1 << 20)).unwrap_or(0)) / f64::from(1 << 20);
     let rank = RARE.powf(even).to_string();

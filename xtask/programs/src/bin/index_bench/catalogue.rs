@@ -143,8 +143,8 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    // Reads line by line instead of the whole file at the same time. After a large block is freed, the allocator keeps
-    // more of the memory that is freed later, and the benchmark would count this as memory of the index.
+    // Reads the file line by line. If it were read as one large block, the allocator would later keep more of the
+    // memory that the benchmark frees, and the benchmark would count this memory as memory of the index.
     for line in BufReader::new(File::open(file)?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {

@@ -118,7 +118,7 @@ fn searches(
     if found == 0 {
         return Err("nothing was ever found".into());
     }
-    // Takes the fastest round, because other processes on the machine can only make a round slower.
+    // Reports the fastest round, because other processes on the machine can only make a round slower.
     let best = all.iter().min_by_key(|round| round.processor[1]).ok_or("no round")?;
     let wall = all.iter().map(|round| round.wall[1]).min().unwrap_or_default();
     Ok(json!({

@@ -10,7 +10,7 @@ const FREQUENT: usize = 150;
 /// A word with fewer occurrences than this number is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
-/// The percentage of the words that a copy replaces, among those that are neither frequent nor rare.
+/// The percentage of the words that a copy replaces, counted among the words that are neither frequent nor rare.
 const SWAPPED: usize = 30;
 
 /// The percentage of rare words whose replacement is an invented word, not a word of the catalogue.

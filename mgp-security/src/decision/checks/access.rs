@@ -1,0 +1,112 @@
+//! The check of the caller's access (§5), also for messages that are not calls of tools.
+
+use mgp_types::mgp::DefaultPolicy;
+use mgp_types::service::{Context, Hidden, ServerId};
+
+use crate::access::{
+    Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
+    name_of,
+};
+use crate::decision::{CallDecision, CallFacts, NoSteps, Recorder, Sources, Stage, StepResult};
+use crate::definition::{Definitions, why_not_callable};
+use crate::error::{LongName, Refusal};
+
+impl<R: Recorder> CallDecision<'_, '_, R> {
+    /// Checks the access of the caller, and of the agents on whose behalf the call is made.
+    #[inline]
+    pub(in crate::decision) fn check_access(&mut self) -> Result<(), Refusal> {
+        let Self { facts, snapshot, .. } = *self;
+        let Some(view) = snapshot.access() else { return Ok(()) };
+        let CallFacts { server, tool, at, .. } = *facts;
+        let cx = facts.call.cx();
+        let default = || snapshot.policy(server).default_policy;
+        let check = AccessCheck { cx, server, tool: Some(tool), at };
+        check.run(view, default, &mut self.steps)?;
+        let Some(delegation) = cx.extensions.get::<Delegation>() else { return Ok(()) };
+        for principal in delegation.principals() {
+            let Some(view) = snapshot.access_of(principal) else { continue };
+            let mut cx = cx.clone();
+            cx.principal = principal.clone();
+            AccessCheck { cx: &cx, ..check }.run(&view, default, &mut self.steps)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks a caller's access to a tool, or to a whole server if `tool` is `None`.
+///
+/// # Errors
+/// The [`Refusal`] for a caller without access.
+pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
+    let Some(access) = &sources.access else { return Ok(()) };
+    let clock = || sources.now();
+    let (server, at) = (sources.server_of(cx), Moment::of(&clock));
+    let default = || sources.policies.get(server).default_policy;
+    let check = AccessCheck { cx, server, tool, at: &at };
+    check.run(&access.view(&cx.principal), default, &mut NoSteps)
+}
+
+/// Checks whether a caller is allowed to see a tool, by the rules of access and definition only; asks no questions.
+///
+/// # Errors
+/// [`Hidden`], with the rule that hides the tool.
+pub(crate) fn see(
+    access: &Access,
+    definitions: &Definitions,
+    cx: &Context,
+    server: Option<&str>,
+    tool: &str,
+) -> Result<(), Hidden> {
+    let clock = || access.now();
+    let (view, at) = (access.view(&cx.principal), Moment::of(&clock));
+    let default = || access.default_policy(server.map(ServerId::from).as_ref());
+    let need = Need::See(tool);
+    hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
+    match definitions.tools_of(server) {
+        Some(tools) if !tools.state(tool).is_callable() => {
+            Err(Hidden::new(why_not_callable(tools.state(tool))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The check of a caller's access to a tool, or to a whole server if `tool` is `None`.
+struct AccessCheck<'a> {
+    cx: &'a Context,
+    server: Option<&'a ServerId>,
+    tool: Option<&'a str>,
+    at: &'a Moment<'a>,
+}
+
+impl AccessCheck<'_> {
+    #[inline]
+    fn run(
+        &self,
+        view: &AccessView<'_>,
+        default: impl FnOnce() -> DefaultPolicy,
+        steps: &mut impl Recorder,
+    ) -> Result<(), Refusal> {
+        let Self { cx, server, tool, at } = *self;
+        // An access entry cannot contain a name longer than `MAX_NAME`, so no entry can allow such a tool. The refusal
+        // does not repeat the name.
+        if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
+            steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
+            return Err(LongName::new(long, MAX_NAME).into());
+        }
+        // Credentials that permit only some of a server's tools do not permit using the server as a whole, so a message
+        // that names no tool needs the permission for the whole server.
+        let need = tool.map_or(Need::Server, Need::Call);
+        let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
+        let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
+            steps.add(Stage::Access, StepResult::Refused, || ended.to_string());
+        })?;
+        if ruling.is_allowed() {
+            let rule = || ruling.to_decision().rule().as_str().to_owned();
+            steps.add(Stage::Access, StepResult::Passed, rule);
+            return Ok(());
+        }
+        let decision = ruling.to_decision();
+        steps.add(Stage::Access, StepResult::Refused, || decision.rule().as_str().to_owned());
+        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
+    }
+}

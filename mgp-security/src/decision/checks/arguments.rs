@@ -1,0 +1,72 @@
+//! The checks of the arguments: by the schema of the tool, and by validators (§4.5).
+
+#[cfg(feature = "schemas")]
+use std::sync::Arc;
+
+use mgp_types::mgp::Validator;
+
+use crate::decision::{CallDecision, CallFacts, CallOutcome, Recorder, Stage, StepResult};
+#[cfg(feature = "schemas")]
+use crate::definition::KnownTool;
+use crate::error::Refusal;
+use crate::permission::PermissionJudgement;
+use crate::tool::Assessment;
+
+impl<R: Recorder> CallDecision<'_, '_, R> {
+    /// Checks the arguments against the input schema of the tool, if the server's policy requires it.
+    #[cfg(feature = "schemas")]
+    pub(in crate::decision) fn check_schema(
+        &mut self,
+        known: Option<&Arc<KnownTool>>,
+    ) -> Result<(), CallOutcome> {
+        let facts = self.facts;
+        let Some(known) = known.filter(|_| !facts.preparations.any_arguments) else {
+            return Ok(());
+        };
+        known.check_arguments(facts.arguments).map_err(|refused| {
+            self.steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
+            Refusal::Arguments(refused).into()
+        })
+    }
+
+    /// Runs the validators of the tool. `judgement` is the judgement about the permissions of the call, or `None` if
+    /// the call needs no permission.
+    pub(in crate::decision) fn run_validators(
+        &mut self,
+        assessment: &Assessment,
+        judgement: Option<&PermissionJudgement>,
+    ) -> Result<(), CallOutcome> {
+        let Self { facts, snapshot, .. } = *self;
+        if assessment.validators.is_empty() || facts.preparations.any_arguments {
+            return Ok(());
+        }
+        let Some(validators) = snapshot.validators() else { return Ok(()) };
+        let call = (facts.call, facts.server, facts.tool);
+        let definition = snapshot.definition(facts.tool);
+        let trust = &snapshot.policy(facts.server).trust;
+        let limits_paths = are_paths_limited(facts, assessment, judgement);
+        let validation = validators.check(call, assessment, definition, trust, limits_paths);
+        let passed = validation.applied.len() - usize::from(validation.fails_last());
+        for validator in &validation.applied[..passed] {
+            let name = || validator.as_str().to_owned();
+            self.steps.add(Stage::Validators, StepResult::Passed, name);
+        }
+        self.findings.set_applied(validation.applied);
+        let Some(blocked) = validation.blocked else { return Ok(()) };
+        self.steps.add(Stage::Validators, StepResult::Refused, || blocked.to_string());
+        Err(Refusal::Blocked(blocked).into())
+    }
+}
+
+/// Returns whether a call contains the URL of a file, and a permission with limits on paths allows all paths of the
+/// call. Returns `false` for a call without such a URL.
+fn are_paths_limited(
+    facts: &CallFacts<'_>,
+    assessment: &Assessment,
+    judgement: Option<&PermissionJudgement>,
+) -> bool {
+    let has_file = |arguments: &str| arguments.to_ascii_lowercase().contains("file:");
+    assessment.validators.contains(&Validator::NetworkRestricted)
+        && judgement.is_some_and(|judged| judged.limits_paths && judged.missing.is_empty())
+        && facts.arguments.is_some_and(has_file)
+}
