@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{ChildError, ExitReport};
 use mgp_types::service::{Exit, HttpFailure, is_connection_lost};
-use mgp_types::{ErrorCode, RpcError, clip, escape_hidden};
+use mgp_types::{ErrorCode, clip, escape_hidden};
 
 use super::authorization::AuthorizationFailed;
 use crate::error::{Error, cause_of};
@@ -67,7 +67,7 @@ pub(super) fn failure_cause(error: &Error) -> String {
 
 /// Describes why no credentials for a handshake could be obtained; `None` for any other error.
 #[cfg(feature = "auth")]
-fn credentials_failure(refusal: &RpcError) -> Option<String> {
+fn credentials_failure(refusal: &mgp_types::RpcError) -> Option<String> {
     use crate::auth::AuthError;
     let error = std::error::Error::source(refusal)?.downcast_ref::<std::sync::Arc<AuthError>>()?;
     Some(match &**error {
