@@ -4,7 +4,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
 
-use std::io::Write as _;
+use std::io::{Write as _, stdin, stdout};
 
 use mgp_client_sdk::CallbackAnswer;
 use mgp_client_sdk::prelude::*;
@@ -37,20 +37,26 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Shows a question and reads its answer. A notification needs no answer; an empty line dismisses the question.
+/// Shows a question, and reads lines until one of them is an option, if the question has options. An empty line
+/// dismisses the question. A notification is only shown.
 fn ask(question: &CallbackRequestParams) -> CallbackAnswer {
     println!("{}", question.message.as_deref().unwrap_or_default());
     if question.kind == CallbackType::Notification {
         return CallbackAnswer::Dismissed;
     }
-    if !question.options.is_empty() {
-        print!("({}) ", question.options.join(" / "));
-    }
-    let mut line = String::new();
-    let is_read = std::io::stdout().flush().and_then(|()| std::io::stdin().read_line(&mut line));
-    match line.trim() {
-        _ if is_read.is_err() => CallbackAnswer::Dismissed,
-        "" => CallbackAnswer::Dismissed,
-        text => CallbackAnswer::text(text),
+    let options = &question.options;
+    loop {
+        if !options.is_empty() {
+            print!("({}) ", options.join(" / "));
+        }
+        let mut line = String::new();
+        let is_read = stdout().flush().and_then(|()| stdin().read_line(&mut line));
+        let answer = line.trim();
+        if is_read.is_err() || answer.is_empty() {
+            return CallbackAnswer::Dismissed;
+        }
+        if options.is_empty() || options.iter().any(|option| option == answer) {
+            return CallbackAnswer::text(answer);
+        }
     }
 }

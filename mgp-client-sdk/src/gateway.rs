@@ -21,8 +21,10 @@ use std::time::Duration;
 use mgp_lifecycle::SuperviseConfig;
 use mgp_stream::CallbackAnswer;
 use mgp_types::RpcError;
-use mgp_types::mgp::{CallbackRequestParams, SubscribeEventsParams};
+use mgp_types::method::EventsChannels;
+use mgp_types::mgp::{CallbackRequestParams, EventChannelsParams, SubscribeEventsParams};
 use mgp_types::service::{BoxFuture, Call, Context, SpawnError, Stack};
+use tokio::time::timeout;
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
@@ -33,6 +35,9 @@ use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::{AwaitLegacyTask, await_tasks, awaits_task};
 use crate::wire::{CallbackHandler, CallerAnswers, FindCaller, TimeLimits};
+
+/// The maximum time to wait for the list of a server's channels.
+const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Creates a supervised client that determines its target again at each start.
 ///
@@ -182,6 +187,24 @@ pub struct NewConnection {
 
 mgp_types::opaque_debug!(NewConnection);
 
+/// A handle that does not keep a connection open.
+#[derive(Clone)]
+pub struct WeakConnection {
+    client: WeakClient,
+    stack: Stack,
+}
+
+mgp_types::opaque_debug!(WeakConnection);
+
+impl WeakConnection {
+    /// Returns the connection, or `None` if it has ended.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<NewConnection> {
+        let client = self.client.upgrade().filter(|client| !client.is_closed())?;
+        Some(NewConnection { client, stack: self.stack.clone() })
+    }
+}
+
 impl NewConnection {
     /// Returns the client of the connection.
     #[must_use]
@@ -189,7 +212,26 @@ impl NewConnection {
         &self.client
     }
 
-    /// Subscribes to all events of the server until the connection ends, and returns the channels that the server has.
+    /// Returns a handle that does not keep the connection open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection { client: self.client.weak(), stack: self.stack.clone() }
+    }
+
+    /// Returns whether the server accepts patterns such as `*` in requests to subscribe. MGP does not define patterns,
+    /// so this method requests the list of channels: servers that can list their channels also accept patterns. A
+    /// server that does not answer in time counts as accepting patterns.
+    async fn accepts_patterns(&self) -> bool {
+        let call = Call::ask::<EventsChannels>(&EventChannelsParams::new(), self.client.context());
+        match call {
+            Ok(call) => !matches!(timeout(LIST_TIMEOUT, self.stack.send(call)).await, Ok(Err(_))),
+            Err(_) => false,
+        }
+    }
+
+    /// Subscribes to channels of the server until the connection ends, and returns the channels that the server has. A
+    /// channel can be a pattern if the server accepts patterns. Returns `None` if the server has none of the channels
+    /// and accepts no pattern among them; it then sends no events.
     ///
     /// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
     /// and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what the server dropped
@@ -202,16 +244,26 @@ impl NewConnection {
     /// If the future is dropped, the subscription may remain until the connection ends.
     pub async fn forward_events(
         &self,
+        channels: Vec<String>,
         hook: impl Fn(ServerEvent) + Send + Sync + 'static,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<Option<Vec<String>>, Error> {
         let last = AtomicU64::new(0);
         let sink: EventSink = Arc::new(move |mut event: ServerEvent| {
             event.dropped = event.dropped.max(missed(&last, event.seq));
             hook(event);
         });
-        let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
+        let has_pattern = channels.iter().any(|channel| channel.contains('*'));
+        let params = SubscribeEventsParams::new(channels);
         let unnamed = Some(Arc::clone(&sink));
         let mut subscription = open(&self.client, &self.stack, &params, sink, unnamed).await?;
+        if subscription.subscribed.is_empty() && !(has_pattern && self.accepts_patterns().await) {
+            if has_pattern {
+                // Do not unsubscribe: some servers give all subscriptions of a connection one id, so the request could
+                // end the next subscription.
+                subscription.keep();
+            }
+            return Ok(None);
+        }
         // Do not unsubscribe when the value is dropped, because the subscription must last as long as the connection.
         subscription.keep();
         let (liveness, channels) =
@@ -220,6 +272,6 @@ impl NewConnection {
             liveness.ended().await;
             drop(subscription);
         });
-        Ok(channels)
+        Ok(Some(channels))
     }
 }

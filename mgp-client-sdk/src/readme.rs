@@ -4,6 +4,9 @@
 #[doc = include_str!("../README.md")]
 mod package {}
 
+#[doc = include_str!("../../docs/contracts.md")]
+mod contracts {}
+
 #[doc = include_str!("../../docs/over-http.md")]
 mod over_http {}
 

@@ -12,6 +12,7 @@ use mgp_types::{
 };
 
 use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
+use crate::supervise::RestartLimitExceeded;
 
 /// The reason why a layer of this crate refuses a call, or ends it with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,10 +245,9 @@ impl From<LifecycleError> for RpcError {
         let error = Self::new(code, refusal.to_string());
         match refusal {
             // Keep the refusal as the source of the error, so that outer layers can find out which limit was exceeded.
-            LifecycleError::TimedOut(_) | LifecycleError::TotalTimedOut(_) => {
-                error.because(refusal)
-            }
             LifecycleError::Saturated
+            | LifecycleError::TimedOut(_)
+            | LifecycleError::TotalTimedOut(_)
             | LifecycleError::NotStarted(_)
             | LifecycleError::RateLimited(_)
             | LifecycleError::TooLarge(_) => match hints(code, &refusal) {
@@ -309,6 +309,12 @@ fn needs_login(cause: &str) -> bool {
     cause.contains("; run `mgp servers login ")
 }
 
+/// Returns whether only a person can end a failure: by a login, or by starting a server that has reached its limit of
+/// restarts.
+fn needs_operator(cause: &str) -> bool {
+    needs_login(cause) || cause.starts_with(RestartLimitExceeded::WORD)
+}
+
 fn not_ready_state(state: &ServerState, subject: &str) -> String {
     match state {
         ServerState::Draining => format!("{subject} is draining and takes no new calls"),
@@ -354,7 +360,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         LifecycleError::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
         LifecycleError::NotReady { state, server, restarts, cause } => {
             let hints = match state {
-                ServerState::Error if cause.as_deref().is_some_and(needs_login) => {
+                ServerState::Error if cause.as_deref().is_some_and(needs_operator) => {
                     defaults.no_retry()
                 }
                 // After the drain comes the restart, during which calls are refused with code 2002 (server restarting).
@@ -373,6 +379,9 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         LifecycleError::TooManyRounds(_) | LifecycleError::StateTooLarge(_) => defaults.no_retry(),
         // In a retry, the arguments or the result would be just as large, so advise against it.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
+        LifecycleError::TimedOut(limit) | LifecycleError::TotalTimedOut(limit) => {
+            defaults.details(exceeded(*limit))
+        }
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
         LifecycleError::UnknownOutcome(_)
         | LifecycleError::ResultNotKept(_)
@@ -418,6 +427,14 @@ fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
     hints.details(details)
 }
 
+/// Returns the details of a call that took longer than this limit.
+fn exceeded(limit: Duration) -> Object {
+    let mut details = Object::new();
+    // Encoding a number cannot fail.
+    let _ = details.encode("timeout_ms", &mgp_types::millis(about(limit)));
+    details
+}
+
 /// Returns the details that state whether a call was started.
 fn started(started: bool) -> Object {
     let mut details = Object::new();
@@ -448,12 +465,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_a_login_ends_asks_for_no_restart_and_no_retry() {
+    fn a_failure_that_only_a_person_ends_asks_for_no_retry() {
         let text = |cause| not_ready(&ServerState::Error, None, Some(cause));
         let login = "`files` requires a login; run `mgp servers login files`";
         assert!(text(login).ends_with("run `mgp servers login files`"), "{}", text(login));
         assert!(text("exited with code 1").ends_with("restart it once the cause is gone"));
-        for (cause, retryable) in [(login, false), ("exited with code 1", true)] {
+        let given_up = "restart_limit_exceeded: 5 restarts within 300s; exited with code 1";
+        for (cause, retryable) in [(login, false), (given_up, false), ("exited with code 1", true)]
+        {
             let (state, cause) = (ServerState::Error, Some(cause.into()));
             let refusal = LifecycleError::NotReady { state, server: None, restarts: true, cause };
             let error = RpcError::from(refusal);

@@ -23,6 +23,14 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> Option<Result<StatusResult, RpcError>>;
 
+    /// Returns the number of tools that the caller sees, and how many of them can be called; the status of the kernel
+    /// itself contains both numbers. If this method returns `None`, the default, the status contains the numbers of
+    /// [`Health`](crate::Health).
+    fn count_tools(&self, cx: &Context) -> Option<(u64, u64)> {
+        let _ = cx;
+        None
+    }
+
     /// Decides whether a caller is allowed to shut down the kernel itself. This method is not called for the process
     /// that started the kernel.
     ///

@@ -300,6 +300,8 @@ pub enum ConfirmFrom {
 pub enum ConfirmRule {
     /// The calls never need a confirmation, even if the server demands one.
     Never,
+    /// The grant changes nothing about confirmations, although it names the tool.
+    Usual,
 }
 
 /// The policies of all servers; a change takes effect with the next message.

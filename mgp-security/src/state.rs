@@ -38,8 +38,9 @@ pub(crate) use check::check_entries;
 /// The delay before a store is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The maximum sleep of the task that waits for the next expiry.
-const MAX_SLEEP: Duration = Duration::from_hours(1);
+/// The maximum time for which the task that waits for the next expiry sleeps. After the machine was suspended, an
+/// expiry is announced at most this late.
+const MAX_SLEEP: Duration = Duration::from_mins(1);
 
 /// An immutable view of all entries of one space, from which decisions are made.
 pub(crate) trait Snapshot: Send + Sync + 'static {
@@ -482,11 +483,10 @@ impl<S: Snapshot> StoreCache<S> {
         Ok(true)
     }
 
-    /// Returns the time until the next expiry, at most [`MAX_SLEEP`].
-    fn until_expiry(&self, now: SystemTime) -> Option<Duration> {
+    /// Returns the time of the next expiry.
+    fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
         let snapshot = Arc::clone(&self.now.read());
-        let at = snapshot.next_expiry(now)?;
-        Some(at.duration_since(now).unwrap_or_default().min(MAX_SLEEP))
+        snapshot.next_expiry(now)
     }
 }
 
@@ -520,13 +520,14 @@ impl<S: Snapshot> Follower<S> {
         // Treat the current revision as new, so that changes from before the start of this task are also read.
         news.mark_changed();
         loop {
-            let Some(sleep) =
-                self.state.upgrade().map(|state| state.until_expiry(SystemTime::now()))
-            else {
+            let now = SystemTime::now();
+            let Some(next) = self.state.upgrade().map(|state| state.next_expiry(now)) else {
                 return;
             };
+            let left = next.map(|at| at.duration_since(now).unwrap_or_default());
+            let sleep = left.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
             // Sleep slightly longer, so that the entry has expired when the task wakes.
-            let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
+            let patience = sleep + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
                     // A closed store can no longer report revocations, so decisions from the snapshot could grant too
@@ -539,7 +540,7 @@ impl<S: Snapshot> Follower<S> {
                 () = self.again.notified() => {}
                 () = tokio::time::sleep(patience) => {
                     let Some(state) = self.state.upgrade() else { return };
-                    if sleep.is_some_and(|sleep| sleep < MAX_SLEEP) {
+                    if is_due(next, sleep, SystemTime::now()) {
                         state.hooks.run();
                     }
                     continue;
@@ -548,7 +549,13 @@ impl<S: Snapshot> Follower<S> {
             loop {
                 let Some(state) = self.state.upgrade() else { return };
                 match state.catch_up().await {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        // An entry may have expired shortly before the store changed, so check this here too.
+                        if is_due(next, MAX_SLEEP, SystemTime::now()) {
+                            state.hooks.run();
+                        }
+                        break;
+                    }
                     // The process is about to end.
                     Err(StoreError::Closed) => return,
                     Err(error) => {
@@ -560,6 +567,12 @@ impl<S: Snapshot> Follower<S> {
             }
         }
     }
+}
+
+/// Returns whether the next expiry has passed after a sleep. A sleep shorter than `MAX_SLEEP` lasted until the expiry.
+/// After any other sleep, compare with the clock, which goes on while the machine is suspended; the sleep does not.
+fn is_due(next: Option<SystemTime>, sleep: Duration, now: SystemTime) -> bool {
+    next.is_some_and(|at| sleep < MAX_SLEEP || at <= now)
 }
 
 impl<S: Snapshot> Clone for State<S> {

@@ -35,7 +35,7 @@ impl Server {
         let (definitions, name) = (governance.definitions().clone(), id.clone());
         let is_first = self
             .own_tools()
-            .observe_definitions(move |tools| definitions.learn(Some(&name), tools));
+            .observe_definitions(move |tools| definitions.learn_shared(Some(&name), tools));
         if !is_first {
             self.add_error(crate::error::BuildError::GovernedTwice);
         }

@@ -8,6 +8,7 @@
 ///
 /// assert_eq!(escape_hidden("plain"), "plain");
 /// assert_eq!(escape_hidden("a\nb\u{202e}c"), "a\\nb\\u{202e}c");
+/// assert_eq!(escape_hidden("a\u{1bca0}b\u{13437}c"), "a\\u{1bca0}b\\u{13437}c");
 /// ```
 #[must_use]
 pub fn escape_hidden(text: &str) -> String {
@@ -32,5 +33,6 @@ pub fn is_hidden(c: char) -> bool {
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{16fe4}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }

@@ -352,16 +352,7 @@ async fn decide_in(
         // back.
         count += inbox.forget_approvals(&by, &server, &params.permissions).await?.len();
     }
-    let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
-    if let Some(scope) = params.scope {
-        change = change.scope(scope);
-    }
-    if let Some(until) = params.until {
-        change = change.until(until);
-    }
-    if let Some(because) = params.because {
-        change = change.because(because);
-    }
+    let change = PermissionChange::from(params);
     let permissions = governance.permissions();
     let changed = match decision {
         PermissionDecision::Approve => permissions.approve(&by, change).await?,
@@ -370,7 +361,7 @@ async fn decide_in(
         PermissionDecision::Reset => permissions.reset(&by, change).await?,
     };
     if !decision.takes_back() {
-        governance.settle(&by, Some(&params.server_id)).await?;
+        governance.settle(&by, Some(server.as_str())).await?;
     }
     Ok(count + changed.len())
 }

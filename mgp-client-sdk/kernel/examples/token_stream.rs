@@ -164,7 +164,7 @@ async fn main() -> Result<(), Failure> {
             let count = read(&client, [pieces, 12, 0], Some(Duration::ZERO)).await?;
             show(&format!("{count} pieces\n"));
         }
-        (None, None) => drop(read(&client, [24, 4, 80], None).await?),
+        (None, None) => drop(read(&client, [24, 1, 80], None).await?),
     }
     client.close().await;
     Ok(())

@@ -132,12 +132,6 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the expander of `${…}` in configurations. Default: values come from the environment.
-    pub fn expander(mut self, expander: Expander) -> Self {
-        self.expander = expander;
-        self
-    }
-
     /// Sets the judge of the code of sandboxed servers that agents register. Default: the level `strict` of
     /// [`StandardValidators::check_script`].
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
@@ -459,7 +453,7 @@ async fn start_events(
             transactions: calls.transactions.clone(),
         };
         events.deliveries.enable(DeliveryContext::new(governance.store(), expander, open));
-        events.deliveries.apply(events.hub(), &config.kernel).await;
+        events.apply_deliveries(&config.kernel).await;
     }
     Ok(events)
 }

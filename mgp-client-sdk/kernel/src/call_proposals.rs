@@ -61,8 +61,11 @@ impl CallProposals {
         Ok(opened)
     }
 
-    /// Removes the idempotency keys of a tenant, with the results of their calls.
+    /// Removes the transactions of a tenant, and its idempotency keys with the results of their calls.
     pub(crate) async fn forget_tenant(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        if let Some(transactions) = &self.transactions {
+            transactions.remove_tenant(tenant).await?;
+        }
         let Some(keys) = &self.keys else { return Ok(()) };
         keys.remove_tenant(tenant).await
     }

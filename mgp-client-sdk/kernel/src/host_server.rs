@@ -130,14 +130,9 @@ fn call_limits() -> LimitConfig {
     limits
 }
 
-/// Adds to the health of the kernel the health of each server, by id, and the numbers of tools and clients.
+/// Adds to the health of the kernel the health of each server, by id, and the number of clients.
 fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
-    let (all, usable) = (Arc::clone(&fleet), Arc::clone(&fleet));
-    health
-        .fleet(fleet)
-        .tools_total(move || all.count_tools().total)
-        .tools_available(move || usable.count_tools().available)
-        .open_connections(move || clients.list().len() as u64)
+    health.fleet(fleet).open_connections(move || clients.list().len() as u64)
 }
 
 /// Returns the router for calling the methods of the outer layers as tools. The shutdown is for operators only, because

@@ -17,7 +17,7 @@ use mgp_transport::http::{
     RequestCredentials, RequestTarget,
 };
 use mgp_types::service::{BoxFuture, Principal, ServerId};
-use mgp_types::{ErrorCode, RpcError, Sha256Hash};
+use mgp_types::{ErrorCode, PrivateFileError, RpcError, Sha256Hash};
 
 use super::cli_hints::shell_word;
 
@@ -282,9 +282,18 @@ impl ServerLogin {
     /// Adds the remedy to an error that a login can resolve.
     fn explain(&self, error: RpcError) -> RpcError {
         let code = error.code();
-        if code != ErrorCode::AUTH_REQUIRED && code != ErrorCode::AUTH_EXPIRED {
-            return error;
+        let stored = match cause(&error) {
+            Some(AuthError::Store(error)) => Some(error),
+            _ => None,
+        };
+        let is_unusable = stored.is_some_and(is_unusable);
+        if !is_unusable && code != ErrorCode::AUTH_REQUIRED && code != ErrorCode::AUTH_EXPIRED {
+            return match stored {
+                Some(TokenStoreError::File(_)) => self.without_file(&error),
+                _ => error,
+            };
         }
+        let code = if is_unusable { ErrorCode::AUTH_REQUIRED } else { code };
         tracing::warn!(server = %self.server.id, %error, "authorization failed");
         let id = &self.server.id;
         let reason = match cause(&error) {
@@ -292,6 +301,15 @@ impl ServerLogin {
                 "`{id}` names another authorization server than the one that its credentials are for; if you trust the change, which the log has, write the new one as `issuer` into its `auth`"
             ),
             Some(error) if let Some(fault) = metadata_fault(id, error) => fault,
+            // Callers can be on other machines, so only the log names the file.
+            _ if is_unusable && self.is_machine() => format!(
+                "the record of the issuer of `{id}` cannot be used; remove its file, which the log names"
+            ),
+            _ if is_unusable => {
+                let login = self.command();
+                let logout = login.replacen("login", "logout", 1);
+                format!("the stored login at `{id}` cannot be used; run `{logout}`, then `{login}`")
+            }
             _ if self.is_machine() => format!(
                 "the credentials of `{id}` are refused; check its `auth` in the configuration"
             ),
@@ -315,6 +333,18 @@ impl ServerLogin {
         let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
         let (id, command) = (&self.server.id, self.command());
         format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
+    }
+
+    /// Logs an error in reading or writing the file of the login, and returns an error that does not name the file.
+    /// Keeps the error code and does not report a missing login, because a later attempt may succeed, e.g. when the
+    /// disk has space again.
+    fn without_file(&self, error: &RpcError) -> RpcError {
+        let id = &self.server.id;
+        tracing::warn!(server = %id, %error, "a stored login cannot be read or written");
+        let reason = format!(
+            "the stored login at `{id}` cannot be read or written at present; the log has the reason"
+        );
+        AuthorizationFailed::new(reason).into_error(error.code())
     }
 
     /// Returns the scopes that the stored tokens have.
@@ -425,6 +455,16 @@ fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
     })
 }
 
+/// Returns whether a stored login cannot be used until a person replaces its file.
+fn is_unusable(error: &TokenStoreError) -> bool {
+    match error {
+        TokenStoreError::File(error) => {
+            !matches!(error, PrivateFileError::Io { .. } | PrivateFileError::Busy { .. })
+        }
+        error => matches!(error, TokenStoreError::Damaged { .. }),
+    }
+}
+
 /// Returns the error of the OAuth client that caused another error.
 fn cause(error: &RpcError) -> Option<&AuthError> {
     std::error::Error::source(error)?.downcast_ref::<Arc<AuthError>>().map(|cause| &**cause)
@@ -433,163 +473,4 @@ fn cause(error: &RpcError) -> Option<&AuthError> {
 mgp_types::opaque_debug!(ServerLogin { server });
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use mgp_discovery::{Config, ExpandedTarget, Expander};
-    use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse};
-    use serde_json::json;
-
-    use super::*;
-
-    const SERVER: &str = "https://server.example/mcp";
-    const ISSUERS: [&str; 2] = ["https://one.example", "https://two.example"];
-
-    /// A simulation of a server that names this issuer, and of the issuer.
-    struct Names(&'static str);
-
-    #[async_trait]
-    impl Fetch for Names {
-        async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-            let issuer = self.0;
-            let answer = if request.url.contains("/oauth-protected-resource") {
-                json!({ "resource": SERVER, "authorization_servers": [issuer] })
-            } else if request.url.ends_with("/token") {
-                json!({ "access_token": "s3cret", "token_type": "Bearer" })
-            } else {
-                json!({ "issuer": issuer, "token_endpoint": format!("{issuer}/token") })
-            };
-            Ok(FetchResponse::new(200, answer.to_string()))
-        }
-    }
-
-    /// Returns the OAuth client with this id, as in a new process, for a server that names this issuer.
-    fn machine(logins: &Logins, id: &str, issuer: &'static str) -> OAuth {
-        let credentials = ClientCredentials::secret(id, "s3cret");
-        let oauth = OAuth::client_credentials(SERVER, Arc::new(Names(issuer)), credentials);
-        logins.bind_issuer(&"a".into(), oauth)
-    }
-
-    #[tokio::test]
-    async fn credentials_stay_at_their_first_issuer_after_a_restart() {
-        let state = mgp_testkit::temp_dir();
-        let logins = Logins::in_folder(state.path());
-        let [one, two] = ISSUERS;
-        machine(&logins, "job", one).log_in().await.unwrap();
-        let file = state.path().join(FOLDER).join("a~issuer.json");
-        assert!(!std::fs::read_to_string(file).unwrap().contains("s3cret"));
-        for _ in 0..2 {
-            let error = machine(&logins, "job", two).log_in().await.unwrap_err();
-            assert!(matches!(*error, AuthError::ForeignIssuer { .. }), "{error}");
-        }
-        machine(&logins, "job", one).log_in().await.unwrap();
-        machine(&logins, "other", two).log_in().await.unwrap();
-        machine(&logins, "job", two).issuer(two).log_in().await.unwrap();
-        machine(&logins, "job", two).log_in().await.unwrap();
-        assert!(machine(&logins, "job", one).log_in().await.is_err());
-    }
-
-    #[test]
-    fn a_client_stays_bound_to_its_issuer_while_there_is_a_login() {
-        let state = mgp_testkit::temp_dir();
-        let logins = Logins::in_folder(state.path());
-        let folder = state.path().join(FOLDER);
-        std::fs::create_dir(&folder).unwrap();
-        let record = folder.join("a~issuer.json");
-        let others = [record.clone(), folder.join("b.json"), folder.join("a.json.lock")];
-        for file in &others {
-            std::fs::write(file, "{}").unwrap();
-        }
-        for owner in [None, Some(Principal::local().agent("ann"))] {
-            let login = logins.file(&"a".into(), owner.as_ref()).unwrap();
-            std::fs::write(&login, "{}").unwrap();
-            assert_eq!(logins.files(&"a".into()).unwrap(), std::slice::from_ref(&login));
-            logins.unbind_issuer(&"a".into()).unwrap();
-            assert!(record.exists());
-            std::fs::remove_file(login).unwrap();
-        }
-        for _ in 0..2 {
-            logins.unbind_issuer(&"a".into()).unwrap();
-            assert!(!record.exists() && others[1].exists());
-        }
-    }
-
-    #[tokio::test]
-    async fn missing_scopes_are_named_even_without_quotation_marks() {
-        let state = mgp_testkit::temp_dir();
-        let logins = Logins::in_folder(state.path()).with_proxy(Proxy::none());
-        let server = server(SERVER, ISSUERS[0]);
-        let earlier = machine(&logins, "job", ISSUERS[0]);
-        earlier.log_in().await.unwrap();
-        let file = FileTokens::at(logins.file(&server.id, None).unwrap());
-        file.save(earlier.entry().unwrap()).await.unwrap();
-        let login = logins.credentials(server, None).unwrap();
-        let challenge = "Bearer error=insufficient_scope, scope=write".to_owned();
-        let refusal =
-            CredentialRefusal::new(403, vec![challenge], Some("Bearer s3cret".to_owned()));
-        let error = login.handle_refusal(refusal).await.unwrap_err();
-        let remedy = "run `mgp servers login a --scopes write`";
-        assert!(error.message().contains(remedy), "{error}");
-    }
-
-    #[test]
-    fn a_fault_of_metadata_is_not_called_a_refusal_of_the_credentials() {
-        let mut server = server(SERVER, ISSUERS[0]);
-        server.auth.grant = AuthGrant::ClientCredentials;
-        let login = ServerLogin {
-            server,
-            owner: None,
-            file: None,
-            logins: Logins::default(),
-            oauth: OnceLock::new(),
-            report: Arc::new(|_| ()),
-        };
-        let explained = |error: AuthError| {
-            let error = RpcError::from(&error).because(Arc::new(error));
-            login.explain(error).message().to_owned()
-        };
-        let issuer = || "https://theirs.example".to_owned();
-        let asked = ISSUERS[0].to_owned();
-        for (error, expected) in [
-            (AuthError::NoMetadata { issuer: issuer() }, "has no metadata"),
-            (AuthError::IssuerMismatch { asked, found: issuer() }, "names another issuer"),
-            (
-                AuthError::ResourceMismatch { resource: issuer(), server: SERVER.to_owned() },
-                "is for another URL",
-            ),
-            (AuthError::NoBrowser, "are refused; check its `auth`"),
-        ] {
-            let text = explained(error);
-            assert!(text.contains(expected) && !text.contains("theirs"), "{text}");
-        }
-    }
-
-    fn server(url: &str, issuer: &str) -> LoginServer {
-        let text =
-            format!("servers = [{{ id = 'a', url = '{url}', auth = {{ issuer = '{issuer}' }} }}]");
-        let config = Config::parse("mgp.toml", &text).unwrap().config;
-        let expanded = Expander::new(|_| None).server(&config.servers[0]).unwrap();
-        let ExpandedTarget::Url { url, auth, .. } = expanded.target else { panic!("no URL") };
-        LoginServer { id: expanded.id, url: url.as_str().to_owned(), auth: *auth }
-    }
-
-    /// Checks whether a login at the server may connect to a URL, at which no program listens.
-    async fn check(server: &LoginServer, url: &str, expected: bool) {
-        let fetch = server.fetch(&Proxy::none()).unwrap();
-        let fetch = fetch.with_limits(Duration::from_secs(5), 1024);
-        let error = fetch.fetch(FetchRequest::get(url)).await.unwrap_err();
-        assert_eq!(matches!(error, FetchError::Failed { .. }), expected, "{url}: {error}");
-    }
-
-    #[tokio::test]
-    async fn only_the_configured_hosts_may_be_in_a_private_network() {
-        // Neither address is public, and no program listens at port 1.
-        let (private, local) = ("https://0.0.0.0:1", "https://127.0.0.1:1");
-        let public = "https://server.example/mcp";
-        check(&server(&format!("{private}/mcp"), public), private, true).await;
-        check(&server(public, local), local, true).await;
-        check(&server(public, "https://issuer.example"), private, false).await;
-        check(&server(&format!("{private}/mcp"), public), "https://10.0.0.1", false).await;
-        check(&server(&format!("{private}/mcp"), public), local, false).await;
-    }
-}
+mod tests;

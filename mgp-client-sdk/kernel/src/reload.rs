@@ -170,7 +170,7 @@ async fn apply(
     dispatch.results.set(&config);
     parts.fleet.context().bounds.set(&config);
     let events = &parts.fleet.context().events;
-    events.deliveries.apply(events.hub(), &config.kernel).await;
+    events.apply_deliveries(&config.kernel).await;
     if let Some(inbox) = kernel.governance().inbox() {
         inbox.set_wait(config.kernel.approval_timeout);
     }

@@ -316,8 +316,8 @@ fn header(tokens: &Tokens) -> String {
     format!("{scheme}{}", tokens.access.expose())
 }
 
-/// Handles the refusal of a proof; the token itself may still be valid. Returns `Ok` if the server sent a nonce for
-/// repeating the request.
+/// Handles the refusal of a `DPoP` proof; the token itself may still be valid. Returns `Ok` if the request should be
+/// repeated with the nonce that the server sent.
 fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
         Some(_) if refusal.attempts <= MAX_NONCE_RETRIES => return Ok(()),

@@ -88,8 +88,7 @@ impl CurrentCredentials {
         if !scopes.is_empty() {
             form.push(("scope", &text));
         }
-        let request = token::post(endpoint, &found.server.issuer, who, &form)?;
-        let answer = self.config.fetcher.fetch(request).await?;
+        let answer = token::send(&self.config.fetcher, &found.server, endpoint, who, form).await?;
         if answer.status != 200 {
             return Err(token::refusal(endpoint, &answer));
         }

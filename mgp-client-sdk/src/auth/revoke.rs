@@ -50,9 +50,8 @@ impl CurrentCredentials {
         let access = is_valid.then_some((&tokens.access, "access_token"));
         let mut outcome = Ok(());
         for (token, hint) in refresh.into_iter().chain(access) {
-            let form = [("token", token.expose()), ("token_type_hint", hint)];
-            let request = token::post(endpoint, &found.issuer, &who, &form)?;
-            let answer = self.config.fetcher.fetch(request).await?;
+            let form = vec![("token", token.expose()), ("token_type_hint", hint)];
+            let answer = token::send(&self.config.fetcher, &found, endpoint, &who, form).await?;
             if !(200..300).contains(&answer.status) {
                 outcome = outcome.and(Err(not_revoked(token::refusal(endpoint, &answer))));
             }

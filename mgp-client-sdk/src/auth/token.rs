@@ -171,8 +171,30 @@ pub(super) async fn ask(
     }
 }
 
+/// Sends a form to an endpoint other than the token endpoint. If the endpoint refuses the client's secret in the
+/// header, sends the form again with the secret in the body.
+pub(super) async fn send(
+    fetcher: &SharedFetch,
+    server: &AuthServer,
+    endpoint: &str,
+    identity: &Identity,
+    form: Form<'_>,
+) -> Result<FetchResponse, AuthError> {
+    let answer = fetcher.fetch(post(endpoint, &server.issuer, identity, &form)?).await?;
+    let is_refused = matches!(
+        refusal(endpoint, &answer),
+        AuthError::Token { error, .. } if error == INVALID_CLIENT
+    );
+    match identity.with_secret_in_body(server).filter(|_| is_refused) {
+        Some(identity) => {
+            Ok(fetcher.fetch(post(endpoint, &server.issuer, &identity, &form)?).await?)
+        }
+        None => Ok(answer),
+    }
+}
+
 /// Creates a request that contains a form and authenticates the client.
-pub(super) fn post(
+fn post(
     endpoint: &str,
     issuer: &str,
     identity: &Identity,

@@ -291,10 +291,10 @@ impl ClientBuilder {
     /// #[async_trait]
     /// impl PermissionAuthority for Camera {
     ///     async fn decide(&self, cx: &Context, server: &ServerId, _: Vec<Permission>) -> PermissionDecision {
-    ///         self.standing(cx, server)
+    ///         self.standing(cx, server, &[])
     ///     }
     ///
-    ///     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {
+    ///     fn standing(&self, _: &Context, _: &ServerId, _: &[Permission]) -> PermissionDecision {
     ///         let granted = [(Permission::Camera, GrantDecision::Approved.into())];
     ///         PermissionDecision::new("", granted.into_iter().collect::<std::collections::BTreeMap<_, _>>())
     ///     }

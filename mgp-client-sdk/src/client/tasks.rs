@@ -275,8 +275,9 @@ impl Client {
         mut interval: Duration,
     ) -> Option<Result<Reply, RpcError>> {
         let mut sending = pin!(self.0.stack.send(call));
+        let (mut wait, mut tries) = (interval, 0);
         loop {
-            if let Ok(outcome) = timeout(interval, &mut sending).await {
+            if let Ok(outcome) = timeout(wait, &mut sending).await {
                 return Some(outcome);
             }
             let task = tokio::select! {
@@ -291,7 +292,14 @@ impl Client {
                 // The call is itself a task of this process, so pass the state of the server's task on to its caller.
                 Ok(task) if TaskTicket::of(cx).is_some() => {
                     interval = self::interval(task.poll_interval, interval);
+                    (wait, tries) = (interval, 0);
                     pass_on(cx, task.poll_interval, task.status_message.as_deref());
+                }
+                Err(error) if TaskTicket::of(cx).is_some() => {
+                    let Some(retry_delay) = self.retry_delay(&error, &mut tries, interval) else {
+                        return Some(sending.await);
+                    };
+                    wait = retry_delay;
                 }
                 _ => return Some(sending.await),
             }

@@ -5,7 +5,9 @@ mod routes;
 mod stream;
 
 use std::future::IntoFuture;
+use std::time::Duration;
 
+use mgp_types::RawObject;
 use mgp_types::method::{EventsChannels, EventsReplay};
 use mgp_types::mgp::{
     EventChannel, EventChannelsParams, EventFilter, EventsReplayParams, EventsReplayResult,
@@ -129,14 +131,31 @@ impl SubscribeEvents {
         self
     }
 
-    /// Sets the channels of a [continued](ClientEvents::resume) subscription: if the server has lost the subscription,
-    /// it is requested again for these channels, with the same id and numbering. Repeat [`durable`](Self::durable) and
-    /// [`min_severity`](Self::min_severity), because the server has lost them too.
+    /// Selects the events whose data have these members with exactly these values. Default: all events. Servers of
+    /// other implementations might refuse this filter.
+    pub fn only_with(mut self, members: RawObject) -> Self {
+        self.params.filter.get_or_insert_with(EventFilter::new).data = Some(members);
+        self
+    }
+
+    /// Sets the channels of a [continued](ClientEvents::resume) subscription. If the server has lost the subscription,
+    /// the client requests it again for these channels, with the same id and numbering. Also call
+    /// [`durable`](Self::durable), [`min_severity`](Self::min_severity) and [`only_with`](Self::only_with) again,
+    /// because the server has lost these settings too.
+    /// [`min_severity`](Self::min_severity) and [`only_with`](Self::only_with), because the server has lost them too.
     ///
     /// # Errors
     /// Awaiting the value fails with −32602 if the server still has the subscription, with other channels.
     pub fn channels<S: Into<String>>(mut self, channels: impl IntoIterator<Item = S>) -> Self {
         self.params.channels = channels.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the lifetime of the subscription; the server may shorten it. The last event then has the channel
+    /// [`EventParams::TERMINATED`](mgp_types::mgp::EventParams::TERMINATED), and the stream ends after it. Default: the
+    /// subscription ends with the stream or the connection.
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.params.ttl_seconds = Some(mgp_types::millis(lifetime).div_ceil(1000));
         self
     }
 

@@ -1,15 +1,16 @@
 //! Requests a subscription and, in the modern era, keeps the stream of events open.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, ListenParams, SubscriptionFilter};
 use mgp_types::method::{EventsSubscribe, EventsUnsubscribe, Request, SubscriptionsListen};
-use mgp_types::mgp::SubscribeEventsParams;
+use mgp_types::mgp::{EventParams, SubscribeEventsParams};
 use mgp_types::service::{Call, Context, Method, Params, SessionReplay, SessionReplayFn, Stack};
 use mgp_types::{Backoff, ErrorCode, Id, Payload, RpcError};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::routes::{EventRoutes, EventSink, ServerEvent};
 use crate::client::Client;
@@ -30,19 +31,30 @@ pub(crate) struct EventSubscription {
     pub(crate) unsupported: Vec<String>,
     /// `true` if the server has dropped some of the events after the client's resume position.
     pub(crate) truncated: bool,
-    /// The highest sequence number of the events that were received.
-    pub(crate) received: Arc<AtomicU64>,
+    pub(crate) received: Arc<Received>,
     routes: Arc<EventRoutes>,
     stack: Stack,
     cx: Context,
     is_kept: bool,
+    /// `true` if an earlier subscription of this connection has the same id. The client then does not unsubscribe,
+    /// because that would end the earlier subscription.
+    is_repeated: bool,
     /// The function that subscribes again if the legacy session is lost; the transport calls it.
-    _replay: Arc<SessionReplayFn>,
+    replay: Option<Arc<SessionReplayFn>>,
     /// The task that keeps the stream of the modern era open.
-    _stream: Option<TaskGuard>,
+    stream: Option<TaskGuard>,
 }
 
 mgp_types::opaque_debug!(EventSubscription { id });
+
+/// The state of receiving the events of a subscription.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The highest sequence number of a received event.
+    pub(crate) seq: AtomicU64,
+    /// `true` if the last event was received, or the server has ended the subscription.
+    pub(crate) is_over: AtomicBool,
+}
 
 /// The answer to a request to subscribe; the id may be a string or a number.
 #[derive(Deserialize)]
@@ -75,7 +87,8 @@ pub(crate) async fn open(
     if let Some(unnamed) = unnamed {
         routes.set_unnamed(unnamed);
     }
-    let received = Arc::new(AtomicU64::new(params.after_seq.unwrap_or(0)));
+    let received = Arc::new(Received::default());
+    received.seq.store(params.after_seq.unwrap_or(0), Ordering::Relaxed);
     let known_id = Arc::new(OnceLock::new());
     let replay = session_replay(params, &known_id, &received);
     let requested = routes.request();
@@ -84,7 +97,7 @@ pub(crate) async fn open(
     let answer: Answer = stack.send(call).await?.get()?;
     let id = answer.subscription_id;
     let _ = known_id.set(id.clone());
-    requested.answered(id.clone(), counted(sink, Arc::clone(&received)));
+    let has_same = requested.answered(id.clone(), counted(sink, Arc::clone(&received)));
     let (acknowledge, acknowledged) = AcknowledgeSender::new();
     let stream = (client.server().era == Era::Modern).then(|| {
         let (stack, cx) = (stack.clone(), cx.clone());
@@ -108,8 +121,9 @@ pub(crate) async fn open(
         stack: stack.clone(),
         cx,
         is_kept: params.durable == Some(true) || params.subscription_id.is_some(),
-        _replay: replay,
-        _stream: stream,
+        is_repeated: has_same && params.subscription_id.is_none(),
+        replay: Some(replay),
+        stream,
     };
     if is_modern {
         // Wait until the stream is open: otherwise, the events of the caller's next call could arrive after the answer
@@ -119,12 +133,13 @@ pub(crate) async fn open(
     Ok(subscription)
 }
 
-/// Returns a function that passes each event on to `sink`, and then stores the highest sequence number so far.
-fn counted(sink: EventSink, received: Arc<AtomicU64>) -> EventSink {
+/// Returns a function that passes each event on to `sink`, and then records that the event was received.
+fn counted(sink: EventSink, received: Arc<Received>) -> EventSink {
     Arc::new(move |event: ServerEvent| {
-        let seq = event.seq.unwrap_or(0);
+        let (seq, is_last) = (event.seq.unwrap_or(0), event.channel == EventParams::TERMINATED);
         sink(event);
-        received.fetch_max(seq, Ordering::AcqRel);
+        received.seq.fetch_max(seq, Ordering::AcqRel);
+        received.is_over.fetch_or(is_last, Ordering::AcqRel);
     })
 }
 
@@ -132,27 +147,40 @@ fn counted(sink: EventSink, received: Arc<AtomicU64>) -> EventSink {
 fn session_replay(
     params: &SubscribeEventsParams,
     id: &Arc<OnceLock<Id>>,
-    received: &Arc<AtomicU64>,
+    received: &Arc<Received>,
 ) -> Arc<SessionReplayFn> {
     let (params, id, received) = (params.clone(), Arc::clone(id), Arc::clone(received));
+    let end = end_of(&params);
     Arc::new(move || {
-        let again = continued(&params, id.get()?, &received);
+        let again = continued(&params, id.get()?, &received, end)?;
         Params::of(EventsSubscribe::METHOD, &again).ok()
     })
 }
 
-/// Returns the params that request a lost subscription again under its id. Logs a warning, because events after the
-/// loss are missing.
+/// Returns the end of the lifetime of a subscription that is requested now; `None` if the lifetime is not limited.
+fn end_of(params: &SubscribeEventsParams) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_secs(params.ttl_seconds?))
+}
+
+/// Returns the params that request a lost subscription again under its id, for the rest of its lifetime; `None` if the
+/// subscription is over. Logs a warning, because events after the loss are missing.
 fn continued(
     params: &SubscribeEventsParams,
     id: &Id,
-    received: &AtomicU64,
-) -> SubscribeEventsParams {
-    tracing::warn!(subscription = %id, "subscription to events lost: subscribing again");
+    received: &Received,
+    end: Option<Instant>,
+) -> Option<SubscribeEventsParams> {
     let mut params = params.clone();
+    if let Some(end) = end {
+        if received.is_over.load(Ordering::Acquire) {
+            return None;
+        }
+        params.ttl_seconds = Some(end.saturating_duration_since(Instant::now()).as_secs().max(1));
+    }
+    tracing::warn!(subscription = %id, "subscription to events lost: subscribing again");
     params.subscription_id = Some(id.to_string());
-    params.after_seq = Some(received.load(Ordering::Relaxed));
-    params
+    params.after_seq = Some(received.seq.load(Ordering::Relaxed));
+    Some(params)
 }
 
 /// Opens the stream of a subscription, and opens it again whenever it ends. If the server has lost the subscription,
@@ -162,23 +190,23 @@ async fn keep_open(
     stack: Stack,
     cx: Context,
     id: &Id,
-    received: &AtomicU64,
+    received: &Received,
     params: &SubscribeEventsParams,
     acknowledge: AcknowledgeSender,
 ) {
     let mut acknowledge = Some(acknowledge);
-    let mut is_new = false;
+    let (mut is_new, end) = (false, end_of(params));
     let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
     loop {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let mut own = renewed(&cx);
         if let Some(acknowledge) = acknowledge.take() {
             own.extensions.insert(acknowledge);
         }
-        let mut ended = listen(&stack, own, id, received.load(Ordering::Relaxed)).await;
+        let mut ended = listen(&stack, own, id, received.seq.load(Ordering::Relaxed)).await;
         let is_lost = matches!(&ended, Err(error) if error.code() == ErrorCode::INVALID_PARAMS);
         if !std::mem::take(&mut is_new) && is_lost {
-            let again = continued(params, id, received);
+            let Some(again) = continued(params, id, received, end) else { return };
             ended = subscribe_again(&stack, renewed(&cx), &again).await;
             is_new = ended.is_ok();
             if is_new {
@@ -240,6 +268,14 @@ impl EventSubscription {
         self.is_kept = true;
     }
 
+    /// Releases everything that belongs to the subscription, because the server has ended it.
+    pub(crate) fn finish(&mut self) {
+        self.is_kept = true;
+        self.received.is_over.store(true, Ordering::Release);
+        self.routes.remove(&self.id);
+        drop((self.replay.take(), self.stream.take()));
+    }
+
     /// Returns a future that ends the subscription at the server.
     pub(crate) fn unsubscribe(&mut self) -> impl Future<Output = Result<(), RpcError>> + use<> {
         self.is_kept = true;
@@ -256,6 +292,9 @@ impl EventSubscription {
 
 impl Drop for EventSubscription {
     fn drop(&mut self) {
+        if self.is_repeated {
+            return;
+        }
         self.routes.remove(&self.id);
         if self.is_kept || self.cx.peer.is_closed() {
             return;

@@ -74,9 +74,10 @@ impl EventRoutes {
         drop(removed);
     }
 
-    /// Sets the receiver of events that name no subscription.
+    /// Sets the receiver of events that name no subscription, unless such a receiver is set already. The first receiver
+    /// stays, because it counts the lost events of all subscriptions together.
     pub(super) fn set_unnamed(&self, sink: EventSink) {
-        self.table.lock().unnamed = Some(sink);
+        self.table.lock().unnamed.get_or_insert(sink);
     }
 
     /// Delivers the event in a notification's params to the function that receives the events of its subscription.
@@ -110,8 +111,8 @@ impl EventRoutes {
 
 impl Requested {
     /// Makes `sink` receive the events of a subscription, beginning with the events that arrived before the server's
-    /// answer.
-    pub(super) fn answered(self, id: Id, sink: EventSink) {
+    /// answer. Returns whether another subscription of the connection has the same id.
+    pub(super) fn answered(self, id: Id, sink: EventSink) -> bool {
         let mut table = self.0.table.lock();
         let early = std::mem::take(&mut table.early);
         for (of, event) in early {
@@ -121,7 +122,7 @@ impl Requested {
                 table.early.push_back((of, event));
             }
         }
-        table.by_id.insert(id, sink);
+        table.by_id.insert(id, sink).is_some()
     }
 }
 
@@ -147,7 +148,7 @@ pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), 
         subscription_id: Option<Id>,
         channel: String,
         #[serde(default)]
-        timestamp: Option<Timestamp>,
+        timestamp: Option<Payload>,
         #[serde(default)]
         data: Option<Payload>,
         #[serde(default)]
@@ -166,7 +167,8 @@ pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), 
     let event = ServerEvent {
         channel: wire.channel,
         severity: of_data.map(|data| data.severity).or(wire.severity).unwrap_or(Severity::Info),
-        timestamp: wire.timestamp,
+        // A time that is not a text, e.g. a number, counts as missing.
+        timestamp: wire.timestamp.and_then(|at| at.get::<Timestamp>().ok()),
         data,
         // Ignore the greatest number as invalid, because no event could follow it.
         seq: mgp.seq.filter(|seq| *seq < u64::MAX),
@@ -175,4 +177,23 @@ pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), 
         server_id: mgp.server_id,
     };
     Ok((wire.subscription_id, event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_not_a_text_counts_as_missing() {
+        let noon = "2026-03-01T12:00:00Z";
+        let text = format!("\"{noon}\"");
+        for (time, expected) in
+            [(text.as_str(), Some(noon)), ("1772366400.5", None), ("null", None), ("{}", None)]
+        {
+            let event = format!(r#"{{"channel":"a","timestamp":{time},"data":1}}"#);
+            let (_, event) = read_event(&Payload::parse(event).unwrap()).unwrap();
+            assert_eq!(event.timestamp, expected.map(Timestamp::from), "{time}");
+            assert_eq!(event.data.as_str(), "1");
+        }
+    }
 }

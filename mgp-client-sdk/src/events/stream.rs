@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::Stream;
-use mgp_types::mgp::{EventsReplayParams, SubscribeEventsParams};
+use mgp_types::mgp::{EventParams, EventsReplayParams, SubscribeEventsParams};
 use mgp_types::service::is_connection_lost;
 use tokio::sync::mpsc;
 
@@ -113,6 +113,9 @@ impl EventStream {
                 if let Some(seq) = event.seq {
                     self.last = self.last.max(seq);
                 }
+                if event.channel == EventParams::TERMINATED {
+                    self.subscription.finish();
+                }
                 return Some(event);
             }
             let taken = self.take().await?;
@@ -148,20 +151,24 @@ impl EventStream {
         }
     }
 
-    /// Waits for an event, or for the end of the connection.
+    /// Waits for an event. Returns `None` after the last event of the subscription, or when the connection has ended.
     async fn take(&mut self) -> Option<Taken> {
         if let Some(event) = self.early.take() {
             return Some(Taken::Early(event));
         }
-        // Load the highest received sequence number before reading the buffer, because an event is put into the buffer
-        // before it counts as received. So a received event that is not found in the buffer was not put into it.
-        let received = self.subscription.received.load(Ordering::Acquire);
+        // Load these values before reading the buffer: an event is put into the buffer before it counts as received, so
+        // a received event that is not in the buffer did not fit into it.
+        let is_over = self.subscription.received.is_over.load(Ordering::Acquire);
+        let received = self.subscription.received.seq.load(Ordering::Acquire);
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
         }
         if received > self.last {
             // The buffer was full when these events arrived, so they must be requested again.
             return Some(Taken::MissingUntil(received + 1));
+        }
+        if is_over {
+            return None;
         }
         tokio::select! {
             biased;
@@ -285,6 +292,26 @@ mod tests {
         }
         sending.join().unwrap();
         assert_eq!(events.dropped(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_last_event_found_no_room_ends() {
+        let client = TestClient::legacy(server()).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        let routes = client.context().scope.state::<EventRoutes>();
+        let room = MAX_BUFFERED as u64;
+        for seq in 1..=room + 1 {
+            let channel = if seq > room { EventParams::TERMINATED } else { "a" };
+            let event = json!({"subscription_id": 7, "channel": channel, "_mgp": {"seq": seq}});
+            let params = Params::split(EventNotification::METHOD, event.to_string().into());
+            routes.deliver(&params.unwrap());
+        }
+        for seq in 1..=room {
+            assert_eq!(events.next().await.unwrap().seq, Some(seq));
+        }
+        let end = tokio::time::timeout(std::time::Duration::from_secs(20), events.next()).await;
+        assert!(end.unwrap().is_none());
+        assert_eq!(events.dropped(), 1);
     }
 
     /// Regression test: the sum of two counts of dropped events, or the number after the greatest sequence number,

@@ -96,7 +96,8 @@ pub(super) fn is_permanent(error: &Error) -> bool {
         return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
     };
     if AuthorizationFailed::from_error(refusal).is_some() {
-        return true;
+        // An internal error, e.g. because the disk is full, may pass; a missing login stays.
+        return refusal.code() != ErrorCode::INTERNAL_ERROR;
     }
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {

@@ -116,12 +116,13 @@ fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError
     canonical_hash(Payload::of(&content)?.as_str())
 }
 
-/// A response that is kept for repetitions of its question.
+/// A question that was answered, or a notification that was shown; stored so that the client recognizes a repetition.
 struct Answered {
     key: QuestionKey,
     /// The calls that the question could belong to when it arrived.
     calls: Vec<Id>,
-    response: Payload,
+    /// The response; `None` for a notification, which gets no response.
+    response: Option<Payload>,
 }
 
 /// The state of a callback when its notification arrives.
@@ -143,7 +144,7 @@ impl ReceivedCallbacks {
         let mut table = self.table.lock();
         let mut answered = table.answered.iter();
         if let Some(answered) = answered.find(|one| one.key == *key && one.calls == calls) {
-            return Received::Answered(answered.response.clone());
+            return answered.response.clone().map_or(Received::Ignored, Received::Answered);
         }
         if table.waiting.len() >= MAX_WAITING || !table.waiting.insert(key.clone()) {
             return Received::Ignored;
@@ -151,7 +152,7 @@ impl ReceivedCallbacks {
         Received::New
     }
 
-    fn answered(&self, key: QuestionKey, calls: Vec<Id>, response: Payload) {
+    fn answered(&self, key: QuestionKey, calls: Vec<Id>, response: Option<Payload>) {
         let mut table = self.table.lock();
         if table.answered.len() >= MAX_ANSWERED {
             table.answered.pop_front();
@@ -223,10 +224,11 @@ async fn handle(
     let peer = call.cx().peer.clone();
     // `pass_on` has the same time limit, and reports questions that were not answered in time, so it must end first.
     let answering = timeout(limit(&question) + GRACE, answering);
+    let (key, calls) = (waiting.key.clone(), waiting.calls.clone());
     if question.kind == CallbackType::Notification {
         // Show a notification even if its call has ended; no answer to it is sent.
         drop(answering.await);
-        return;
+        return waiting.received.answered(key, calls, None);
     }
     let answer = tokio::select! {
         answer = answering => answer,
@@ -242,8 +244,7 @@ async fn handle(
         Err(_) => CallbackAnswer::Dismissed,
     };
     let response = answer.into_response(&question);
-    let (key, calls) = (waiting.key.clone(), waiting.calls.clone());
-    waiting.received.answered(key, calls, response.clone());
+    waiting.received.answered(key, calls, Some(response.clone()));
     waiting.received.respond(&call, &question.callback_id, response).await;
 }
 

@@ -92,14 +92,13 @@ impl<S> RequestTimeout<S> {
     /// that outlet; otherwise returns `None`.
     fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
         let tool = call.tool().map(|tool| tool.name.to_owned());
-        let wants_progress = tool.is_some();
-        if !wants_progress && !call.is::<PromptsGet>() && !call.is::<ResourcesRead>() {
+        if tool.is_none() && !call.is::<PromptsGet>() && !call.is::<ResourcesRead>() {
             return None;
         }
-        let hook = tool.zip(self.layer.progress.clone());
+        let hook = self.layer.progress.clone();
         let inner = std::mem::take(&mut call.cx_mut().outlet);
         let (activity, dropped) = (Mutex::default(), Notify::new());
-        let sink = Arc::new(ActivitySink { inner, activity, dropped, wants_progress, hook });
+        let sink = Arc::new(ActivitySink { inner, activity, dropped, tool, hook });
         let can_be_asked = !matches!(call.cx().caller_access, CallerAccess::Unavailable);
         if can_be_asked || self.layer.answers_questions {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
@@ -188,7 +187,12 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                     } else {
                         LifecycleError::TimedOut(waited)
                     };
-                    return Poll::Ready(Err(ended.into()));
+                    let error = RpcError::from(ended);
+                    let tool = this.timer.sink.as_ref().and_then(|sink| sink.tool.as_deref());
+                    return Poll::Ready(Err(match tool {
+                        Some(tool) => error.of_tool(tool),
+                        None => error,
+                    }));
                 }
             }
         }
@@ -204,9 +208,10 @@ pub(crate) struct ActivitySink {
     activity: Mutex<Activity>,
     /// Notified when the call is cancelled or exceeds its time limit.
     dropped: Notify,
-    /// `true` if the server is asked for progress, whether or not the caller wants it.
-    wants_progress: bool,
-    hook: Option<(String, ProgressHook)>,
+    /// The name of the called tool; `None` for other calls. The client requests progress of each tool call, even if the
+    /// caller does not want progress.
+    tool: Option<String>,
+    hook: Option<ProgressHook>,
 }
 
 #[derive(Default)]
@@ -316,7 +321,8 @@ fn is_repeated(before: &Progress, step: &Progress) -> bool {
 impl Sink for ActivitySink {
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         let is_new = self.record(&item);
-        if let (true, OutletItem::Progress(step), Some((tool, hook))) = (is_new, &item, &self.hook)
+        if let (true, OutletItem::Progress(step)) = (is_new, &item)
+            && let (Some(tool), Some(hook)) = (&self.tool, &self.hook)
         {
             hook(tool, step);
         }
@@ -328,7 +334,7 @@ impl Sink for ActivitySink {
     }
 
     fn wants(&self, kind: OutletItemKind) -> bool {
-        (self.wants_progress && kind == OutletItemKind::Progress) || self.inner.wants(kind)
+        (self.tool.is_some() && kind == OutletItemKind::Progress) || self.inner.wants(kind)
     }
 }
 
@@ -341,6 +347,7 @@ impl fmt::Debug for RequestTimeoutLayer {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use mgp_types::Payload;
     use mgp_types::service::{Rounds, Stack, mock};
     use tokio::time::sleep;
     use tower_layer::Layer as _;
@@ -363,6 +370,10 @@ mod tests {
                 error.to_string(),
                 "no answer within 10s; it may have run: call again only if that does no harm (3003)"
             );
+            let details = error.as_recovery().and_then(|hints| hints.details.as_ref()).unwrap();
+            assert!(details.get("timeout_ms").is_some(), "{method}");
+            let tool = (method == "tools/call").then_some(r#""t""#);
+            assert_eq!(details.get("tool").map(Payload::as_str), tool, "{method}");
         }
     }
 

@@ -234,7 +234,7 @@ type ShownPages = (String, Option<String>);
 
 /// A browser on another device, which records the pages that it shows.
 #[derive(Clone, Default)]
-struct Elsewhere(Arc<Mutex<Vec<ShownPages>>>);
+pub(crate) struct Elsewhere(Arc<Mutex<Vec<ShownPages>>>);
 
 #[async_trait]
 impl Browser for Elsewhere {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
+use crate::discovery::Elsewhere;
 use crate::world::{DOCUMENT, Login, ONE, Person, REDIRECT, SECRET, SERVER, Switches, World};
 
 /// Makes one call that logs in, which must request these scopes.
@@ -143,11 +144,41 @@ async fn a_secret_that_is_refused_in_the_header_is_sent_in_the_body_if_that_is_o
         let methods = json!(["client_secret_basic", other]);
         let world = World::new(|s| {
             s.method = "client_secret_post";
-            s.server = json!({ "token_endpoint_auth_methods_supported": methods });
+            s.server = json!({
+                "token_endpoint_auth_methods_supported": methods,
+                "revocation_endpoint": "https://one.example/revoke",
+            });
         });
         world.add_client(ONE, "given", Some(SECRET));
         let oauth = OAuth::new(SERVER, Arc::new(Picky(world.fetcher())));
         let oauth = oauth.preregistered("given", SECRET).browser(Person(Arc::clone(&world)));
+        let called = world.call(&oauth, "").await;
+        assert_eq!(called.is_ok(), is_offered, "{called:?}");
+        if is_offered {
+            oauth.revoke(&oauth.entry().unwrap()).await.unwrap();
+        }
+        world.check();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_on_another_device_sends_a_refused_secret_in_the_body_if_that_is_offered() {
+    for (other, is_offered) in [("client_secret_post", true), ("private_key_jwt", false)] {
+        let methods = json!(["client_secret_basic", other]);
+        let world = World::new(|s| {
+            s.method = "client_secret_post";
+            s.server = json!({
+                "token_endpoint_auth_methods_supported": methods,
+                "device_authorization_endpoint": "https://one.example/device",
+            });
+            s.device = json!({
+                "device_code": "d", "user_code": "A-B",
+                "verification_uri": "https://one.example/enter",
+            });
+        });
+        world.add_client(ONE, "given", Some(SECRET));
+        let oauth = OAuth::new(SERVER, Arc::new(Picky(world.fetcher())));
+        let oauth = oauth.preregistered("given", SECRET).browser(Elsewhere::default());
         let called = world.call(&oauth, "").await;
         assert_eq!(called.is_ok(), is_offered, "{called:?}");
         world.check();

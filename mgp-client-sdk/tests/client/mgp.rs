@@ -12,7 +12,7 @@ use mgp_types::mgp::{
     AccessQueryParams, CancelParams, DiscoverToolsParams, DiscoveryListParams, SessionParams,
 };
 use mgp_types::service::{Call, Kind, Method, Params};
-use mgp_types::{ErrorCode, Id};
+use mgp_types::{ErrorCode, Id, RpcError};
 use serde_json::json;
 
 use crate::script::{Script, plain};
@@ -206,4 +206,22 @@ fn every_method_to_a_server_has_a_typed_call() {
     for info in to_server {
         assert!(source.contains(info.marker), "`{}` has no typed call", info.name);
     }
+}
+
+/// Regression test: if the client could not read one hint of a server, it replaced all of them by the default hints of
+/// the error code, which allow a retry.
+#[tokio::test]
+async fn a_server_that_forbids_a_retry_is_obeyed_although_another_hint_cannot_be_read() {
+    let mgp = json!({ "mgp": { "version": "0.1.0", "extensions": ["lifecycle"] } });
+    let (client, mut script) = Script::legacy(Client::builder("c", "1"), mgp).await;
+    let refusing = async {
+        let request = script.asked("tools/call").await;
+        let hints = json!({ "retryable": false, "retry_after_ms": -1, "details": "busy" });
+        let error = json!({ "code": 3000, "message": "no", "data": { "_mgp": hints } });
+        script.refuse(&request, error).await;
+    };
+    let (refused, ()) = tokio::join!(client.call("t").into_future(), refusing);
+    let error = RpcError::from(refused.unwrap_err());
+    let hints = error.as_recovery().unwrap();
+    assert_eq!((hints.retryable, hints.retry_after_ms), (Some(false), None));
 }

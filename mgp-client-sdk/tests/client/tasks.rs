@@ -300,7 +300,7 @@ async fn a_legacy_server_that_missed_the_end_of_its_task_is_asked_for_the_result
 /// Regression test: a gateway polled the task of a legacy server at the first interval, whatever the server recommended
 /// later.
 #[tokio::test(start_paused = true)]
-async fn a_legacy_task_is_polled_at_the_interval_that_its_server_recommended_last() {
+async fn a_legacy_task_is_polled_on_at_the_interval_that_its_server_recommended_last() {
     let (client, mut script) = Script::legacy(plain(), json!({})).await;
     let hop = Hop::new("below", client);
     let forward = move |mut cx: Context| {
@@ -321,6 +321,10 @@ async fn a_legacy_task_is_polled_at_the_interval_that_its_server_recommended_las
         let mut slower = legacy_task("working");
         slower["pollInterval"] = json!(5_000);
         script.serve("tasks/get", slower).await;
+        // The client repeats a poll that failed for a temporary reason.
+        let poll = script.receive().await;
+        assert_eq!(poll["method"], "tasks/get", "{poll}");
+        script.refuse(&poll, json!({ "code": 3000, "message": "too many requests" })).await;
         let began = tokio::time::Instant::now();
         script.serve("tasks/get", legacy_task("working")).await;
         assert_eq!(began.elapsed(), Duration::from_secs(5));

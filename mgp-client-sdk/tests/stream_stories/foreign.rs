@@ -129,3 +129,28 @@ async fn chunks_and_progress_in_the_words_of_the_proposal_are_read() {
     assert_eq!(received.text(), "to be");
     assert_eq!(received.steps[0].estimated_remaining_ms, Some(1500));
 }
+
+#[tokio::test]
+async fn numbers_with_a_point_and_members_that_are_null_are_read() {
+    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+    let (client, mut raw) = Raw::server(streaming).await;
+    let reading = tokio::spawn(Received::all(client.call("t").stream()));
+    let id = raw.read().await["id"].clone();
+    for (index, text) in [("0.0", "to "), ("1.0", "be")] {
+        let params = format!(
+            r#"{{"request_id":{id},"index":{index},"content":{{"type":"text","text":"{text}"}},"done":null}}"#
+        );
+        raw.notify("notifications/mgp.stream.chunk", &params).await;
+    }
+    let params = format!(
+        r#"{{"request_id":{id},"progress":0.6,"message":null,"estimated_remaining_ms":4500.2}}"#
+    );
+    raw.notify("notifications/mgp.stream.progress", &params).await;
+    raw.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"to be"}}]}}}}"#
+    ))
+    .await;
+    let received = reading.await.unwrap();
+    assert_eq!(received.text(), "to be");
+    assert_eq!(received.steps[0].estimated_remaining_ms, Some(4501));
+}

@@ -69,7 +69,7 @@ Servers are merged by their id: an entry of the project replaces yours, which `m
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
 Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. So give the project a kernel with a state folder of its own ([A project](project.md)). With the usual state folder, `mgp serve --stdio --standalone` reads it too, but only while no other kernel runs.
 
-An unknown key has no effect; a warning names the key, or the table, that was probably meant. Only a misplaced `tenants` disables its server.
+An unknown key has no effect; a warning names the key, or the table, that was probably meant. Only a misplaced key for tenants is an error.
 An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.
 On Unix, a file other than a project's is refused while every user may write it, and a warning names its folder if every user may write that.
 

@@ -354,7 +354,12 @@ const HOST_KEYS: &[(&str, &str, &str)] = &[
     ("servers", "autoApprove", "run `mgp access grant AGENT SERVER TOOL --no-confirm`"),
     ("servers", "disabled", "write `enabled = false`"),
     ("servers", "type", "write `transport`, or leave it out"),
+    ("servers.auth", "tenant", TENANT_OF_LOGIN),
+    ("servers.auth", "tenant_id", TENANT_OF_LOGIN),
 ];
+
+/// The remedy for a key that names a tenant at the authorization server: that tenant is a part of the server's URL.
+const TENANT_OF_LOGIN: &str = "name the authorization server of that tenant as `issuer`";
 
 /// Returns the remedy for an unknown key of a table, if it is a key that hosts use, a key of another table, or a
 /// misspelt key.

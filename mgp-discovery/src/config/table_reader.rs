@@ -21,7 +21,7 @@ pub(super) struct Reader<'r, 'f, 't> {
 }
 
 impl<'r, 'f, 't> Reader<'r, 'f, 't> {
-    /// Creates a reader for a table, and warns about unknown keys in it. A misplaced `tenants` is an error.
+    /// Creates a reader for a table, and warns about unknown keys in it. A misplaced key for tenants is an error.
     pub(super) fn new(
         report: &'r mut Report<'f>,
         path: &'static str,

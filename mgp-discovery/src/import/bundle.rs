@@ -68,6 +68,7 @@ impl Bundle {
         if !start.get("command").is_some_and(Value::is_string) && kind != "uv" {
             return Err("its manifest has no `server.mcp_config.command`".to_owned());
         }
+        check_start(&start)?;
         Ok(Self {
             name,
             version,
@@ -114,7 +115,7 @@ impl Bundle {
         let command = self.start.get("command").and_then(Value::as_str);
         let mut args = Vec::new();
         for arg in self.start.get("args").and_then(Value::as_array).into_iter().flatten() {
-            args.extend(filling.argument(arg.as_str().unwrap_or_default()));
+            args.extend(filling.argument(&plain(arg).unwrap_or_default()));
         }
         if self.kind == "uv" && command.is_none() {
             let entry = self.entry_point.as_deref().unwrap_or("main.py");
@@ -123,7 +124,7 @@ impl Bundle {
         let mut env = BTreeMap::new();
         for (name, value) in self.start.get("env").and_then(Value::as_object).into_iter().flatten()
         {
-            env.insert(name.clone(), filling.text(value.as_str().unwrap_or_default()));
+            env.insert(name.clone(), filling.text(&plain(value).unwrap_or_default()));
         }
         let entry = Entry {
             command: Some(filling.text(command.unwrap_or("uv"))),
@@ -150,6 +151,30 @@ impl Bundle {
             refused: Vec::new(),
         }
     }
+}
+
+/// Returns an argument or the value of a variable as a text, also if it is a number or boolean in the manifest. Returns
+/// `None` for other values.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Checks that all arguments and variables can be converted to texts, because the server would otherwise start without
+/// some of them.
+fn check_start(start: &Map<String, Value>) -> Result<(), String> {
+    let is_plain = |value: &Value| plain(value).is_some();
+    let fits = |name: &str, is_fit: &dyn Fn(&Value) -> bool| match start.get(name) {
+        Some(value) if !value.is_null() && !is_fit(value) => Err(format!(
+            "`server.mcp_config.{name}` in its manifest has something that is not a text"
+        )),
+        _ => Ok(()),
+    };
+    fits("args", &|args| args.as_array().is_some_and(|all| all.iter().all(is_plain)))?;
+    fits("env", &|env| env.as_object().is_some_and(|all| all.values().all(is_plain)))
 }
 
 /// Returns the name of the environment variable that contains the value of a setting.

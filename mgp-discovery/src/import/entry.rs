@@ -303,7 +303,8 @@ pub(super) fn entry(
         return Err(SWITCHED_OFF.into());
     }
     let (mut entry, mut tools) = (Entry::default(), ToolLists::default());
-    for (name, value) in members {
+    // Skip members with the value `null`, which some programs write for a missing value.
+    for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
         let mut map = |text: &str| mapped(text, meaning, findings);
         match name.as_str() {
             "command" => entry.command = Some(map(text(name, value)?)),

@@ -400,6 +400,10 @@ impl<'a> Reading<'a> {
     fn program(&mut self, package: &Value) -> Option<Entry> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
         let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+        // Refuse a name that would be an option of the program that starts the package, e.g. `--call=…` of npx.
+        if name.starts_with('-') {
+            return None;
+        }
         let is_safe = |argument| ["npm", "pypi"].contains(&kind) && is_plain_flag(argument);
         self.is_exact = is_exact(kind, name, text(package, "version"))
             && list(package, "runtimeArguments").all(is_safe);

@@ -43,7 +43,8 @@ impl RegistrationState {
         };
         let Code::Text { language, text } = code else {
             let reason = "its code cannot be judged; the command must be an interpreter other than \
-                `bun`, and its first argument the script";
+                `bun`, and its first argument the script: a file that exists, with a path that is \
+                absolute or begins at `cwd`, by default the home folder";
             return Err(unavailable(reason.to_owned()).into());
         };
         let script = JudgedScript { server: server.clone(), language, text };

@@ -127,7 +127,6 @@ pub(super) struct RegistrationState {
     records: Mutex<Arc<Records>>,
     /// The work on each server, running or finished, by server id.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
-    news: watch::Sender<u64>,
 }
 
 /// A lock guard that gives its holder the exclusive right to change registrations.
@@ -189,7 +188,6 @@ impl RegistrationsBuilder {
             opened: AtomicBool::new(false),
             records: Mutex::default(),
             work: Mutex::default(),
-            news: watch::Sender::new(0),
         }))
     }
 }
@@ -344,12 +342,6 @@ impl Registrations {
         let read = records.filter_map(|record| record.value?.get::<Record>().ok());
         let current = read.filter(|record| !record.is_over(now) && record.created.is_none());
         Ok(current.filter_map(|record| PendingRegistration::of(&record)).collect())
-    }
-
-    /// Returns a counter that changes whenever a registration is requested, decided or removed.
-    #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.news.subscribe()
     }
 
     /// Returns a catalog of the servers and of the registrations that are not running, for
@@ -519,9 +511,7 @@ impl RegistrationState {
             }
         }
         with_timeout(self.store.answer_timeout(), self.store.commit(change)).await?;
-        let read = self.read().await;
-        self.news.send_modify(|news| *news += 1);
-        read
+        self.read().await
     }
 
     /// Records the event of something that has already happened; a failure to record it is only logged.

@@ -42,7 +42,7 @@ pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
-    /// The cached capabilities that requests declare, each next to the capabilities that the caller itself sent.
+    /// Cached pairs: the capabilities that a caller sent, and the capabilities that requests for this caller declare.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 

@@ -146,12 +146,6 @@ impl HealthMonitor {
         }
     }
 
-    /// Returns the health of the server.
-    #[must_use]
-    pub fn health(&self) -> &HealthStatus {
-        &self.health
-    }
-
     /// Returns the number of consecutive failures. If it is above zero, the driver can also try pings of another kind.
     #[must_use]
     pub fn misses(&self) -> u32 {

@@ -304,7 +304,14 @@ impl Health {
     ) -> Result<StatusResult, RpcError> {
         let _open = OpenRequest::begin(&self.0);
         match self.target(params.server_id) {
-            Target::Own => Ok(self.status().await),
+            Target::Own => {
+                let mut status = self.status().await;
+                let fleet = self.parts().fleet.clone();
+                if let Some((total, available)) = fleet.and_then(|fleet| fleet.count_tools(&cx)) {
+                    (status.tools_total, status.tools_available) = (Some(total), Some(available));
+                }
+                Ok(status)
+            }
             Target::Fleet(fleet, id) => match bounded(fleet.status(&cx, &id)).await? {
                 Some(answer) => answer,
                 None => Ok(not_found_status(id.to_string())),

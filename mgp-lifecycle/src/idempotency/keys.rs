@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytestring::ByteString;
 use mgp_types::Timestamp;
 use mgp_types::proposal::IdempotencyKey;
-use mgp_types::service::TenantId;
+use mgp_types::service::{Principal, TenantId};
 use tokio::sync::watch;
 
 use super::IdempotencyLimits;
@@ -270,9 +270,18 @@ impl KeyTable {
 
     /// Returns the ids of a tenant's keys whose calls have ended.
     pub(super) fn ended_of(&self, tenant: &TenantId) -> Vec<String> {
+        let of_tenant = self.ended().filter(|(_, entry)| entry.key.is_of(tenant));
+        of_tenant.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Returns the caller of each key whose call has ended.
+    pub(super) fn callers(&self) -> Vec<Principal> {
+        self.ended().filter_map(|(_, entry)| entry.key.caller()).collect()
+    }
+
+    fn ended(&self) -> impl Iterator<Item = (&String, &Entry)> {
         let has_ended = |entry: &Entry| entry.running.is_none() && entry.key.end.is_some();
-        let ended = self.entries.iter().filter(|(_, entry)| has_ended(entry));
-        ended.filter(|(_, entry)| entry.key.is_of(tenant)).map(|(id, _)| id.clone()).collect()
+        self.entries.iter().filter(move |(_, entry)| has_ended(entry))
     }
 
     /// Removes the expired keys whose calls are not running, and returns their ids.

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::TenantId;
+use mgp_types::service::{Principal, TenantId};
 use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
@@ -154,6 +154,12 @@ impl Idempotency {
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.0.is_in_memory
+    }
+
+    /// Returns the caller of each key that [`remove_tenant`](Self::remove_tenant) would remove for the caller's tenant.
+    #[must_use]
+    pub fn callers(&self) -> Vec<Principal> {
+        self.0.table.lock().callers()
     }
 
     /// Removes the keys of a tenant whose calls have ended, with the results, so that a later tenant with this name does

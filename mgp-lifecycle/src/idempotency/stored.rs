@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::proposal::{Member as _, ResultMembers, SessionState, StateChanged};
-use mgp_types::service::{HttpFailure, Reply, TenantId, is_connection_lost};
+use mgp_types::service::{HttpFailure, Principal, Reply, TenantId, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +66,20 @@ impl StoredKey {
         Self { owner, arguments, transaction: None, state: None, began_ms, expires_ms, end: None }
     }
 
+    /// Returns the caller to whom the key belongs, without administrative authority; `None` if it cannot be read.
+    pub(super) fn caller(&self) -> Option<Principal> {
+        let owner = serde_json::from_str::<(String, String, Option<String>)>(&self.owner);
+        let (tenant, subject, agent) = owner.ok()?;
+        let caller = Principal::new(tenant, subject);
+        Some(match agent {
+            Some(agent) => caller.agent(agent),
+            None => caller,
+        })
+    }
+
     /// Returns whether the key belongs to a caller of a tenant.
     pub(super) fn is_of(&self, tenant: &TenantId) -> bool {
-        let owner = serde_json::from_str::<(String, String, Option<String>)>(&self.owner);
-        owner.is_ok_and(|(owner, ..)| owner == tenant.as_str())
+        self.caller().is_some_and(|caller| caller.tenant() == tenant)
     }
 
     pub(super) fn began_at(&self) -> Timestamp {

@@ -324,7 +324,14 @@ async fn a_later_tenant_does_not_get_the_results_of_a_removed_one() {
         replays
     };
     assert_eq!(answers(&keys).await, [false, false]);
+    let tenants = || {
+        let mut callers = keys.callers();
+        callers.sort_by_key(|caller| caller.tenant().clone());
+        callers.iter().map(|caller| caller.tenant().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(tenants(), ["acme", "acme-2"]);
     keys.remove_tenant(&"acme".into()).await.unwrap();
+    assert_eq!(tenants(), ["acme-2"]);
     let of_next_process = Idempotency::open(store).await.unwrap();
     assert_eq!(answers(&of_next_process).await, [false, true]);
     assert_eq!(answers(&keys).await, [false, true]);

@@ -129,7 +129,7 @@ mod tests {
         check(&refusal(r#","code":3001"#), Some((3001, false)));
         check(&refusal(r#","code":3001,"retryable":"yes""#), Some((3001, false)));
         check(&refusal(r#","code":3001,"retryable":true,"max_retries":1e99"#), Some((3001, true)));
-        check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, false)));
+        check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, true)));
         check(&refusal(""), None);
         check(&refusal(r#","code":0"#), None);
         // A tool that ran and failed is not a refusal, and neither is a result that only mentions refusals.

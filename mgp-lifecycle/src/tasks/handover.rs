@@ -58,12 +58,6 @@ impl TaskTicket {
         }
     }
 
-    /// Returns whether the call has become a task.
-    #[must_use]
-    pub fn is_task(&self) -> bool {
-        self.0.entry().is_some()
-    }
-
     /// Recommends a poll interval to the caller. If the call waits for a task of another server, this can be the
     /// interval of that task. Has no effect before the call has become a task. The interval is at least 100 ms and at
     /// most one minute.

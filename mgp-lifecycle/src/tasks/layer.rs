@@ -109,11 +109,6 @@ impl TasksLayer {
     pub fn kept(&self) -> usize {
         self.table.len()
     }
-
-    /// Cancels every running task.
-    pub fn cancel_all(&self) {
-        self.table.cancel_all();
-    }
 }
 
 mgp_types::opaque_debug!(TasksLayer { table });

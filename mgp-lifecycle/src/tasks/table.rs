@@ -9,7 +9,7 @@ use mgp_types::service::{Context, Principal};
 use mgp_types::sync::Mutex;
 
 use super::config::TasksConfig;
-use super::entry::{Entry, Outcome};
+use super::entry::Entry;
 use super::negotiate::Plan;
 use crate::drain::{Drain, DrainHold};
 use crate::error::LifecycleError;
@@ -98,14 +98,6 @@ impl Table {
         let entry = self.tasks.lock().by_id.remove(id);
         if let Some(entry) = entry {
             entry.on_removed();
-        }
-    }
-
-    /// Cancels every running task.
-    pub(super) fn cancel_all(&self) {
-        let all: Vec<_> = self.tasks.lock().by_id.values().cloned().collect();
-        for entry in all {
-            entry.end(Outcome::Cancelled);
         }
     }
 

@@ -2,6 +2,7 @@
 //! it is undone.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,6 +143,30 @@ impl SagaLog {
             Ok(())
         };
         self.change(key, update).await.map(|((), saga)| saga)
+    }
+
+    /// Removes the transactions of a tenant, in every state.
+    pub(super) async fn remove_tenant(&self, tenant: &str) -> Result<(), StoreError> {
+        let (removed, stored) = {
+            let mut sagas = self.sagas.lock();
+            let all = mem::take(&mut *sagas).into_iter();
+            let (removed, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                all.partition(|((owner, _), _)| owner.tenant() == tenant);
+            *sagas = kept;
+            if removed.is_empty() {
+                return Ok(());
+            }
+            let remove = |change: Change, key: &SagaKey| change.remove(SPACE, store_key(key));
+            // Start to store the change while holding the lock, as `change` does.
+            let stored = self.store.commit(removed.keys().fold(Change::new(), remove));
+            (removed, stored)
+        };
+        if let Err(error) = with_timeout(self.store.answer_timeout(), stored).await {
+            self.sagas.lock().extend(removed);
+            return Err(error);
+        }
+        self.notify();
+        Ok(())
     }
 
     pub(super) fn notify(&self) {

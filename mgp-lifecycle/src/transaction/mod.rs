@@ -22,7 +22,7 @@ use mgp_types::proposal::{
     BeginTransactionParams, BeginTransactionResult, EndTransactionParams, EndTransactionResult,
     TransactionRecord, TransactionStatus,
 };
-use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId, TenantId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
@@ -321,6 +321,25 @@ impl Transactions {
             Ok(())
         };
         self.0.log.change(&key, resolve).await.map(|((), saga)| saga.record())
+    }
+
+    /// Returns the caller to whom each stored transaction belongs.
+    #[must_use]
+    pub fn callers(&self) -> Vec<Principal> {
+        self.0.log.all().iter().map(|saga| saga.owner.principal()).collect()
+    }
+
+    /// Removes the transactions of a tenant that has left, so that a later tenant with this name does not see them.
+    /// Open transactions, and those that wait for a person, are removed too, without undoing their steps.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be written; nothing is removed then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the transactions may stay in the store, and the next process that opens it reads them
+    /// again.
+    pub async fn remove_tenant(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.0.log.remove_tenant(tenant.as_str()).await
     }
 
     fn find_stuck(&self, tenant: &str, id: &str, agent: Option<&str>) -> Result<SagaKey, RpcError> {

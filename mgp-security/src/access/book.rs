@@ -17,7 +17,7 @@ use super::pass::{Credentials, CredentialsExpired, Need};
 use super::rules::{Moment, Rules, Seeker};
 use crate::entries::Entries;
 use crate::hooks::HookState;
-use crate::policy::Policies;
+use crate::policy::{ConfirmRule, Policies};
 use crate::tool::NamedTool;
 
 /// The access entries, which determine which callers have access to which tools; a handle that is cheap to clone.
@@ -130,13 +130,20 @@ impl Access {
     #[must_use]
     pub fn may_see_a_tool(&self, cx: &Context, server: &ServerId) -> bool {
         let (id, credentials) = (Some(server.as_str()), Credentials::of(cx));
-        if credentials.check_end().is_err() || credentials.permit(Need::SeeAny, id).is_err() {
-            return false;
-        }
+        credentials.check_end().is_ok()
+            && credentials.permit(Need::SeeAny, id).is_ok()
+            && self.allows_a_tool(&cx.principal, server)
+    }
+
+    /// Returns whether a principal has access to at least one tool of a server, whatever its credentials permit. The
+    /// tools of the server need not be known.
+    #[must_use]
+    pub fn allows_a_tool(&self, principal: &Principal, server: &ServerId) -> bool {
         let clock = || self.now();
-        let (at, view) = (Moment::of(&clock), self.view(&cx.principal));
+        let (at, view) = (Moment::of(&clock), self.view(principal));
         let default = || self.default_policy(Some(server));
-        view.decide(id, None, &at, default).is_allowed() || view.allows_a_tool(server, &at)
+        let whole = view.decide(Some(server.as_str()), None, &at, default);
+        whole.is_allowed() || view.allows_a_tool(server, &at)
     }
 
     /// Checks whether a caller may call a tool, according to the access entries and the caller's credentials. Some
@@ -372,18 +379,21 @@ impl AccessView<'_> {
     }
 
     /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
-    /// and the one for the whole server if its confirmation rule is `never`. If both exist, returns the requirement
-    /// that exempts more calls; if neither exists, returns `None`.
+    /// unless its confirmation rule is `usual`, and the one for the whole server if its rule is `never`. If both exist,
+    /// returns the requirement that exempts more calls; if neither exists, returns `None`.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,
         tool: &str,
         at: &Moment<'_>,
     ) -> Option<NamedTool> {
-        let of_tool = self.named(server, tool, at).map(|entry| entry.naming(tool));
+        let of_tool = self.named(server, tool, at);
+        let of_tool = of_tool.filter(|entry| entry.confirm != Some(ConfirmRule::Usual));
+        let of_tool = of_tool.map(|entry| entry.naming(tool));
         let whole = || self.rules.as_ref()?.find_server(self.seeker()?, server?.as_str(), at);
         let spares = |entry: &&Arc<Entry>| {
-            entry.access.permission == AccessPermission::Allow && entry.confirm.is_some()
+            entry.access.permission == AccessPermission::Allow
+                && entry.confirm == Some(ConfirmRule::Never)
         };
         let of_server = whole().filter(spares).map(|entry| entry.naming(tool));
         of_tool.into_iter().chain(of_server).reduce(NamedTool::stronger)

@@ -32,7 +32,8 @@ pub struct Entry {
     pub tenant: String,
     /// The entry in the form that the protocol defines: agent, server, tool, permission and expiry.
     pub access: AccessEntry,
-    /// The confirmation rule for calls that this entry allows; `None` if the entry does not affect their confirmation.
+    /// The confirmation rule for calls that this entry allows. With `None`, an entry that names a tool confirms its
+    /// calls, unless the tool requires that each call is confirmed; an entry for a whole server confirms nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }

@@ -23,7 +23,7 @@ impl Entry {
         let naming = NamedTool::by(format!("{kind} of `{agent}` for `{tool}`"));
         match self.confirm {
             Some(ConfirmRule::Never) => naming.never_confirm(),
-            None => naming,
+            None | Some(ConfirmRule::Usual) => naming,
         }
     }
 }

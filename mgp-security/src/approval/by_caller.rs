@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use mgp_types::mgp::{Extension, GrantDecision, Permission, RiskLevel};
 use mgp_types::proposal::{
     CallMembers, ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
-    UserConfirmed, fill_message,
+    UserConfirmed,
 };
 use mgp_types::service::{
     BoxFuture, Call, Context, Either, MgpService, Principal, Reply, ServerId,
@@ -22,7 +22,7 @@ use mgp_types::{RpcError, Sealer, Sha256Hash, random_name};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::describe::{MAX_ARGUMENTS, describe, visible};
+use super::describe::describe;
 use super::{AnswerPlace, Approver, Decision, Question, QuestionSubject};
 
 /// The time for which the token of a confirmation by the caller is valid.
@@ -85,7 +85,7 @@ impl ByCaller {
         }
         let required = ConfirmationRequired::new(
             ConfirmationStatus::Required,
-            message_of(question),
+            describe(question),
             ConfirmationRisk::of_risk(risk),
             self.tokens.create(question)?,
         );
@@ -121,19 +121,6 @@ impl Approver for ByCaller {
 struct Given {
     token: String,
     confirmed: bool,
-}
-
-/// Returns the confirmation message for the user. It begins with the server's text, marked as such, with the arguments
-/// filled in and invisible characters escaped. A description of the call follows.
-fn message_of(question: &Question) -> String {
-    let facts = describe(question);
-    match (&question.message, &question.about) {
-        (Some(message), QuestionSubject::Call { arguments, .. }) => {
-            let asks = visible(&fill_message(message, arguments), MAX_ARGUMENTS);
-            format!("The server asks: {asks}\n\n{facts}")
-        }
-        _ => facts,
-    }
 }
 
 impl Tokens {

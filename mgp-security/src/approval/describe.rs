@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use mgp_types::Sha256Hash;
 use mgp_types::mgp::Permission;
+use mgp_types::proposal::fill_message;
 use mgp_types::service::ServerId;
 use serde_json::Value;
 
@@ -14,9 +15,10 @@ use crate::definition::shows;
 const MAX_NAME: usize = 128;
 
 /// The size limit for arguments, in characters; the middle of longer ones is left out.
-pub(super) const MAX_ARGUMENTS: usize = 2000;
+const MAX_ARGUMENTS: usize = 2000;
 
-/// The size limit for one string in long arguments, in characters; the middle of longer strings is left out.
+/// The size limit for one string in long arguments and for the text of a server, in characters; the middle of longer
+/// strings is left out.
 const MAX_TEXT: usize = 240;
 
 /// Returns the text of a question, one fact per line.
@@ -34,6 +36,14 @@ pub(super) fn describe(question: &Question) -> String {
             }
             if let Some(doubt) = &question.doubt {
                 let _ = writeln!(words, "To check: {}", visible(doubt, MAX_TEXT));
+            }
+            if let Some(message) = &question.message {
+                // The server wrote this text, so show it in one short line that names its source. Remove repeated
+                // spaces: they could fill a line of the screen, so that the text after them would look like a line of
+                // the kernel.
+                let asks = fill_message(message, arguments);
+                let asks = asks.split_whitespace().collect::<Vec<_>>().join(" ");
+                let _ = writeln!(words, "The server asks: {}", visible(&asks, MAX_TEXT));
             }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
             if question.keeps_terms {

@@ -120,6 +120,11 @@ async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
         "Run the tool `rm` of the server `files`?\nRisk: dangerous\n\
          Arguments: {\"path\":\"a\\u{202e}b\\u{200b}c\",\"text\":\"\\u{9b}31m\"}"
     );
+    let mut asking = call(r#"{"path":"a"}"#);
+    asking.message = Some(format!("Remove {{path}}?\n{}Risk: safe\u{202e}", " ".repeat(80)));
+    let (_, _, with) = elicit(asking, json!({"action": "decline"})).await;
+    let lines: Vec<_> = with["message"].as_str().unwrap().lines().collect();
+    assert_eq!(lines[1..3], ["Risk: dangerous", r"The server asks: Remove a? Risk: safe\u{202e}"]);
     let field = &params["requestedSchema"]["properties"]["confirm"];
     assert_eq!(field["type"], "boolean");
     assert!(field.get("default").is_none(), "an untouched field is not a yes");

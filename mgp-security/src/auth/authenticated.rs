@@ -68,16 +68,10 @@ impl Authenticated {
         &self.0.credential
     }
 
-    /// Returns the permissions of the key, or the scopes of the token.
+    /// Returns the permissions of the key, or the scopes of the token. No name implies another.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.0.permissions
-    }
-
-    /// Returns whether the credentials contain a permission or scope of exactly this name; no name implies another.
-    #[must_use]
-    pub fn grants(&self, permission: &str) -> bool {
-        self.0.permissions.iter().any(|granted| granted == permission)
     }
 
     /// Returns the time from which the credentials are no longer accepted, or `None` if they do not expire.

@@ -129,6 +129,7 @@ mgp_types::opaque_debug!(Sources { server, origin });
 /// - confirmations: the approvals of later calls, and entries that name the tool in other sources than the above.
 pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
+    server: Option<&'a ServerId>,
     access: Option<AccessView<'a>>,
     tools: Option<Arc<Tools>>,
     // The policy and the permissions are read on demand, because most calls need neither.
@@ -141,10 +142,11 @@ impl<'a> Snapshot<'a> {
     pub(crate) fn of(
         sources: &'a Sources,
         principal: &'a Principal,
-        server: Option<&ServerId>,
+        server: Option<&'a ServerId>,
     ) -> Self {
         Self {
             sources,
+            server,
             access: sources.access.as_ref().map(|access| access.view(principal)),
             tools: sources.tools_of(server),
             policy: OnceCell::new(),
@@ -162,8 +164,9 @@ impl<'a> Snapshot<'a> {
         self.access.as_ref()
     }
 
-    pub(super) fn policy(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
-        Arc::clone(self.policy.get_or_init(|| self.sources.policies.get(server)))
+    /// Returns the policy of the called server.
+    pub(super) fn policy(&self) -> Arc<ServerPolicy> {
+        Arc::clone(self.policy.get_or_init(|| self.sources.policies.get(self.server)))
     }
 
     /// Returns the entry of a tool in the table of known tools, or `None` if the tool is not known.
@@ -237,18 +240,13 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the assessment of a tool: the risk, permissions and checks of its calls.
     #[inline]
-    pub(super) fn assessment(
-        &self,
-        server: Option<&ServerId>,
-        tool: &str,
-        known: Option<&Arc<KnownTool>>,
-    ) -> Arc<Assessment> {
+    pub(super) fn assessment(&self, tool: &str, known: Option<&Arc<KnownTool>>) -> Arc<Assessment> {
         if let Some(known) = known {
             return Arc::clone(known.assessment());
         }
         match (&self.sources.definitions, &self.sources.tools) {
-            (Some(definitions), _) => definitions.unlisted(server, tool),
-            (None, Some(tools)) => tools.assessment(server, tool),
+            (Some(definitions), _) => definitions.unlisted(self.server, tool),
+            (None, Some(tools)) => tools.assessment(self.server, tool),
             (None, None) => Arc::new(Assessment::unknown()),
         }
     }
@@ -260,15 +258,11 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the state that decides about the permissions of a call, or `None` if the call needs no permission, which
     /// is the usual case.
-    pub(super) fn permissions_for(
-        &self,
-        server: Option<&ServerId>,
-        needed: &[Permission],
-    ) -> Option<&PermissionView<'a>> {
+    pub(super) fn permissions_for(&self, needed: &[Permission]) -> Option<&PermissionView<'a>> {
         let permissions = self.sources.permissions.as_ref()?;
         let needs_any = !needed.is_empty()
-            || permissions.declares(server)
-            || !self.policy(server).permissions_required.is_empty();
+            || permissions.declares(self.server)
+            || !self.policy().permissions_required.is_empty();
         needs_any.then(|| self.permissions())?
     }
 
@@ -321,7 +315,7 @@ impl<'a> Snapshot<'a> {
         let by_access = || self.access.as_ref()?.naming(server, tool, at);
         let by_permission = || {
             let view = self.permissions()?;
-            let policy = self.policy(server);
+            let policy = self.policy();
             Some(view.names_tool(&cx.principal, server, tool, &policy, at.get())?.naming())
         };
         let by_others = || self.sources.confirmations.as_ref()?.naming(cx, server, tool);

@@ -37,13 +37,8 @@ pub struct CallVerdict {
 
 impl CallVerdict {
     #[inline]
-    pub(super) fn new(outcome: CallOutcome, findings: Findings) -> Self {
-        Self { outcome, findings, steps: Vec::new() }
-    }
-
-    pub(super) fn with_steps(mut self, steps: Vec<Step>) -> Self {
-        self.steps = steps;
-        self
+    pub(super) fn new(outcome: CallOutcome, findings: Findings, steps: Vec<Step>) -> Self {
+        Self { outcome, findings, steps }
     }
 
     /// Returns the outcome: the call is allowed or refused, or a requirement must be met first.

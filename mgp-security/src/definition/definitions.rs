@@ -328,6 +328,13 @@ impl Definitions {
 
     /// Registers tools of this process. They are trusted, so their definitions are not pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
+        let tools: Vec<_> = tools.iter().cloned().map(Arc::new).collect();
+        self.learn_shared(server, &tools);
+    }
+
+    /// Registers tools of this process as [`learn`](Self::learn) does, without copying their definitions. A tool whose
+    /// `Arc` was registered before is not assessed again.
+    pub fn learn_shared(&self, server: Option<&ServerId>, tools: &[Arc<mcp::Tool>]) {
         self.0.seen().insert(server.cloned(), ServerListing::own(tools));
         self.0.publish();
     }
@@ -375,6 +382,13 @@ impl Definitions {
     /// Registers a hook that runs after each change of the known tools; it must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
+    }
+
+    /// Returns a number for each server of which a known tool has changed: whether callers can use it, or its risk. The
+    /// number differs after each such change.
+    #[must_use]
+    pub fn revisions(&self) -> BTreeMap<ServerId, u64> {
+        self.0.table().revisions.clone()
     }
 
     /// Returns a server's lock, which ensures that only one call at a time lists the tools or records an override.
@@ -438,14 +452,16 @@ impl DefinitionCore {
                 None => own = Arc::new(tools),
             }
         }
-        let table = Table { own, servers: servers.into() };
+        let mut table = Table { own, servers: servers.into(), ..Table::default() };
+        let changed = table.changed_servers(&before);
+        let is_visible = !changed.is_empty() || !table.own.shows_same(&before.own);
+        table.count_changes(&before, changed);
         let mut parts = self.parts.lock();
         parts.retain(|_, part| Arc::strong_count(part) > 1);
         for (server, part) in &*parts {
             *part.0.write() = table.servers.get(server.as_str()).cloned();
         }
         drop(parts);
-        let is_visible = !table.shows_same(&before);
         *self.now.write() = Arc::new(table);
         drop(seen);
         if is_visible {

@@ -79,9 +79,9 @@ impl Inspection {
     }
 
     /// Creates the inspection of a tool of this process, which is trusted and not reviewed.
-    pub(super) fn trusted(tool: &mcp::Tool) -> Self {
+    pub(super) fn trusted(tool: Arc<mcp::Tool>) -> Self {
         let shown = Shown {
-            tool: Arc::new(tool.clone()),
+            tool,
             text: Payload::empty_object(),
             fingerprint: Sha256Hash::digest(b""),
             bare: None,

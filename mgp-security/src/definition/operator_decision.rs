@@ -205,51 +205,23 @@ impl Definitions {
         Ok(held)
     }
 
-    /// Removes all stored definitions of a server's tools: approved, waiting and rejected ones. The tools that the
-    /// server lists next are pinned as if they were seen for the first time.
-    ///
-    /// # Errors
-    /// [`Refusal`] if `by` is not an operator, or if the change cannot be stored or recorded; nothing was removed then.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the definitions may or may not have been removed.
-    pub async fn forget(
-        &self,
-        by: &Principal,
-        server: &ServerId,
-        justification: Option<&str>,
-    ) -> Result<(), Refusal> {
-        self.authorise(by, server, "forget_definitions").await?;
-        let event_of =
-            |count| Event::definitions_forgotten(by, server, count).justification(justification);
-        self.remove(server, event_of).await
-    }
-
-    /// Removes all stored definitions of a server that is no longer registered. Checks no authority: the caller of this
-    /// method must have done that.
+    /// Removes all stored definitions of a server that is no longer registered: approved, waiting and rejected ones.
+    /// The tools that a server of this id lists next are pinned as if they were seen for the first time. Checks no
+    /// authority: the caller of this method must have done that.
     ///
     /// # Errors
     /// [`Refusal`] if the change cannot be stored or recorded; nothing was removed then.
     ///
     /// # Cancel safety
-    /// As [`forget`](Self::forget).
+    /// If the future is dropped, the definitions may or may not have been removed.
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), Refusal> {
-        let event_of = |count| {
-            Event::definitions_forgotten(Actor::kernel(), server, count).cause("deregistered")
-        };
-        self.remove(server, event_of).await
-    }
-
-    async fn remove(
-        &self,
-        server: &ServerId,
-        event_of: impl FnOnce(usize) -> Event,
-    ) -> Result<(), Refusal> {
         let kept = self.0.pins.latest(|pin| pin.server == server.as_str()).await;
         let kept = kept.map_err(ChangeError::Store)?;
         let tools: HashSet<_> = kept.iter().map(|found| found.entry.tool.as_str()).collect();
         if !kept.is_empty() {
-            let event = event_of(tools.len()).build();
+            let event = Event::definitions_forgotten(Actor::kernel(), server, tools.len())
+                .cause("deregistered")
+                .build();
             let gone = kept.iter().map(|found| (found.key.clone(), None)).collect();
             self.0.pins.write(gone, vec![event]).await?;
         }

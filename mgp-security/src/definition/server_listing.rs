@@ -106,9 +106,9 @@ impl ServerListing {
     }
 
     /// Creates the listing of the tools of this process.
-    pub(super) fn own(tools: &[mcp::Tool]) -> Self {
+    pub(super) fn own(tools: &[Arc<mcp::Tool>]) -> Self {
         let listed = tools.iter().map(|tool| {
-            let inspection = Inspection::trusted(tool);
+            let inspection = Inspection::trusted(Arc::clone(tool));
             let listed = ListedTool { raw: Sha256Hash::digest(b""), inspection, bytes: 0 };
             (tool.name.as_str().into(), Arc::new(listed))
         });

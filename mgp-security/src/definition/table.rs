@@ -1,6 +1,6 @@
 //! The table in which decisions look up the tools of each server by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,6 +32,10 @@ pub(super) struct Table {
     pub(super) own: Arc<Tools>,
     /// The tools of each server.
     pub(super) servers: Sorted<ServerId, Arc<Tools>>,
+    /// For each server, the number of the last change of the tools that it shows to callers.
+    pub(super) revisions: BTreeMap<ServerId, u64>,
+    /// The number of the last change.
+    pub(super) last_change: u64,
 }
 
 /// The tools of one server.
@@ -149,20 +153,32 @@ impl Table {
         }
     }
 
-    /// Returns whether two tables show callers the same tools.
-    pub(super) fn shows_same(&self, other: &Self) -> bool {
+    /// Returns the servers whose tools callers see differently in two tables.
+    pub(super) fn changed_servers(&self, other: &Self) -> BTreeSet<ServerId> {
         let none = Arc::default();
-        let same = |(id, _): (&ServerId, &Arc<Tools>)| {
+        let is_same = |id: &ServerId| {
             let [ours, theirs] =
                 [self, other].map(|table| table.servers.get(id.as_str()).unwrap_or(&none));
             Arc::ptr_eq(ours, theirs) || ours.shows_same(theirs)
         };
-        self.own.shows_same(&other.own) && self.servers.iter().chain(other.servers.iter()).all(same)
+        let ids = self.servers.iter().chain(other.servers.iter()).map(|(id, _)| id);
+        ids.filter(|id| !is_same(id)).cloned().collect()
+    }
+
+    /// Derives the revisions from those of the earlier table `before`: each changed server gets the next number, and
+    /// removed servers have no number.
+    pub(super) fn count_changes(&mut self, before: &Self, changed: BTreeSet<ServerId>) {
+        let number = before.last_change + 1;
+        let mut revisions = before.revisions.clone();
+        revisions.extend(changed.into_iter().map(|server| (server, number)));
+        revisions.retain(|server, _| self.servers.get(server.as_str()).is_some());
+        (self.revisions, self.last_change) = (revisions, number);
     }
 }
 
 impl Tools {
-    fn shows_same(&self, other: &Self) -> bool {
+    /// Returns whether two lists of tools show callers the same tools.
+    pub(super) fn shows_same(&self, other: &Self) -> bool {
         let same = |name: &str| {
             let risks = self.named.get(name).zip(other.named.get(name));
             self.state(name).is_callable() == other.state(name).is_callable()

@@ -17,6 +17,7 @@ use crate::{DefinitionLayer, Policies, ServerPolicy};
 
 mod checks;
 mod entering;
+mod own_tools;
 mod several_operators;
 mod telling;
 mod unlisted;
@@ -536,18 +537,6 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
         panic!("a name that looks like another's waits");
     };
     assert_eq!(held.findings[0].what, "the name `reacl` looks like `files/read`; choose another");
-}
-
-#[tokio::test]
-async fn own_tools_are_trusted_and_pinned_nowhere() {
-    let mut world = world();
-    let own: mgp_types::mcp::Tool = serde_json::from_str(TRAP).unwrap();
-    world.definitions.learn(Some(&files()), &[own]);
-    world.liar.lists(&[TRAP, READ]);
-    world.call("trap").await.unwrap();
-    assert_eq!(world.standing("trap"), DefinitionState::Pinned);
-    assert!(world.told().is_empty());
-    assert_eq!(world.liar.counted(), (0, 1));
 }
 
 #[test]

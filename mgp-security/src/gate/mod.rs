@@ -206,8 +206,8 @@ fn with_facts<T>(
     look(&CallFacts { call, server, tool, arguments, at: &at, preparations }, &snapshot)
 }
 
-/// Decides about a tool call now. Adds to the call's audit record which validators ran, for which agents the call is
-/// made, and which entry made a confirmation unnecessary.
+/// Decides about a tool call by the current rules. Adds to the call's audit record which validators ran, for which
+/// agents the call is made, and which access entry or approval made a confirmation unnecessary.
 fn decide_and_note(sources: &Sources, call: &Call, preparations: &CallPreparations) -> CallVerdict {
     let verdict = with_facts(sources, call, preparations, decide);
     if !verdict.applied().is_empty() {

@@ -48,6 +48,8 @@ pub(super) async fn run<S: MgpService>(
         let outlet = if asks { call.cx().outlet.clone() } else { Outlet::none() };
         let sources = &*sources;
         if asks {
+            // Ask no person about a call that cannot run.
+            check_may_run(sources, &call)?;
             AskCheck::run(&call).inspect_err(|error| log_denied(sources, &call, error))?;
         }
         let getting = get(sources, &mut inner, &call, need, assessment, &mut preparations);

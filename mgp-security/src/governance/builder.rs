@@ -176,9 +176,7 @@ impl Governance {
             move || counter.send_modify(|count| *count = count.wrapping_add(1))
         };
         self.on_change(count(&self.0.changed));
-        let shared = count(&self.0.shared_changed);
-        self.0.access.on_shared_change(shared.clone());
-        self.0.definitions.on_change(shared);
+        self.0.access.on_shared_change(count(&self.0.shared_changed));
     }
 }
 

@@ -533,8 +533,9 @@ impl Governance {
         self.0.changed.subscribe()
     }
 
-    /// Returns a receiver of a counter that increases as that of [`changes`](Self::changes), except for changes of
-    /// access entries. These affect only the callers of one tenant; see [`Access::revisions`].
+    /// Returns a receiver of a counter like that of [`changes`](Self::changes), except that it does not count changes
+    /// of access entries and of definitions. These affect only the callers of one tenant or of one server; see
+    /// [`Access::revisions`] and [`Definitions::revisions`].
     #[must_use]
     pub fn shared_changes(&self) -> watch::Receiver<u64> {
         self.0.shared_changed.subscribe()

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use mgp_types::mgp::{Actor, Permission, PermissionScope};
+use mgp_types::mgp::{Actor, KernelPermissionChangeParams, Permission, PermissionScope};
 use mgp_types::service::{Authority, Principal, ServerId, TenantId};
 use mgp_types::{RpcError, Timestamp};
 
@@ -163,6 +163,22 @@ impl PermissionChange {
             return Err(PermissionRefused::unfit("only an approval has limits"));
         }
         Ok(())
+    }
+}
+
+impl From<KernelPermissionChangeParams> for PermissionChange {
+    /// Creates the change that an operator requests. If it names tools, it leaves the confirmation of their calls as it
+    /// is, because limiting a permission to tools must not make their calls run without confirmation.
+    fn from(params: KernelPermissionChangeParams) -> Self {
+        Self {
+            server: Some(params.server_id.into()),
+            permissions: params.permissions,
+            confirm: (!params.tools.is_empty()).then_some(ConfirmRule::Usual),
+            tools: params.tools.into_vec(),
+            scope: params.scope,
+            expires_at: params.until,
+            justification: params.because,
+        }
     }
 }
 

@@ -44,13 +44,21 @@ impl PermissionAuthority for Permissions {
         standard(permissions).iter().any(is_open)
     }
 
-    fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
+    fn standing(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        permissions: &[Permission],
+    ) -> PermissionDecision {
         let policy = self.inner.policies.get(Some(server));
         let mut known: Vec<Permission> = Permission::KNOWN.to_vec();
         known.retain(|permission| {
             is_listed(&policy, permission) || self.inner.is_configured(Some(server), permission)
         });
         known.extend(standard(&policy.permissions).iter().cloned());
+        // Also add the requested permissions, because a policy can deny a permission that is neither configured nor
+        // stored.
+        known.extend(standard(permissions).iter().cloned());
         if let Ok(book) = self.inner.entries.state().now() {
             let held = book.held(cx.principal.tenant(), Some(server));
             known.extend(held.iter().map(|held| held.approval.permission.clone()));

@@ -21,7 +21,7 @@ impl Approval {
             NamedTool::by(format!("permission `{}` by {}", self.permission, self.approved_by));
         match self.confirm {
             Some(ConfirmRule::Never) => naming.never_confirm(),
-            None => naming,
+            None | Some(ConfirmRule::Usual) => naming,
         }
     }
 }

@@ -209,7 +209,8 @@ impl Permissions {
 
     /// Returns an operator's approval in force that names a tool, with its confirmation rule (§4.4).
     ///
-    /// An approval with the rule `never` takes precedence. Under the policy `config_only` no approval counts.
+    /// An approval with the rule `never` takes precedence, and one with the rule `usual` does not count. Under the
+    /// policy `config_only` no approval counts.
     #[must_use]
     pub fn names_tool(
         &self,
@@ -339,8 +340,8 @@ impl PermissionView<'_> {
         }
     }
 
-    /// Returns an operator's valid approval that names a tool. If there are several, an approval whose `confirm` is
-    /// `never` takes precedence.
+    /// Returns an operator's valid approval that names a tool and affects confirmations, i.e. whose `confirm` is not
+    /// `usual`. If there are several, an approval whose `confirm` is `never` takes precedence.
     pub(crate) fn names_tool(
         &self,
         principal: &Principal,
@@ -361,6 +362,7 @@ impl PermissionView<'_> {
             approval.decision == ApprovalDecision::Approved
                 && approval.source == ApprovalSource::Operator
                 && !held.is_over(at)
+                && approval.confirm != Some(ConfirmRule::Usual)
                 && approval.tools.iter().any(|named| named == tool)
         });
         let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));

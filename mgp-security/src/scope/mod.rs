@@ -9,7 +9,7 @@ mod layer;
 mod refused;
 mod sessions;
 
-pub(crate) use held::HeldScopes;
+pub(crate) use held::{HeldScopes, covers};
 pub use layer::{ScopeLayer, ScopeService};
 pub use refused::{ScopesMissing, SessionEnded};
 pub use sessions::Scopes;

@@ -223,14 +223,11 @@ impl Scopes {
     /// because it does not know the extension, has all scopes that the operator allows.
     pub(super) fn held(&self, by: &Principal, token: Option<&str>) -> Option<HeldScopes> {
         let allowed = (self.0.allowed)(by)?;
-        Some(match token {
-            Some(token) => match self.use_session(&owner(by), token, &allowed) {
-                Ok(scopes) => HeldScopes::Some(scopes),
-                Err(ended) => HeldScopes::Ended(ended),
-            },
-            None if self.has_session(&owner(by)) => HeldScopes::Some(Arc::default()),
-            None => HeldScopes::Some(allowed),
-        })
+        Some(HeldScopes(match token {
+            Some(token) => self.use_session(&owner(by), token, &allowed),
+            None if self.has_session(&owner(by)) => Ok(Arc::default()),
+            None => Ok(allowed),
+        }))
     }
 
     fn has_session(&self, owner: &str) -> bool {

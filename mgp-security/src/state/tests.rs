@@ -175,3 +175,17 @@ async fn an_event_is_recorded_in_a_log_of_another_store() {
         "no log takes it from there"
     );
 }
+
+#[test]
+fn an_entry_that_expires_while_the_machine_is_suspended_is_announced_after_the_sleep() {
+    let begin = SystemTime::now();
+    let after = |minutes: u64| begin + Duration::from_mins(minutes);
+    for (next, now, expected) in [
+        (Some(after(5)), after(1), false),
+        (Some(after(5)), after(600), true),
+        (None, after(600), false),
+    ] {
+        assert_eq!(is_due(next, MAX_SLEEP, now), expected, "{next:?} {now:?}");
+    }
+    assert!(is_due(Some(after(1)), MAX_SLEEP / 2, after(1)));
+}

@@ -123,29 +123,33 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
 /// Returns the rules for code in the arguments of a tool: the rules that its server declares or, without a declaration,
-/// the level `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
+/// [`default_rules`].
 ///
-/// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
-/// another validator.
+/// A declaration of `unrestricted` is ignored except for its language, because a server must not remove a check. Only
+/// an operator can, by setting another validator.
 fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) -> CodePolicy {
     let security = definition.and_then(mcp::Tool::find_security);
     let declared = security.as_ref().and_then(Lenient::valid);
     let declared = declared.and_then(|security| security.code_safety.clone());
-    if let Some(declared) =
-        declared.filter(|declared| declared.level != CodeSafetyLevel::Unrestricted)
-    {
-        return CodePolicy::new(&declared);
-    }
-    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let mut standard = CodeSafety::new(CodeSafetyLevel::Standard);
-    standard.blocked_imports = texts(&BLOCKED_IMPORTS).into();
-    standard.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
-    let standard = CodePolicy::new(&standard);
+    let declared_language = declared.as_ref().and_then(|rules| rules.language.clone());
+    let rules = declared.filter(|rules| rules.level != CodeSafetyLevel::Unrestricted);
+    let policy = CodePolicy::new(&rules.unwrap_or_else(default_rules));
     let file = || language_of_file(definition, arguments);
-    match language(name).or_else(file).or_else(|| described_language(definition)) {
-        Some(language) => standard.language(language),
-        None => standard,
+    let found = || language(name).or_else(file).or_else(|| described_language(definition));
+    match declared_language.or_else(|| found().map(str::to_owned)) {
+        Some(language) => policy.language(&language),
+        None => policy,
     }
+}
+
+/// Returns the rules for code whose server declares no rules: the level `standard`, [`BLOCKED_IMPORTS`] and
+/// [`BLOCKED_PATTERNS`].
+fn default_rules() -> CodeSafety {
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let mut rules = CodeSafety::new(CodeSafetyLevel::Standard);
+    rules.blocked_imports = texts(&BLOCKED_IMPORTS).into();
+    rules.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
+    rules
 }
 
 /// Returns the programming language that occurs in the name of a tool.

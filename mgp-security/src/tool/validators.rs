@@ -156,15 +156,9 @@ pub(crate) struct Validators(Arc<HashMap<Validator, Arc<dyn Validate>>>);
 pub(crate) struct Validation {
     /// The validators that checked the call, in the order in which they ran.
     pub(crate) applied: Vec<Validator>,
+    /// The number of `applied` validators that found no violation.
+    pub(crate) passed: usize,
     pub(crate) blocked: Option<Box<ValidationBlocked>>,
-}
-
-impl Validation {
-    /// Returns whether the last validator that ran found a violation.
-    pub(crate) fn fails_last(&self) -> bool {
-        let blocked = self.blocked.as_deref();
-        blocked.is_some_and(|blocked| matches!(blocked.cause, Cause::Violation(_)))
-    }
 }
 
 impl Validators {
@@ -183,7 +177,7 @@ impl Validators {
         limits_paths: bool,
     ) -> Validation {
         let mut applied = Vec::new();
-        for validator in &assessment.validators {
+        for (passed, validator) in assessment.validators.iter().enumerate() {
             let checked = match self.0.get(validator) {
                 Some(check) => {
                     applied.push(validator.clone());
@@ -201,9 +195,9 @@ impl Validators {
             };
             if let Err(cause) = checked {
                 let blocked = ValidationBlocked::new(server, tool, validator, cause);
-                return Validation { applied, blocked: Some(Box::new(blocked)) };
+                return Validation { applied, passed, blocked: Some(Box::new(blocked)) };
             }
         }
-        Validation { applied, blocked: None }
+        Validation { passed: applied.len(), applied, blocked: None }
     }
 }

@@ -33,7 +33,8 @@ impl VersionRefused {
     }
 }
 
-/// Checks the version of a tool, if the params of a call contain the versions that the caller accepts.
+/// Checks the version of a tool, if the params of a call contain the versions that the caller accepts; `null` counts as
+/// absent.
 ///
 /// `meta` returns the `_meta` object of the tool's definition; it is called only if the version must be checked.
 ///
@@ -44,7 +45,8 @@ pub fn check_version(
     tool: &str,
     meta: impl FnOnce() -> Option<mcp::Meta>,
 ) -> Result<(), Box<VersionRefused>> {
-    let Some(given) = params.meta_member(MetaKey::ToolVersion) else { return Ok(()) };
+    let given = params.meta_member(MetaKey::ToolVersion).filter(|given| *given != "null");
+    let Some(given) = given else { return Ok(()) };
     let wanted: Option<String> = serde_json::from_str(given).ok();
     let available = meta().and_then(|meta| meta.get("version")?.get::<String>().ok());
     let version = available.as_deref().and_then(|version| Version::parse(version).ok());
@@ -80,6 +82,7 @@ mod tests {
         assert!(refused.contains("`^1.2`") && refused.contains("has version 2.0.0"), "{refused}");
         assert!(check("\"^1.2\"", None).unwrap_err().contains("has no version"));
         assert!(check("1", Some("1.0.0")).unwrap_err().contains("such as `^1.2`"));
+        assert_eq!(check("null", Some("1.0.0")), Ok(()));
         let none = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
         assert!(check_version(&none, "t", || None).is_ok());
     }

@@ -7,6 +7,7 @@ mod access_changes;
 mod access_layer;
 mod access_worlds;
 mod audit_cancel;
+mod code_rules;
 mod configured;
 mod file_urls;
 mod guard;

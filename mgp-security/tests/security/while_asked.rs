@@ -206,12 +206,18 @@ async fn an_approved_call_that_may_still_run_runs() {
 }
 
 #[tokio::test]
-async fn an_approved_call_that_must_only_be_decided_does_not_run() {
-    let mut world = World::with_access().await;
-    world.client.cx.extensions.insert(DecideOnly);
-    let call = world.ask(2).await;
-    world.person.permits.add_permits(1);
-    world.refused(call.await.unwrap(), 4002, "only decided");
+async fn a_call_that_must_only_be_decided_is_refused_before_a_person_is_asked() {
+    for has_permission in [false, true] {
+        let mut world = World::with_access().await;
+        world.client.cx.extensions.insert(DecideOnly);
+        if has_permission {
+            world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
+        }
+        world.person.permits.add_permits(2);
+        let outcome = world.client.call("tools/call", CALL).await;
+        world.refused(outcome, 4002, "only decided");
+        assert_eq!(world.person.asked.load(Ordering::Relaxed), 0);
+    }
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ use crate::{response, swagger};
 /// The maximum size of an OpenAPI document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
 
+/// The maximum number of values and keys in a document in YAML.
+const MAX_NODES: usize = 1_000_000;
+
 /// The maximum number of operations; further operations are left out.
 const MAX_OPERATIONS: usize = 2_000;
 
@@ -204,26 +207,21 @@ impl Api {
                 let document = document_url.ok_or_else(|| {
                     bad("the document names no address of the API; set it with `--base-url`")
                 })?;
-                let joined = Url::parse(document).and_then(|document| document.join(described));
-                joined.map_or_else(|_| described.to_owned(), String::from)
+                Url::parse(document).and_then(|document| document.join(described))
             }
-            _ => described.to_owned(),
+            parsed => parsed,
         };
-        let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
-        let host = url.split('/').nth(2).unwrap_or_default();
-        match scheme.as_str() {
-            "http" | "https" if host.contains('@') => {
-                Err(bad("the address of the API has a user name; send keys as headers"))
-            }
-            "http" | "https" if !host.is_empty() && is_complete => {
-                let end = url.find(['?', '#']).unwrap_or(url.len());
-                Ok(url[..end].trim_end_matches('/').to_owned())
-            }
-            _ => {
-                let url = clip(&url, 200);
-                Err(OpenApiError::BaseUrl(format!("`{url}` is not an address of an API")))
-            }
+        let url = url.ok().filter(|url| is_complete && ["http", "https"].contains(&url.scheme()));
+        let Some(mut url) = url else {
+            let url = clip(described, 200);
+            return Err(OpenApiError::BaseUrl(format!("`{url}` is not an address of an API")));
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("the address of the API has a user name; send keys as headers"));
         }
+        url.set_query(None);
+        url.set_fragment(None);
+        Ok(url.as_str().trim_end_matches('/').to_owned())
     }
 
     /// Builds the server. Its tools use `fetch` to send requests to `address`, each with the credentials. Parameters
@@ -278,8 +276,17 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
     {
         return Ok(value);
     }
-    // Read only `true` and `false` as booleans. In YAML 1.1, `y`, `no` and `on` were booleans too.
-    let options = serde_saphyr::options! { strict_booleans: true };
+    // Read only `true` and `false` as booleans; in YAML 1.1, `y`, `no` and `on` were booleans too. Permit large
+    // documents, and documents in which many operations refer to one anchor. The parser's other limits stay in force,
+    // e.g. the limit for the values that aliases repeat.
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 2 * MAX_NODES,
+            enforce_alias_anchor_ratio: false,
+        },
+    };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let error = error.to_string();
         // Cut off the rest of the message, which advises programmers how to configure the parser.
@@ -339,19 +346,18 @@ fn unusable(root: &Value, path: &str, item: &Value) -> Vec<LeftOut> {
 /// Returns the address of an operation if it differs from that of the document. It is the first entry of the
 /// operation's own `servers`, or else of those of its path. Returns `None` if there is no entry, or if one of the
 /// entries is the address of the document.
-fn other_url(document: &str, own: &Value, of_path: &Value) -> Option<String> {
+fn other_url(document_url: &str, own: &Value, of_path: &Value) -> Option<String> {
     let mut servers = [own, of_path].into_iter().filter_map(Value::as_array);
     let servers = servers.find(|servers| !servers.is_empty())?;
     let mut urls = servers.iter().filter_map(url_of);
     let first = urls.next()?;
-    // An address such as `//x.org` has the scheme of the document, so schemes are not compared if the document's
-    // address begins with `//`.
+    // If the address of the document has no scheme, as in `//x.org`, schemes are not compared.
     let plain = |url: &str| {
         let rest = ["https:", "http:"].iter().find_map(|scheme| url.strip_prefix(*scheme));
-        let url = rest.filter(|_| document.starts_with("//")).unwrap_or(url);
+        let url = rest.filter(|_| document_url.starts_with("//")).unwrap_or(url);
         url.trim_end_matches('/').to_owned()
     };
-    let same = |url: &str| plain(url) == plain(document);
+    let same = |url: &str| plain(url) == plain(document_url);
     (!same(&first) && !urls.any(|url| same(&url))).then_some(first)
 }
 
@@ -359,9 +365,13 @@ fn other_url(document: &str, own: &Value, of_path: &Value) -> Option<String> {
 fn url_of(server: &Value) -> Option<String> {
     let mut url = server["url"].as_str()?.to_owned();
     for (name, variable) in server["variables"].as_object().into_iter().flatten() {
-        if let Some(default) = variable["default"].as_str() {
-            url = url.replace(&format!("{{{name}}}"), default);
-        }
+        // In YAML, a value without quotation marks, e.g. a port, is a number, so accept numbers too.
+        let default = match &variable["default"] {
+            Value::String(default) => default.clone(),
+            Value::Number(default) => default.to_string(),
+            _ => continue,
+        };
+        url = url.replace(&format!("{{{name}}}"), &default);
     }
     Some(url)
 }

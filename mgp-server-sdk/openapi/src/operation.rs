@@ -21,9 +21,9 @@ const MAX_PARAMETERS: usize = 128;
 /// Headers that only the connection or the credentials may set, never a caller.
 #[rustfmt::skip]
 const OWN_HEADERS: &[&str] = &[
-    "accept", "authorization", "connection", "content-length", "content-type", "cookie", "expect",
-    "forwarded", "host", "keep-alive", "origin", "proxy-authorization", "te", "trailer",
-    "transfer-encoding", "upgrade", "via",
+    "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type",
+    "cookie", "expect", "forwarded", "host", "keep-alive", "origin", "proxy-authorization", "te",
+    "trailer", "transfer-encoding", "upgrade", "via",
 ];
 
 /// An operation of an API; each operation becomes one tool.
@@ -213,9 +213,9 @@ impl<'a> Arguments<'a> {
             if !all.iter().any(same) {
                 all.push(parameter);
             }
-        }
-        if all.len() > MAX_PARAMETERS {
-            return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
+            if all.len() > MAX_PARAMETERS {
+                return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
+            }
         }
         all.into_iter().try_for_each(|parameter| self.parameter(parameter))
     }
@@ -238,14 +238,13 @@ impl<'a> Arguments<'a> {
         {
             return Err(format!("the style `{style}` of its parameter `{name}` cannot be sent"));
         }
-        let content = parameter["content"].as_object().and_then(|kinds| kinds.values().next());
-        let content = content.map(|kind| self.media_type(kind));
+        let content = parameter["content"].as_object().and_then(|kinds| kinds.iter().next());
         let style = match content {
-            Some(_) => Style::Json,
-            None => Style::read(place, parameter),
+            Some((media, _)) if BodyKind::read(media) == Some(BodyKind::Json) => Style::Json,
+            _ => Style::read(place, parameter),
         };
         let schema = match content {
-            Some(kind) => &kind["schema"],
+            Some((_, kind)) => &self.media_type(kind)["schema"],
             None => &parameter["schema"],
         };
         let described = parameter["description"].as_str();

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use mgp_types::clip;
 use mgp_types::service::FetchRequest;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{
+    AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode,
+};
 use serde_json::{Map, Value};
 
 use crate::operation::{Operation, sent_path};
@@ -13,9 +15,15 @@ use crate::operation::{Operation, sent_path};
 /// The characters that are percent-encoded: all characters except the unreserved ones (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The characters that are percent-encoded in the path of a document, because a URL cannot contain them.
+const NOT_IN_PATH: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'|');
+
 /// The headers that are sent if neither the credentials nor the arguments set them.
 const USUAL_HEADERS: &[(&str, &str)] = &[
     ("accept", "application/json, text/*;q=0.9, */*;q=0.5"),
+    // Without this header, an API may compress its responses, and this crate cannot read compressed ones.
+    ("accept-encoding", "identity"),
     // Some APIs refuse requests without this header, so it is always sent.
     ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
 ];
@@ -210,14 +218,20 @@ impl Operation {
         let is_set = |name: &str| headers.iter().any(|(own, _)| own == name);
         let usual = USUAL_HEADERS.iter().filter(|(name, _)| !is_set(name));
         request.headers = usual.map(|&(name, value)| (name.into(), value.to_owned())).collect();
-        request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
         if let Some(body) = &self.body
             && let Some(value) = arguments.get(&body.argument)
             && (!value.is_null() || self.may_be_null(&body.argument))
         {
-            request.body = body.write(value);
-            request.headers.push(("content-type".into(), body.media_type().to_owned()));
+            request.body = body.write(value)?;
+            if !is_set("content-type") {
+                request.headers.push(("content-type".into(), body.media_type().to_owned()));
+            }
         }
+        if request.body.is_empty() && ["POST", "PUT", "PATCH"].contains(&self.method) {
+            // Some servers refuse a request without body if it lacks this header (RFC 9110 §8.6).
+            request.headers.push(("content-length".into(), "0".to_owned()));
+        }
+        request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
         Ok(request)
     }
 
@@ -265,20 +279,24 @@ impl Operation {
             }
             match place {
                 Place::Path => {
-                    let text = joined(value, *style, &|text| encoded(text));
-                    // Refuse an empty value, or one of dots only, because such a path segment would lead to another
-                    // path.
-                    if text.is_empty() || text.chars().all(|c| c == '.') {
+                    if leads_elsewhere(&joined(value, *style, &str::to_owned)) {
                         return Err(format!(
-                            "`{}` must not be empty or of dots",
+                            "`{}` must not be empty, and no part between `/` may consist of dots",
                             parameter.argument
                         ));
                     }
+                    let text = joined(value, *style, &|text| encoded(text));
                     placed.path = placed.path.replace(&format!("{{{name}}}"), &text);
                 }
                 Place::Query => pairs(name, value, *style, &mut placed.query),
                 Place::Header => {
                     let text = joined(value, *style, &str::to_owned);
+                    if text.contains(char::is_control) {
+                        return Err(format!(
+                            "`{}` must not contain control characters",
+                            parameter.argument
+                        ));
+                    }
                     placed.headers.push((name.to_ascii_lowercase(), text));
                 }
                 Place::Cookie => {
@@ -287,6 +305,7 @@ impl Operation {
                 }
             }
         }
+        placed.path = utf8_percent_encode(&placed.path, NOT_IN_PATH).to_string();
         if let Some((path, query)) = placed.path.split_once('?') {
             // A pair such as `lat={lat}` in the query of the path is left out, because the query parameter that it
             // names is sent anyway.
@@ -312,8 +331,8 @@ impl Body {
         }
     }
 
-    fn write(&self, value: &Value) -> Vec<u8> {
-        match (self.kind, value) {
+    fn write(&self, value: &Value) -> Result<Vec<u8>, String> {
+        Ok(match (self.kind, value) {
             (BodyKind::Form, Value::Object(members)) => {
                 let mut form = Vec::new();
                 for (name, value) in members {
@@ -325,10 +344,20 @@ impl Body {
                 }
                 form.join("&").into_bytes()
             }
+            (BodyKind::Form, _) => return Err(format!("`{}` must be an object", self.argument)),
             (BodyKind::Text, Value::String(text)) => text.clone().into_bytes(),
             (_, value) => value.to_string().into_bytes(),
-        }
+        })
     }
+}
+
+/// Returns whether a value in a path could lead to another operation: all of its parts are empty, or one of them
+/// consists of dots, e.g. in `../admin`. Some proxies decode `%2F` and resolve such parts, and some servers ignore the
+/// rest of a part after a `;`.
+fn leads_elsewhere(value: &str) -> bool {
+    let parts = || value.split(['/', '\\']).map(|part| part.split(';').next().unwrap_or_default());
+    let is_dots = |part: &str| !part.is_empty() && part.chars().all(|c| c == '.');
+    parts().all(str::is_empty) || parts().any(is_dots)
 }
 
 /// Writes a value as one text: the items of a list, or the names and values of an object, are joined by a separator.
@@ -426,7 +455,7 @@ fn encoded(text: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::Credentials;
+    use super::{Credentials, FetchRequest};
     use crate::Api;
 
     #[test]
@@ -453,6 +482,75 @@ mod tests {
                 (request.body, is_typed)
             });
             assert_eq!(request, expected, "{media} {is_required}");
+        }
+    }
+
+    /// Returns the request that a call of the operation sends.
+    fn request(
+        path: &str,
+        operation: &serde_json::Value,
+        arguments: &serde_json::Value,
+    ) -> Result<FetchRequest, String> {
+        let document = json!({"openapi": "3.1.0", "paths": {path: {"post": operation}}});
+        let api = Api::parse(&document.to_string()).unwrap();
+        let arguments = arguments.as_object().unwrap();
+        api.operations()[0].request("https://x.org", &Credentials::default(), arguments)
+    }
+
+    #[test]
+    fn a_value_that_could_lead_to_another_path_is_refused() {
+        let operation = json!({"parameters": [{"name": "id", "in": "path", "schema": {}}]});
+        let sent = |id: serde_json::Value| request("/é/{id}", &operation, &json!({"id": id}));
+        for id in ["", "..", "../x", "a/..", "a\\..\\b", "a/.", "..;/x", "/", "//", ";x"] {
+            assert!(sent(id.into()).unwrap_err().contains("`id`"), "{id}");
+        }
+        assert!(sent(json!(["../x", "y"])).is_err());
+        for (id, path) in [("a/b.c", "a%2Fb.c"), ("..a", "..a"), ("a..b/c", "a..b%2Fc")] {
+            assert_eq!(sent(id.into()).unwrap().url, format!("https://x.org/%C3%A9/{path}"));
+        }
+    }
+
+    #[test]
+    fn a_header_with_a_control_character_and_a_form_without_members_are_refused() {
+        let header = json!({"parameters": [{"name": "X-A", "in": "header", "schema": {}}]});
+        let refused = request("/x", &header, &json!({"X-A": "a\r\nX-B: c"})).unwrap_err();
+        assert!(refused.contains("`X-A`"), "{refused}");
+        let form = json!({"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}});
+        for body in [json!("a=1"), json!([1])] {
+            let refused = request("/x", &form, &json!({"body": body})).unwrap_err();
+            assert!(refused.contains("`body` must be an object"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_in_text_is_sent_without_quotation_marks() {
+        let parameter =
+            |name: &str, media: &str| json!({"name": name, "in": "query", "content": {media: {}}});
+        let operation = json!({"parameters": [
+            parameter("json", "application/json"), parameter("text", "text/plain"),
+        ]});
+        let sent = request("/x", &operation, &json!({"json": "a", "text": "a"})).unwrap();
+        assert_eq!(sent.url, "https://x.org/x?json=%22a%22&text=a");
+    }
+
+    #[test]
+    fn a_request_names_its_length_and_media_type_once_and_asks_for_no_compression() {
+        let operation = json!({"requestBody": {"content": {"application/json": {}}}});
+        let document = json!({"openapi": "3.1.0", "paths": {"/x": {"post": operation}}});
+        let api = Api::parse(&document.to_string()).unwrap();
+        let own = vec![("content-type".to_owned(), "application/vnd.x+json".to_owned())];
+        let credentials = Credentials { headers: own, ..Credentials::default() };
+        for (arguments, length) in [(json!({}), vec!["0"]), (json!({"body": 1}), vec![])] {
+            let arguments = arguments.as_object().unwrap();
+            let sent = api.operations()[0].request("https://x.org", &credentials, arguments);
+            let sent = sent.unwrap();
+            let values = |name: &str| -> Vec<&str> {
+                let named = sent.headers.iter().filter(|(own, _)| own == name);
+                named.map(|(_, value)| &**value).collect()
+            };
+            assert_eq!(values("content-length"), length);
+            assert_eq!(values("content-type"), ["application/vnd.x+json"]);
+            assert_eq!(values("accept-encoding"), ["identity"]);
         }
     }
 

@@ -14,6 +14,13 @@ use crate::request::Credentials;
 /// The maximum length of the body of an error response that is passed to the model.
 const MAX_REASON: usize = 4 << 10;
 
+/// The maximum depth of lists and objects in structured content.
+const MAX_DEPTH: usize = 64;
+
+/// The names of compressions in the header `Content-Encoding`.
+const COMPRESSIONS: [&str; 7] =
+    ["gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"];
+
 /// The characters that the bytes from 0x80 to 0x9f mean in windows-1252. The Encoding Standard uses this charset also
 /// for the names iso-8859-1 and us-ascii.
 static WINDOWS_1252: [char; 32] = [
@@ -37,10 +44,12 @@ pub(crate) fn result(
             "HTTP {status}: the API redirects to {to}, which is not followed"
         )));
     }
-    let text = text_of(&kind, media, &response.body);
+    let compression = compression(response).filter(|_| !response.body.is_empty());
+    let text = text_of(&kind, media, &response.body).filter(|_| compression.is_none());
     if !(200..300).contains(&status) {
         let reason = text.map(|text| clip(credentials.redacted(&text).trim(), MAX_REASON));
-        let reason = reason.unwrap_or_default();
+        let unread = || compression.map(|name| format!("its body is compressed with `{name}`"));
+        let reason = reason.or_else(unread).unwrap_or_default();
         let wait = response.header("retry-after");
         let wait = wait.map_or_else(String::new, |wait| {
             format!(" (Retry-After: {})", clip(&credentials.redacted(wait), 60))
@@ -56,6 +65,11 @@ pub(crate) fn result(
         });
         return Ok(CallToolResult::text(format!("HTTP {status}, without a body{to}")));
     }
+    if let Some(compression) = compression {
+        return Err(ToolError(format!(
+            "HTTP {status}: its body is compressed with `{compression}`, which cannot be read"
+        )));
+    }
     // An SVG is returned as text, because hosts refuse it as an image.
     if kind.starts_with("image/") && kind != "image/svg+xml" {
         return Ok(image(&kind, &response.body));
@@ -67,10 +81,26 @@ pub(crate) fn result(
         )));
     };
     let mut result = CallToolResult::text(&*text);
-    if is_json(&kind) && text.trim_start().starts_with('{') {
-        result.structured_content = Payload::parse(text.trim()).ok();
+    if is_json(&kind) {
+        result.structured_content = structured(text.trim());
     }
     Ok(result)
+}
+
+/// Returns the compression of the body, if any; a server may compress although no request asks for that. Other values
+/// of the header, e.g. `utf-8` or `aws-chunked`, are mistakes of servers and do not change the body.
+fn compression(response: &FetchResponse) -> Option<&str> {
+    let mut codings = response.header("content-encoding")?.split(',').map(str::trim);
+    codings.find(|coding| COMPRESSIONS.iter().any(|known| coding.eq_ignore_ascii_case(known)))
+}
+
+/// Parses a JSON object as structured content. Returns `None` for a text that is nested deeply, or that has an invalid
+/// number or escaped character: many hosts cannot read such a message, and it can end their sessions.
+fn structured(text: &str) -> Option<Payload> {
+    let payload = Payload::parse(text).ok().filter(|_| text.starts_with('{'))?;
+    let is_readable = !payload.is_deeper_than(MAX_DEPTH)
+        && serde_json::from_str::<serde_json::Value>(text).is_ok();
+    is_readable.then_some(payload)
 }
 
 fn is_json(kind: &str) -> bool {
@@ -107,4 +137,47 @@ fn image(kind: &str, body: &[u8]) -> CallToolResult {
     let mut result = CallToolResult::text("");
     result.content = vec![ContentBlock::Image(ImageContent::new(STANDARD.encode(body), kind))];
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(body: impl Into<Vec<u8>>) -> FetchResponse {
+        let mut response = FetchResponse::new(200, body);
+        response.headers.push(("content-type".to_owned(), "application/json".to_owned()));
+        response
+    }
+
+    #[test]
+    fn an_object_that_hosts_cannot_read_is_only_a_text() {
+        let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(1_000), "]".repeat(1_000));
+        for (body, is_structured) in
+            [(r#"{"a":[1]}"#, true), (&*deep, false), (r#"{"a":"\ud800"}"#, false), ("[1]", false)]
+        {
+            let read = result(&json(body), &Credentials::default()).unwrap();
+            assert_eq!(read.structured_content.is_some(), is_structured, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_compressed_is_an_error_that_names_the_compression() {
+        let mut response = json([0x1f, 0x8b]);
+        response.headers.push(("content-encoding".to_owned(), "GZIP".to_owned()));
+        let error = result(&response, &Credentials::default()).unwrap_err();
+        assert!(error.0.contains("`GZIP`"), "{}", error.0);
+        response.status = 429;
+        response.headers.push(("retry-after".to_owned(), "5".to_owned()));
+        let error = result(&response, &Credentials::default()).unwrap_err();
+        assert_eq!(error.0, "HTTP 429 (Retry-After: 5): its body is compressed with `GZIP`");
+    }
+
+    #[test]
+    fn a_body_whose_encoding_is_not_a_compression_is_read() {
+        for encoding in ["", "identity", "UTF-8", "aws-chunked"] {
+            let mut response = json(r#"{"a":1}"#);
+            response.headers.push(("content-encoding".to_owned(), encoding.to_owned()));
+            assert!(result(&response, &Credentials::default()).is_ok(), "{encoding}");
+        }
+    }
 }

@@ -22,11 +22,14 @@ const MAX_CHAIN: usize = 24;
 /// The maximum length of an argument's description.
 const MAX_DESCRIPTION: usize = 400;
 
-/// The maximum number of alternatives that a description names, and of values for each; longer descriptions are clipped.
+/// The maximum number of alternatives that a description names, and of values for each; long descriptions are clipped.
 const MAX_SELECTED: usize = 30;
 
 /// The maximum size of a copied schema member, such as a list of values.
 const MAX_MEMBER: usize = 4 << 10;
+
+/// The keywords whose lists must not repeat an item.
+const LISTS: [&str; 3] = ["enum", "required", "type"];
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
@@ -91,7 +94,14 @@ impl<'a> Schemas<'a> {
             return json!({});
         }
         if let Some(reference) = members.get("$ref") {
-            let target = self.reference(reference.as_str().unwrap_or_default());
+            let mut target = self.reference(reference.as_str().unwrap_or_default());
+            // Since OpenAPI 3.1, a reference can have a description of its own.
+            if let (Some(text), Some(target)) =
+                (members.get("description").and_then(Value::as_str), target.as_object_mut())
+            {
+                let text = mgp_types::clip(text, MAX_DESCRIPTION);
+                target.insert("description".to_owned(), text.into());
+            }
             let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
             return if is_nullable { or_null(target) } else { target };
         }
@@ -157,16 +167,17 @@ impl<'a> Schemas<'a> {
     }
 
     fn member(&mut self, name: &str, value: &'a Value, depth: usize) -> Option<Value> {
+        // A schema with more than `MAX_BYTES` members is too long and will be replaced, so the rest is not converted.
         match name {
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-                let members = value.as_object()?.iter();
+                let members = value.as_object()?.iter().take(MAX_BYTES);
                 let read =
                     members.map(|(name, schema)| (name.clone(), self.converted(schema, depth)));
                 Some(read.collect::<Map<_, _>>().into())
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
                 let schemas = value.as_array().filter(|schemas| !schemas.is_empty())?.iter();
-                Some(schemas.map(|schema| self.converted(schema, depth)).collect())
+                Some(schemas.take(MAX_BYTES).map(|schema| self.converted(schema, depth)).collect())
             }
             // If the conversion makes the schema inside wider, `not` would refuse more values, and `if` would apply to
             // more values, so such a keyword is dropped.
@@ -188,8 +199,9 @@ impl<'a> Schemas<'a> {
                 Some(mgp_types::clip(value.as_str()?, MAX_DESCRIPTION).into())
             }
             _ => {
-                let is_kept = is_usable(name, value) && value.to_string().len() <= MAX_MEMBER;
-                is_kept.then(|| value.clone())
+                let is_kept = is_short(value) && is_usable(name, value);
+                let list = value.as_array().filter(|_| LISTS.contains(&name));
+                is_kept.then(|| list.map_or_else(|| value.clone(), |list| distinct(list)))
             }
         }
     }
@@ -213,6 +225,9 @@ impl<'a> Schemas<'a> {
         }
         if let Some(Value::Array(required)) = read.get_mut("required") {
             required.retain(|name| name.as_str().is_none_or(|name| !left_out.contains(name)));
+            if required.is_empty() {
+                read.remove("required");
+            }
         }
     }
 }
@@ -228,11 +243,31 @@ fn describe_member(schema: &mut Map<String, Value>, member: &str, text: String) 
     }
 }
 
-/// Returns whether the converted schema might permit more values than this one: it has a reference, which might be cut,
-/// or a `oneOf`, which becomes `anyOf`.
+/// Returns whether the converted schema might permit more values than this one: a reference might be cut, a `oneOf`
+/// becomes `anyOf`, and a part of a schema with more than [`MAX_MEMBER`] bytes might be left out.
 fn can_become_wider(schema: &Value) -> bool {
+    if !is_short(schema) {
+        return true;
+    }
     let text = schema.to_string();
     text.contains("\"$ref\"") || text.contains("\"oneOf\"")
+}
+
+/// Returns whether a value has at most [`MAX_MEMBER`] bytes in JSON. Stops writing it at the limit, because many
+/// operations can share one long value.
+fn is_short(value: &Value) -> bool {
+    serde_json::to_writer(&mut [0_u8; MAX_MEMBER][..], value).is_ok()
+}
+
+/// Returns a copy of a list without repeated items, because hosts refuse them.
+fn distinct(list: &[Value]) -> Value {
+    let mut kept: Vec<Value> = Vec::new();
+    for item in list {
+        if !kept.contains(item) {
+            kept.push(item.clone());
+        }
+    }
+    kept.into()
 }
 
 /// Returns whether a keyword that contains no schemas restricts arguments, and has a value that JSON Schema permits.
@@ -281,7 +316,9 @@ fn cut_circles(
         if let Some(to) = to.and_then(|to| to.strip_prefix("#/$defs/")).map(str::to_owned) {
             let length = open.len() + chains.get(&to).unwrap_or(&1);
             if open.contains(&to) || length > MAX_CHAIN {
-                *part = json!({});
+                if let Some(members) = part.as_object_mut() {
+                    members.remove("$ref");
+                }
             } else {
                 referred.push(to);
             }
@@ -304,7 +341,7 @@ fn cut_circles(
 }
 
 /// Translates keywords of OpenAPI 3.0 to JSON Schema 2020-12: `nullable`, and the boolean forms of `exclusiveMinimum`
-/// and `exclusiveMaximum`.
+/// and `exclusiveMaximum`. Also adds `items` to a list that has none.
 fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> Value {
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         match read.get(exclusive) {
@@ -315,6 +352,15 @@ fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> 
             Some(Value::Bool(false)) => read.remove(exclusive),
             _ => None,
         };
+    }
+    let has_items = ["items", "prefixItems"].iter().any(|list| read.contains_key(*list));
+    let is_list = read.get("type").is_some_and(|kind| match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
+        kind => kind == "array",
+    });
+    if is_list && !has_items {
+        // Some model providers refuse a list without this keyword.
+        read.insert("items".to_owned(), json!({}));
     }
     if members.get("nullable") != Some(&Value::Bool(true)) {
         return read.into();
@@ -351,18 +397,21 @@ mod tests {
         let root = json!({"components": {"schemas": {
             "Node": {"type": "object", "x-go": 1, "properties": {
                 "id": {"type": "integer", "readOnly": true},
-                "next": {"$ref": "#/components/schemas/Node"},
+                "next": {"$ref": "#/components/schemas/Node", "description": "the next one"},
                 "size": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "nullable": true},
             }, "required": ["id", "next"]},
         }}});
         let start = json!({"$ref": "#/components/schemas/Node"});
+        let described = json!({"$ref": "#/components/schemas/Node", "description": "d"});
         let mut schemas = Schemas::new(&root);
         assert_eq!(schemas.read(&start), json!({"$ref": "#/$defs/Node"}));
+        let expected = json!({"$ref": "#/$defs/Node", "description": "d"});
+        assert_eq!(schemas.read(&described), expected);
         let definitions = schemas.definitions();
         assert_eq!(
             definitions["Node"],
             json!({"type": "object", "properties": {
-                "next": {},
+                "next": {"description": "the next one"},
                 "size": {"type": ["number", "null"], "exclusiveMinimum": 0},
             }, "required": ["next"]})
         );
@@ -401,7 +450,18 @@ mod tests {
             ),
             (json!({"not": {"oneOf": [{"minimum": 1}, {"maximum": 2}]}}), json!({})),
             (json!({"not": {"type": "file"}}), json!({})),
+            (json!({"not": {"type": "string", "enum": ["a".repeat(MAX_MEMBER)]}}), json!({})),
             (json!({"not": {}}), json!({"not": {}})),
+            (json!({"type": "array"}), json!({"type": "array", "items": {}})),
+            (json!({"type": ["array", "null"]}), json!({"type": ["array", "null"], "items": {}})),
+            (
+                json!({"properties": {"id": {"readOnly": true}}, "required": ["id"]}),
+                json!({"properties": {}}),
+            ),
+            (
+                json!({"type": ["object", "object"], "enum": [1, 2, 1], "required": ["a", "a"]}),
+                json!({"type": ["object"], "enum": [1, 2], "required": ["a"]}),
+            ),
             (
                 json!({"type": "file", "required": true, "minLength": "1", "enum": [], "optional": 1}),
                 json!({}),

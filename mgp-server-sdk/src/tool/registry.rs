@@ -26,7 +26,7 @@ use self::snapshot::{Settings, Snapshot};
 use super::extract::{ToolRequest, received_meta};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{Tool, name_errors};
+use super::{SchemaStyle, Tool, name_errors};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 
@@ -75,7 +75,7 @@ impl Tools {
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.has(name)
-            && self.change(|entries, _| {
+            && self.change(|entries| {
                 let before = entries.len();
                 entries.retain(|entry| entry.definition.name != name);
                 entries.len() < before
@@ -171,16 +171,19 @@ impl Tools {
     // === Changes ===
 
     /// Adds an enabled tool, or replaces the tool with the same name.
-    pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
+    pub(crate) fn put(&self, mut tool: Tool) -> Result<(), BuildError> {
         tool.check()?;
         let Settings { style, state, .. } = self.snapshot().settings.clone();
         if let Some(state) = &state {
             tool.check_state(state)?;
         }
         tool.advise();
+        if tool.style.is_none() && style != SchemaStyle::default() {
+            tool.write_schemas(style);
+        }
         // Creating an entry and dropping one can run code of the author, which may use this registry. So both happen
         // without the lock.
-        let entry = Entry::new(tool, style, true);
+        let entry = Entry::new(tool, true);
         // This copies the snapshot only if a call uses it, so adding thousands of tools to a new server is fast.
         let replaced = Arc::make_mut(&mut self.0.snapshot.lock()).put(entry);
         drop(replaced);
@@ -194,7 +197,7 @@ impl Tools {
             return before.is_some();
         }
         // Search again, because another thread may have removed the tool meanwhile.
-        self.change(|entries, _| {
+        self.change(|entries| {
             let found = entries.iter_mut().find(|entry| entry.definition.name == name);
             let Some(entry) = found else { return false };
             *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
@@ -202,13 +205,19 @@ impl Tools {
         })
     }
 
-    /// Changes the tools or their settings, then reports the change.
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
+    /// Changes the settings. The definitions stay the same, so nothing is reported.
+    fn configure(&self, change: impl FnOnce(&mut Settings)) {
+        change(&mut Arc::make_mut(&mut self.0.snapshot.lock()).settings);
+    }
+
+    /// Changes the list of tools, then reports the change. The lock is held meanwhile, so `change` must not run code of
+    /// the author.
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
         let (result, old) = {
             let mut current = self.0.snapshot.lock();
-            let (mut entries, mut settings) = (current.entries.clone(), current.settings.clone());
-            let result = change(&mut entries, &mut settings);
-            let new = Arc::new(Snapshot::new(entries, settings));
+            let mut entries = current.entries.clone();
+            let result = change(&mut entries);
+            let new = Arc::new(Snapshot::new(entries, current.settings.clone()));
             (result, std::mem::replace(&mut *current, new))
         };
         // The entries that were removed are dropped without the lock, as in `put`.
@@ -232,6 +241,9 @@ impl Tools {
 mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
+
+    use mgp_types::service::Stack;
+    use tower_layer::layer_fn;
 
     use super::*;
 
@@ -262,6 +274,25 @@ mod tests {
         tools.add(tool("a"));
         assert_eq!((tools.len(), tools.enabled_len()), (1, 1));
         assert!(tools.remove("a") && !tools.enable("a"), "a removed tool cannot be enabled");
+    }
+
+    #[test]
+    fn a_layer_may_change_the_registry_while_the_schemas_are_generated_again() {
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let tools = Tools::default();
+            let registry = tools.clone();
+            let layer = layer_fn(move |inner: Stack| {
+                registry.add(tool("added"));
+                let _ = registry.disable("layered");
+                inner
+            });
+            tools.add(tool("layered").layer(layer));
+            tools.set_schema_style(SchemaStyle::Hoisted);
+            done.send((tools.len(), tools.enabled_len())).unwrap();
+        });
+        let counts = is_done.recv_timeout(Duration::from_secs(30));
+        assert_eq!(counts, Ok((2, 1)), "the layered tool stays disabled");
     }
 
     /// A value in a tool's function. When it is dropped, another tool is removed.

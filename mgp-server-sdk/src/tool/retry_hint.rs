@@ -64,21 +64,20 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let error = match ready!(this.future.poll(task)) {
-            Err(error) if this.tool.is_some() => name_limit(error),
-            answer => return Poll::Ready(answer),
+        let answer = ready!(this.future.poll(task));
+        let Some((tools, Target::Tool(name))) = this.tool.take() else {
+            return Poll::Ready(answer);
         };
-        let is_repeatable = match this.tool.take() {
-            Some((tools, Target::Tool(name))) => tools.is_repeatable(&name),
-            _ => false,
-        };
-        Poll::Ready(Err(if is_repeatable { with_retry_hints(error) } else { error }))
+        Poll::Ready(answer.map_err(|error| {
+            let error = name_limit(error, &name);
+            if tools.is_repeatable(&name) { with_retry_hints(error) } else { error }
+        }))
     }
 }
 
-/// Adds a note to the error of a call that exceeded the server's time limit. It names the methods by which the author
-/// sets this limit, because a caller knows only its own time limits.
-fn name_limit(error: RpcError) -> RpcError {
+/// Adds the tool and a note to the error of a call that exceeded the server's time limit. The note names the methods by
+/// which the author sets this limit, because a caller knows only its own time limits.
+fn name_limit(error: RpcError, tool: &str) -> RpcError {
     let refusal = error.source().and_then(|source| source.downcast_ref::<LifecycleError>());
     if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
         return error;
@@ -87,7 +86,7 @@ fn name_limit(error: RpcError) -> RpcError {
     let text = format!(
         "{message}; the server sets this limit in its code, with `Tool::timeout` or `Server::timeout`"
     );
-    error.with_message(text)
+    error.with_message(text).of_tool(tool)
 }
 
 /// Adds retry hints to the error of a tool that can safely run twice; hints that the author set are not changed.

@@ -25,8 +25,8 @@ fn drains() -> usize {
 
 /// Returns the time within which an idle server must end. It is longer if other tests may run at the same time.
 fn at_once() -> Duration {
-    Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
+    Duration::from_millis(if drains() < MIN_CHECK_DRAINS { 2_000 } else { 50 })
 }
 
-/// With at least this number of drains, a test is an acceptance check, and no other test runs at the same time.
-const A_CHECK: usize = 1000;
+/// The minimum number of drains of an acceptance check. During an acceptance check, no other test runs.
+const MIN_CHECK_DRAINS: usize = 1000;

@@ -256,3 +256,16 @@ async fn errors_follow_the_dialect_of_a_server() {
     assert_eq!(data["error_type"], "ToolNotFound");
     assert_eq!(data["trace_id"], "req-1", "{data}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_in_the_dialect_names_the_tool_and_its_limit() {
+    let hang = Tool::new("hang", "Never ends", std::future::pending::<String>);
+    let limit = std::time::Duration::from_millis(1500);
+    let mut world = World::new(|server| server.tool(hang).timeout(limit).layer(GgenErrorsLayer));
+    world.hello().await;
+    let error = world.ask(ToolsCall::METHOD, json!({ "name": "hang" })).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode(-32003));
+    let data: Value = error.as_data().unwrap().get().unwrap();
+    assert_eq!(data["error_type"], "ToolTimeout", "{data}");
+    assert_eq!((&data["tool_name"], &data["timeout_ms"]), (&json!("hang"), &json!(1500)));
+}

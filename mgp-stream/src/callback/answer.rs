@@ -74,7 +74,9 @@ impl CallbackAnswer {
             let options: Vec<_> = question.options.iter().collect();
             format!("one of the options {options:?}")
         };
-        let message = format!("the response is not {expected}; `null` leaves it unanswered");
+        let message = format!(
+            "the response is not {expected}; correct it, or dismiss the question (in JSON `null`)"
+        );
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
     }
 

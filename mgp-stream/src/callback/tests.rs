@@ -71,7 +71,9 @@ async fn an_answer_reaches_its_call_and_counts_once() {
     assert_eq!(id.as_str().unwrap().len(), 32, "128 random bits");
     // An invalid answer is refused, and the question stays open.
     for wrong in [r#""maybe""#, r#""Confirm""#, "true", "{}", "1"] {
-        assert_eq!(respond(&mut client, id, wrong).await.unwrap_err().code().0, -32602, "{wrong}");
+        let refused = respond(&mut client, id, wrong).await.unwrap_err();
+        assert_eq!(refused.code().0, -32602, "{wrong}");
+        assert!(refused.message().contains("dismiss the question"), "{refused}");
     }
     assert_eq!(layer.open(), 1);
     assert_eq!(respond(&mut client, id, r#""confirm""#).await.unwrap(), "accepted");

@@ -30,10 +30,12 @@ impl ChunkNotification {
             return Ok(read);
         }
         params.get().or_else(|error| {
-            // Other implementations might use the member names that the proposal for streams defines, e.g. `sequence`
-            // for `index`.
-            let read: OperationChunk = params.get().map_err(|_| error)?;
-            let mapped = ChunkParams::from(read);
+            // `ChunkParams` also reads `null` and numbers such as `3.0`. Other implementations might use the member
+            // names that the proposal for streams defines, e.g. `sequence` for `index`.
+            let read = params.get::<ChunkParams>();
+            let mapped = read
+                .or_else(|_| params.get::<OperationChunk>().map(ChunkParams::from))
+                .map_err(|_| error)?;
             Ok(Self {
                 request_id: mapped.request_id,
                 index: Some(mapped.index),
@@ -89,6 +91,14 @@ mod tests {
             assert_eq!(read, params.get().unwrap());
             assert_eq!(read.content.as_str(), content);
         }
+    }
+
+    #[test]
+    fn null_and_numbers_with_a_point_are_read() {
+        let text =
+            r#"{"request_id":7,"index":3.0,"content":{"type":"text","text":"a"},"done":null}"#;
+        let read = ChunkNotification::read(&params(text)).unwrap();
+        assert_eq!((read.index, read.done), (Some(3), false));
     }
 
     #[test]

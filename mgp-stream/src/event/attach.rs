@@ -81,10 +81,7 @@ impl EventHub {
         subscription: &Arc<Subscription>,
         after: Option<u64>,
     ) -> bool {
-        if !is_lasting(&cx.scope)
-            || cx.caller.era != Era::Legacy
-            || !cx.caller.has(Extension::Events)
-        {
+        if !has_stream(cx) || cx.caller.era != Era::Legacy {
             return false;
         }
         let target = Target {
@@ -96,4 +93,10 @@ impl EventHub {
         };
         subscription.attach(&self.0, target, after)
     }
+}
+
+/// Returns whether events can be sent to a caller: to a legacy client on its connection or session, to a modern client
+/// on the stream that it opens.
+pub(super) fn has_stream(cx: &Context) -> bool {
+    cx.caller.has(Extension::Events) && (cx.caller.era == Era::Modern || is_lasting(&cx.scope))
 }

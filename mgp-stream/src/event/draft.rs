@@ -6,7 +6,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::SystemTime;
 
 use memchr::memmem::Finder;
-use mgp_types::mgp::Severity;
+use mgp_types::mgp::{EventParams, Severity};
 use mgp_types::service::{Principal, ServerId, TenantId};
 use mgp_types::{Payload, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,12 @@ impl EventDraft {
                 mgp_types::clip(&self.channel, MAX_NAME)
             )));
         }
+        if self.channel == EventParams::TERMINATED {
+            return Err(RpcError::invalid_params(format!(
+                "`{}` is only for the last events of subscriptions; publish on another channel",
+                EventParams::TERMINATED
+            )));
+        }
         if self.data.as_str().len() > MAX_DATA {
             return Err(RpcError::invalid_params(format!(
                 "the data of an event may have at most {MAX_DATA} bytes; publish a reference to it"
@@ -192,6 +198,11 @@ impl PublishedEvent {
                 data.as_str()
             )
         })
+    }
+
+    /// Returns whether the event is the last of its subscription. Every subscriber may see such an event.
+    pub(super) fn is_last(&self) -> bool {
+        self.draft.channel == EventParams::TERMINATED
     }
 
     /// Returns the estimated size of the event in memory, in bytes. It includes the text of [`members`](Self::members),

@@ -8,6 +8,7 @@ use mgp_types::service::{AgentId, Authority, Principal};
 use serde::{Deserialize, Serialize};
 
 use super::draft::{EventDraft, EventSubject, PublishedEvent};
+use super::filter::Filter;
 use super::pattern::Pattern;
 
 #[derive(Deserialize, Serialize)]
@@ -18,12 +19,13 @@ struct StoredPrincipal {
     is_operator: bool,
 }
 
-/// The terms of a subscription as they are stored: its owner, its channels and its minimum severity.
+/// The terms of a subscription as they are stored: its owner, its channels and its filter.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Terms {
     principal: StoredPrincipal,
     patterns: Vec<String>,
-    pub(super) rank: u8,
+    #[serde(flatten)]
+    filter: Filter,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -62,17 +64,18 @@ impl StoredPrincipal {
 }
 
 impl Terms {
-    pub(super) fn to_json(principal: &Principal, patterns: &[Pattern], rank: u8) -> String {
+    pub(super) fn to_json(principal: &Principal, patterns: &[Pattern], filter: &Filter) -> String {
         let principal = StoredPrincipal::new(principal);
         let patterns = patterns.iter().map(Pattern::to_text).collect();
-        // Encoding texts and a number cannot fail.
-        serde_json::to_string(&Self { principal, patterns, rank }).unwrap_or_default()
+        // Encoding texts, a number and JSON values cannot fail.
+        serde_json::to_string(&Self { principal, patterns, filter: filter.clone() })
+            .unwrap_or_default()
     }
 
-    pub(super) fn read(terms: &str) -> Result<(Principal, Vec<Pattern>, u8), RpcError> {
+    pub(super) fn read(terms: &str) -> Result<(Principal, Vec<Pattern>, Filter), RpcError> {
         let terms: Self = serde_json::from_str(terms).map_err(RpcError::parse)?;
         let patterns = Pattern::parse_all(&terms.patterns)?;
-        Ok((terms.principal.to_principal(), patterns, terms.rank))
+        Ok((terms.principal.to_principal(), patterns, terms.filter))
     }
 }
 

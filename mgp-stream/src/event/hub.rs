@@ -1,5 +1,6 @@
 //! The hub, which accepts published events and passes them to the subscriptions that match.
 
+use std::cell::LazyCell;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::draft::{EventDraft, EventSubject, PublishedEvent};
+use super::filter::Members;
 use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
@@ -116,7 +118,8 @@ impl EventHub {
     /// Creates a hub with limits, and with a function `sees` that decides whether a subscriber may see an event or a
     /// channel.
     ///
-    /// The function is called when an event is published and again when the event is sent. The function must not block.
+    /// The function is called when an event is published and again when the event is sent. The function must not block,
+    /// and must not call the hub.
     #[must_use]
     pub fn with_limits(
         limits: EventLimits,
@@ -392,9 +395,13 @@ impl Hub {
             recent.push(&event);
         }
         let server = subject.server.as_ref().filter(|_| subject.is_forwarded);
+        let data = LazyCell::new(|| event.draft.data.get::<Members>().ok());
         let is_known = {
             let table = self.table.read();
             table.each_match(channel, rank, |subscription| {
+                if !subscription.filter().accepts(&data) {
+                    return;
+                }
                 match self.journal.get().filter(|_| subscription.is_durable) {
                     Some(journal) => {
                         refusal =

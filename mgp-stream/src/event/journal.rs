@@ -79,7 +79,7 @@ pub trait EventStore: Send + Sync {
 pub struct StoredSubscription {
     /// The id of the subscription.
     pub id: String,
-    /// The owner, the patterns and the minimum severity, as JSON.
+    /// The owner, the patterns and the filter, as JSON.
     pub terms: String,
     /// The sequence number of the next event of the subscription.
     pub next_seq: u64,

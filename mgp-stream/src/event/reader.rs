@@ -7,6 +7,7 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use mgp_types::{Payload, RpcError};
 
 use super::EventHub;
+use super::filter::Filter;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
 
@@ -48,10 +49,11 @@ impl EventHub {
         min: Option<&Severity>,
     ) -> Result<EventReader, RpcError> {
         let principal = Principal::local().operator();
-        let (patterns, rank) = (Pattern::parse_all(channels)?, min.map_or(0, Severity::rank));
+        let patterns = Pattern::parse_all(channels)?;
+        let filter = Filter::of_rank(min.map_or(0, Severity::rank));
         let mut last = None;
         if let Ok(known) = self.0.find(&principal, id) {
-            if known.patterns() == patterns && known.rank() == rank {
+            if known.patterns() == patterns && *known.filter() == filter {
                 self.record_use(&known);
                 return Ok(EventReader::new(self, known));
             }
@@ -61,7 +63,7 @@ impl EventHub {
             last = Some(known.last_seq());
         }
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
-        let new = Subscription::new(id.to_owned(), &cx, patterns, rank, true);
+        let new = Subscription::new(id.to_owned(), &cx, patterns, filter, true);
         let new = Arc::new(new.numbered_after(last));
         self.store(&new).await?;
         self.0.insert(&new)?;

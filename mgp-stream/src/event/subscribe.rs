@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::{
-    EventChannel, EventsReplayParams, EventsReplayResult, Severity, SubscribeEventsParams,
+    EventChannel, EventsReplayParams, EventsReplayResult, SubscribeEventsParams,
     SubscribeEventsResult, UnsubscribeResult,
 };
 use mgp_types::service::{Context, Principal};
@@ -11,10 +11,11 @@ use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
 
 use super::EventHub;
+use super::attach::has_stream;
+use super::filter::Filter;
 use super::hub::ID_PREFIX;
 use super::journal::Journal;
 use super::pattern::Pattern;
-use super::recent::check_severity;
 use super::sending::spawn;
 use super::subscription::Subscription;
 
@@ -28,6 +29,10 @@ const MAX_REQUESTED: usize = 64;
 const DEFAULT_REPLAY: u64 = 100;
 /// The maximum number of replayed events in one answer.
 const MAX_REPLAY: u64 = 1_000;
+
+/// The recommended time between replays, in seconds, for callers to which no events can be sent. It is a tenth of the
+/// time after which an unused subscription ends.
+const POLL_SECONDS: u64 = 30;
 
 /// The maximum size of the events in one answer to a replay, in bytes; the limit exists because the answer is one line
 /// on the wire. If the answer lacks events because of this limit, `has_more` is set.
@@ -53,8 +58,8 @@ impl EventHub {
             }
         }
         let is_durable = params.durable == Some(true);
-        let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
-        check_filter(params)?;
+        check_lifetime(is_durable, params)?;
+        let filter = Filter::read(params.filter.as_ref())?;
         if params.channels.is_empty() || params.channels.len() > MAX_REQUESTED {
             return Err(RpcError::invalid_params(format!(
                 "name 1 to {MAX_REQUESTED} channels; `mgp/events/channels` lists them"
@@ -65,8 +70,7 @@ impl EventHub {
             Some(id) => id.clone(),
             None => format!("{ID_PREFIX}{}", random_name()?),
         };
-        let rank = min.map_or(0, Severity::rank);
-        let subscription = Subscription::new(id.clone(), cx, patterns, rank, is_durable);
+        let subscription = Subscription::new(id.clone(), cx, patterns, filter, is_durable);
         let subscription = Arc::new(subscription.numbered_after(params.after_seq));
         self.0.remove_expired(&cx.principal);
         if is_durable {
@@ -82,7 +86,26 @@ impl EventHub {
         self.attach_session(cx, &subscription, None);
         let mut result = SubscribeEventsResult::new(subscribed, id);
         result.unsupported = unsupported;
-        Ok(result)
+        Ok(self.with_terms(result, cx, &subscription, params))
+    }
+
+    /// Starts the lifetime that the request names, and adds its end to the answer. If no events can be sent to the
+    /// caller, also adds the recommended time between replays.
+    fn with_terms(
+        &self,
+        mut result: SubscribeEventsResult,
+        cx: &Context,
+        subscription: &Arc<Subscription>,
+        params: &SubscribeEventsParams,
+    ) -> SubscribeEventsResult {
+        if let Some(seconds) = params.ttl_seconds {
+            self.end_after(subscription, seconds);
+        }
+        result.expires_at = subscription.ends_at();
+        if !has_stream(cx) {
+            (result.supported, result.poll_interval_seconds) = (Some(false), Some(POLL_SECONDS));
+        }
+        result
     }
 
     /// Returns an error if a principal already has the maximum number of durable subscriptions that callers requested.
@@ -132,6 +155,7 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         check_same(subscription, params)?;
+        check_lifetime(subscription.is_durable, params)?;
         self.bind_to_caller(cx, subscription)?;
         subscription.renew();
         let lost = self.attach_session(cx, subscription, params.after_seq);
@@ -142,7 +166,7 @@ impl EventHub {
         let mut result = SubscribeEventsResult::new(subscribed, subscription.id());
         result.unsupported = unsupported;
         result.truncated = lost.then_some(true);
-        Ok(result)
+        Ok(self.with_terms(result, cx, subscription, params))
     }
 
     /// Ends a subscription of the caller. After the answer, no more events of the subscription are sent.
@@ -218,31 +242,29 @@ impl EventHub {
     }
 }
 
+/// Returns an error if a request names a lifetime for a durable subscription, because such a subscription ends only if
+/// it is not used for a long time.
+fn check_lifetime(is_durable: bool, params: &SubscribeEventsParams) -> Result<(), RpcError> {
+    if is_durable && params.ttl_seconds.is_some() {
+        let message = "a durable subscription ends only if it is not used for 30 days; omit `ttl_seconds` or `durable`";
+        return Err(RpcError::invalid_params(message));
+    }
+    Ok(())
+}
+
 /// Returns an error if a request to continue a subscription names other channels or another filter. Both cannot be
 /// changed.
 fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
-    check_filter(params)?;
-    let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
+    let asked = Filter::read(params.filter.as_ref())?;
+    let has_rank = params.filter.as_ref().is_some_and(|filter| filter.min_severity.is_some());
     let is_same = (params.channels.is_empty()
         || Pattern::parse_all(&params.channels)? == known.patterns())
-        && min.is_none_or(|min| min.rank() == known.rank());
+        && (!has_rank || asked.rank == known.filter().rank)
+        && (asked.data.is_empty() || asked.data == known.filter().data);
     if is_same {
         return Ok(());
     }
     let message = "a subscription that is continued keeps its channels and its filter; leave `channels` empty and \
                    omit `filter`, or subscribe without `subscription_id`";
     Err(RpcError::invalid_params(message))
-}
-
-/// Returns an error if the filter has unknown members. If they were ignored, the subscriber would get events that it
-/// does not want.
-fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
-    let Some(filter) = &params.filter else { return Ok(()) };
-    if let Some((name, _)) = filter.extra.iter().next() {
-        let name = mgp_types::clip(name, 64);
-        return Err(RpcError::invalid_params(format!(
-            "unknown member `{name}` of `filter`; known: min_severity"
-        )));
-    }
-    check_severity(filter.min_severity.as_ref())
 }

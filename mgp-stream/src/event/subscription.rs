@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_types::Payload;
 use mgp_types::service::{CallKey, Context, Principal};
 use mgp_types::sync::Mutex;
+use mgp_types::{Payload, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::binding::{ScopeBinding, is_lasting};
 use super::draft::{EventSubject, PublishedEvent};
+use super::filter::Filter;
 use super::hub::Hub;
 use super::pattern::Pattern;
 use super::viewer::viewer;
@@ -35,6 +37,9 @@ const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// The number of unsent events of a subscription from which on publishers wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
+/// Publishers stop waiting for a subscriber if fewer events than this are unsent.
+const LOW_MARK: u64 = HIGH_MARK / 2;
+
 /// The highest sequence number that a client can name when it continues a subscription. Numbers in JSON are exact only
 /// up to 2^53, so half of that leaves room for the numbers of later events.
 const MAX_BASE: u64 = 1 << 52;
@@ -46,7 +51,7 @@ pub(super) struct Subscription {
     id: String,
     principal: Principal,
     patterns: Vec<Pattern>,
-    rank: u8,
+    filter: Filter,
     pub(super) binding: ScopeBinding,
     pub(super) is_durable: bool,
     /// A token for counting readers: each reader in this process holds a clone of it.
@@ -61,9 +66,9 @@ pub(super) struct Subscription {
     /// A lock that the sending task holds while it sends an event, so that others can wait until no event is being
     /// sent.
     sending: tokio::sync::Mutex<()>,
-    /// `true` while the subscriber reads nothing. Publishers do not wait for such a subscriber, so events can be
-    /// dropped.
-    is_stuck: AtomicBool,
+    /// `true` after a publisher has waited too long for the subscriber, until fewer than [`LOW_MARK`] events are
+    /// unsent. Publishers do not wait for such a subscriber, so events can be dropped.
+    is_slow: AtomicBool,
 }
 
 struct SubscriptionState {
@@ -77,7 +82,8 @@ struct SubscriptionState {
     next_seq: u64,
     /// The sequence number before the first event of the subscription.
     base: u64,
-    /// The sequence number of the last event that was sent, dropped or acknowledged.
+    /// The sequence number of the last event that was dropped or acknowledged, or whose sending has begun. An event
+    /// whose sending fails is not sent again, unless the subscriber asks for it.
     cursor: u64,
     /// The context of the subscriber, for checking the access to each event.
     viewer: Context,
@@ -87,9 +93,23 @@ struct SubscriptionState {
     /// The expiry time of a subscription without an attached connection or stream; `None` if the subscription ends with
     /// its connection or session.
     expires_at: Option<Instant>,
+    /// The lifetime that the subscriber chose; `None` if it chose none.
+    lifetime: Option<Lifetime>,
     /// The time at which the use of a durable subscription was last stored; `None` if it was not stored by this
     /// process.
     use_stored_at: Option<Instant>,
+}
+
+/// The time at which a subscription ends, and the task that ends it. If this value is dropped, the task is cancelled.
+pub(super) struct Lifetime {
+    pub(super) until: Timestamp,
+    pub(super) task: AbortHandle,
+}
+
+impl Drop for Lifetime {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// The connection or stream that carries the events of a subscription.
@@ -119,7 +139,7 @@ impl Subscription {
         id: String,
         cx: &Context,
         patterns: Vec<Pattern>,
-        rank: u8,
+        filter: Filter,
         is_durable: bool,
     ) -> Self {
         let scope = Some(&cx.scope).filter(|scope| is_lasting(scope) && !is_durable);
@@ -137,13 +157,14 @@ impl Subscription {
             is_sending: false,
             is_ended: false,
             expires_at,
+            lifetime: None,
             use_stored_at: None,
         };
         Self {
             id,
             principal: cx.principal.clone(),
             patterns,
-            rank,
+            filter,
             binding: ScopeBinding::new(scope),
             is_durable,
             readers: Arc::default(),
@@ -152,7 +173,7 @@ impl Subscription {
             changed: Notify::new(),
             ended: Notify::new(),
             sending: tokio::sync::Mutex::default(),
-            is_stuck: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
         }
     }
 
@@ -177,8 +198,8 @@ impl Subscription {
         &self.patterns
     }
 
-    pub(super) fn rank(&self) -> u8 {
-        self.rank
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// Returns whether the subscription has expired: it has no target, and its last use is too long ago. Durable
@@ -200,7 +221,8 @@ impl Subscription {
     /// publishers should wait for the subscriber.
     pub(super) fn push(self: &Arc<Self>, hub: &Arc<Hub>, event: &Arc<PublishedEvent>) -> bool {
         let mut state = self.state.lock();
-        if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
+        let is_visible = event.is_last() || hub.sees(&state.viewer, &event.draft.subject);
+        if state.is_ended || !is_visible {
             return false;
         }
         state.kept.push_back(Arc::clone(event));
@@ -214,12 +236,12 @@ impl Subscription {
         }
         self.start_sending(&mut state, hub);
         state.target.is_some()
-            && state.next_seq - 1 - state.cursor >= HIGH_MARK
-            && !self.is_stuck.load(Ordering::Relaxed)
+            && state.unsent() >= HIGH_MARK
+            && !self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Returns three sequence numbers: of the oldest event that is kept, of the last event that was sent or
-    /// acknowledged, and of the last event in the store.
+    /// Returns three sequence numbers: of the oldest event that is kept, of the last event that was acknowledged or
+    /// whose sending has begun, and of the last event in the store.
     pub(super) fn positions(&self) -> (u64, u64, u64) {
         let state = self.state.lock();
         (state.first(), state.cursor, state.stored)
@@ -242,7 +264,8 @@ impl Subscription {
     }
 
     /// Starts to send the events after the sequence number `after` to a target, which replaces the current target.
-    /// Without `after`, continues after the last event that was sent. Returns whether some of these events are lost.
+    /// Without `after`, continues after the last event whose sending has begun. Returns whether some of these events
+    /// are lost.
     pub(super) fn attach(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -265,6 +288,19 @@ impl Subscription {
         self.state.lock().renew();
     }
 
+    /// Sets the time at which the subscription ends, in place of an earlier one.
+    pub(super) fn set_lifetime(&self, lifetime: Lifetime) {
+        let mut state = self.state.lock();
+        if !state.is_ended {
+            state.lifetime = Some(lifetime);
+        }
+    }
+
+    /// Returns the time at which the subscription ends, if its subscriber chose one.
+    pub(super) fn ends_at(&self) -> Option<Timestamp> {
+        self.state.lock().lifetime.as_ref().map(|lifetime| lifetime.until.clone())
+    }
+
     /// Detaches the target with this key, unless another target has replaced it.
     pub(super) fn detach(&self, key: CallKey) {
         let mut state = self.state.lock();
@@ -278,7 +314,12 @@ impl Subscription {
 
     /// Ends the subscription: no more events are sent, except an event that is already being sent.
     pub(super) fn end(&self) {
-        self.state.lock().is_ended = true;
+        let mut state = self.state.lock();
+        state.is_ended = true;
+        state.lifetime = None;
+        // Free the kept events now, because a stream may refer to the subscription for a long time after its end.
+        state.kept = VecDeque::new();
+        drop(state);
         self.binding.release();
         self.ended.notify_one();
         self.sent.notify_waiters();
@@ -288,6 +329,11 @@ impl Subscription {
 impl SubscriptionState {
     fn renew(&mut self) {
         self.expires_at = self.expires_at.map(|_| Instant::now() + LEASE);
+    }
+
+    /// Returns the number of events whose sending has not begun.
+    fn unsent(&self) -> u64 {
+        self.next_seq - 1 - self.cursor
     }
 
     /// Returns the sequence number of the oldest stored event, or of the next event if none is stored.

@@ -202,7 +202,7 @@ impl Table {
     fn add_to_index(&mut self, subscription: &Arc<Subscription>) {
         for pattern in subscription.patterns() {
             let buckets = self.index.entry(index_key(pattern).to_owned()).or_default();
-            buckets[bucket(subscription.rank())].push(Arc::clone(subscription));
+            buckets[bucket(subscription.filter().rank)].push(Arc::clone(subscription));
         }
     }
 
@@ -210,7 +210,8 @@ impl Table {
         for pattern in subscription.patterns() {
             let key = index_key(pattern);
             let Some(buckets) = self.index.get_mut(key) else { continue };
-            buckets[bucket(subscription.rank())].retain(|other| !Arc::ptr_eq(other, subscription));
+            buckets[bucket(subscription.filter().rank)]
+                .retain(|other| !Arc::ptr_eq(other, subscription));
             if buckets.iter().all(Vec::is_empty) {
                 self.index.remove(key);
             }

@@ -27,12 +27,6 @@ impl IndexedTool {
         &self.0.server.id
     }
 
-    /// Returns the display name of the server.
-    #[must_use]
-    pub fn server_name(&self) -> Option<&str> {
-        self.0.server.name.as_deref()
-    }
-
     /// Returns the name of the tool at its server.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -146,10 +146,4 @@ impl HistoryConfig {
         self.max_queries_per_tool = max.max(1);
         self
     }
-
-    /// Sets the time for which a query is stored after the last call that followed it.
-    pub fn forget_after(mut self, time: Duration) -> Self {
-        self.forget_after = time;
-        self
-    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use mgp_types::service::BoxFuture;
+use mgp_types::service::{BoxFuture, Principal};
 use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 
 use super::config::{Erase, HistoryConfig, HistoryScope, Retention};
 use super::history::{FlagGuard, History, HistoryState};
-use super::query::{HashKey, Owner, QueryKey, WordHash};
+use super::query::{AGENT_SEPARATOR, HashKey, Owner, QueryKey, WordHash};
 use super::table::{HistoryTable, NewQuery};
 use super::unmet::{UnmetCounts, UnmetKey};
 
@@ -127,6 +127,34 @@ impl History {
             secret(conn)?;
             load(conn, max, scope)?;
             load_unmet(conn, scope).map(drop)
+        })
+        .await
+    }
+
+    /// Returns the caller of each stored query and unmet search in a database, without changing the database. Does not
+    /// read tables of an older version of the program.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn callers(db: &Db) -> Result<Vec<Principal>, StoreError> {
+        if db.steps_run(NAMESPACE, MIGRATIONS.len()).await? < MIGRATIONS.len() {
+            return Ok(Vec::new());
+        }
+        db.read(|conn| {
+            let sql = "SELECT tenant, subject FROM toolindex_history
+                UNION ALL SELECT tenant, subject FROM toolindex_history_unmet";
+            let mut read = conn.prepare(sql)?;
+            let callers = read.query_map([], |row| {
+                let (tenant, subject): (String, String) = (row.get(0)?, row.get(1)?);
+                Ok(match subject.split_once(AGENT_SEPARATOR) {
+                    Some((subject, agent)) => Principal::new(tenant, subject).agent(agent),
+                    None => Principal::new(tenant, subject),
+                })
+            })?;
+            Ok(callers.collect::<Result<Vec<_>, _>>()?)
         })
         .await
     }

@@ -54,12 +54,16 @@ pub(super) struct ToolCalls {
 #[derive(Clone)]
 pub(super) struct HashKey(pub(super) [u8; 32]);
 
+/// The character between a subject and its agent: a control character, which no name can contain.
+pub(super) const AGENT_SEPARATOR: char = '\u{1f}';
+
 impl Owner {
     pub(super) fn of(principal: &Principal, scope: HistoryScope) -> Self {
         let (tenant, subject) = (principal.tenant().clone(), principal.subject().clone());
         match principal.as_agent().filter(|_| scope == HistoryScope::Agent) {
-            // Separate the names by a control character, which no name can contain.
-            Some(agent) => Self { tenant, subject: format!("{subject}\u{1f}{agent}").into() },
+            Some(agent) => {
+                Self { tenant, subject: format!("{subject}{AGENT_SEPARATOR}{agent}").into() }
+            }
             None => Self { tenant, subject },
         }
     }

@@ -53,9 +53,10 @@ pub(crate) struct NewVector {
 
 /// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) of the rules by which the segments were built. An index with other rules does not
-    /// load them.
+    /// The [key](crate::keyword::key) that identifies the rules by which the segments were built. An index with other
+    /// rules does not load the segments.
     pub(crate) key: String,
+    /// The function that serializes the segments.
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
 

@@ -12,6 +12,9 @@ use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Principal, Router, Stack, mock};
 use serde_json::{Value, json};
 
+/// The page that shows the tokens of each level.
+const PAGE: &str = include_str!("../../../docs/tool-context.md");
+
 /// Returns an index of forty servers with ten tools each, whose descriptions resemble the descriptions of real servers.
 fn index() -> ToolIndex {
     let things = ["file", "issue", "invoice", "message", "table", "page", "image", "event"];
@@ -73,6 +76,11 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
             &json!({"level": level, "count": tools.len(), "tokens": tokens, "tools": shown}),
         );
     }
+    for (level, tokens) in ContextLevel::KNOWN.iter().zip(&costs) {
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| {} |", level.as_str())));
+        let cost = format!("| {}", grouped(*tokens));
+        assert!(row.unwrap().contains(&cost), "docs/tool-context.md needs `{cost}`");
+    }
     let [standard, category, discovery, hybrid] = costs[..] else { panic!("{costs:?}") };
     assert!(discovery <= 450 && hybrid <= 5000 && category <= 5000, "{costs:?}");
     assert!(u64::from(hybrid) <= view.total_tokens + 100, "{hybrid} {}", view.total_tokens);
@@ -100,6 +108,12 @@ fn the_category_index_stays_below_its_bound_for_15000_tools() {
     assert!(tokens <= 5000, "{tokens}");
     let description = tools[0].description.as_deref().unwrap();
     assert!(description.contains("There are 15000") && description.contains("\nsubject 149 100"));
+}
+
+/// Returns a number as the documents write it, e.g. `48,242`.
+fn grouped(number: u32) -> String {
+    let (thousands, rest) = (number / 1000, number % 1000);
+    if thousands == 0 { rest.to_string() } else { format!("{thousands},{rest:03}") }
 }
 
 /// Compares a value with its golden file, or writes the file if `UPDATE_GOLDEN` is set.

@@ -4,23 +4,14 @@ use std::sync::atomic::Ordering;
 
 use mgp_types::service::{Reply, WireRules, write_answer};
 use mgp_types::{Id, RpcError};
-use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::driver::Driver;
+use super::Connection;
 use super::running::{Batch, MAX_SHORT_ANSWER, RunningRequest};
 use crate::too_long::batch_too_long;
 
-impl<R, W> Driver<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl<R, W> Connection<R, W> {
     /// Queues the answer of a call that has finished, and counts the call as ended.
-    pub(super) fn answer(&mut self, request: RunningRequest, outcome: &Result<Reply, RpcError>) {
-        // Fewer calls run than the limit allows, so reading may pause again when the limit is reached the next time.
-        if self.calls.len() < self.connection.limits.in_flight {
-            self.pause = None;
-        }
+    pub(super) fn answer(&self, request: RunningRequest, outcome: &Result<Reply, RpcError>) {
         let RunningRequest { id, batch, counted } = request;
         // Frees the bytes of the request first, which can make room for its answer.
         drop(counted);
@@ -45,7 +36,7 @@ where
 
     /// Removes the recovery hints from an error of this connection, unless the peer accepts such hints.
     fn for_peer(&self, error: RpcError) -> RpcError {
-        let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
+        let takes_recovery = self.scope.state::<WireRules>().allows_recovery();
         if takes_recovery { error } else { error.without_recovery() }
     }
 
@@ -57,13 +48,12 @@ where
         outcome: &Result<Reply, RpcError>,
     ) {
         match batch {
-            None => self.outbox().push_without_wake(|out| write_answer(out, id, outcome)),
+            None => self.send_half.outbox.push_without_wake(|out| write_answer(out, id, outcome)),
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, id, outcome);
                 if !self.has_room(batch, answer.len()) {
-                    let error =
-                        Err(self.for_peer(batch_too_long(self.connection.limits.line_bytes)));
+                    let error = Err(self.for_peer(batch_too_long(self.limits.line_bytes)));
                     answer.clear();
                     write_answer(&mut answer, id, &error);
                     // If the error has no room together with the id of the request, send it without the id.
@@ -80,8 +70,8 @@ where
     /// Returns whether an answer of this size can wait for the other answers of its batch. The array must not become
     /// too long for the peer, and its answers count toward the limit `held_bytes`.
     fn has_room(&self, batch: &Batch, size: usize) -> bool {
-        let limits = &self.connection.limits;
-        let held = self.connection.counters.held.load(Ordering::Relaxed);
+        let limits = &self.limits;
+        let held = self.counters.held.load(Ordering::Relaxed);
         // Reserve 1/64 of the maximum line length for short answers, which are always accepted.
         let room = limits.line_bytes - limits.line_bytes / 64;
         size <= MAX_SHORT_ANSWER
@@ -91,7 +81,7 @@ where
     /// Adds an answer to the answers of its batch; queues the array once it is complete.
     pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         if let Some(array) = batch.close(answer) {
-            self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
+            self.send_half.outbox.push_without_wake(|out| out.extend_from_slice(&array));
         }
     }
 }

@@ -21,6 +21,10 @@ impl HeldBytes {
         held
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Changes the number of bytes, and the gauge with it.
     pub(super) fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {

@@ -4,20 +4,21 @@
 //! queue is bounded; [`Limits`] documents what happens when a queue is full.
 
 mod answering;
-mod array;
 mod closing;
+mod dispatch;
 mod driver;
 mod gauges;
 mod line_joiner;
 mod link;
 mod notifications;
 mod outbox;
-mod parse;
 mod pending;
 mod priority;
-mod read_ahead;
+mod read_pause;
+mod reading;
 mod running;
 mod stray_lines;
+mod writing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -65,12 +66,15 @@ pub struct Limits {
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.
     pub notifications: usize,
-    /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
-    /// above 8 times this number, the answers of finished calls wait until the peer reads. Default: 1 MiB.
+    /// The number of bytes in the queue for the peer at which senders wait. The other limits also count the bytes that
+    /// were taken from the queue and are being written: at this number, the connection ends if the peer reads nothing
+    /// for [`stall_timeout`](Self::stall_timeout); at 4 times this number, reading stops; at 8 times this number, the
+    /// answers of finished calls wait until the peer reads. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// The maximum time for which senders wait while the peer reads nothing; after it, the connection ends. A child
-    /// (a peer whose [stray lines](Connection::on_stray_line) are reported) gets more time while it has a call that it
-    /// has not answered. Default: 30 s.
+    /// The maximum time for which the peer reads nothing while at least [`unread_bytes`](Self::unread_bytes) bytes are
+    /// queued or being written; after it, the connection ends, even if no sender waits. A child (a peer whose [stray
+    /// lines](Connection::on_stray_line) are reported) gets more time while it has a call that it has not answered.
+    /// Default: 30 s.
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
     /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
@@ -102,7 +106,8 @@ pub enum CloseReason {
     /// This side closed the connection.
     #[error("the connection was closed on this side")]
     Local,
-    /// The peer read nothing for the given time while senders waited.
+    /// The peer read nothing for the given time, although at least [`Limits::unread_bytes`] bytes were queued for it or
+    /// being written.
     #[error("the peer did not read for {0:?}")]
     Stalled(Duration),
     /// Notifications arrived faster than they could be handled.
@@ -232,6 +237,11 @@ where
 }
 
 impl<R, W> Connection<R, W> {
+    /// Returns whether the peer is a child process, i.e. whether its lines that are not messages are reported.
+    fn is_child(&self) -> bool {
+        self.stray_lines.is_some()
+    }
+
     /// Fails the unanswered requests of this side, drops the queued bytes and ends the scope; a
     /// second call does nothing.
     fn end(&self) {

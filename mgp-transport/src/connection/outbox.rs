@@ -9,8 +9,10 @@ use tokio::sync::Notify;
 
 /// A buffer that collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: above `high_mark` bytes, senders wait. Above four times `high_mark`, reading stops. Above eight times
-/// `high_mark`, the answers of finished calls are held back until the peer reads.
+/// Overflow rule: at `high_mark` bytes in the buffer, senders wait. The other limits also count the bytes that were
+/// taken from the buffer and are not written yet. At `high_mark`, the connection ends if the peer reads nothing for the
+/// stall timeout. At four times `high_mark`, reading stops. At eight times `high_mark`, the answers of finished calls
+/// are held back until the peer reads.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
@@ -55,7 +57,7 @@ impl Outbox {
         }
     }
 
-    /// Changes the number of bytes above which senders wait.
+    /// Changes the number of bytes at which senders wait; the other limits change with it.
     pub(crate) fn set_high_mark(&self, high_mark: usize) {
         self.high_mark.store(high_mark, Ordering::Relaxed);
         self.room.notify_waiters();
@@ -141,7 +143,8 @@ impl Outbox {
         numbers.extend(request_numbers(&self.state.lock().buffer));
     }
 
-    /// Returns whether senders must wait; `writing` is the number of bytes taken from the queue but not written yet.
+    /// Returns whether the peer must read within the stall timeout; `writing` is the number of bytes taken from the
+    /// queue but not written yet.
     pub(crate) fn is_high(&self, writing: usize) -> bool {
         self.is_above(1, writing)
     }

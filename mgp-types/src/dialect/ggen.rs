@@ -23,6 +23,12 @@ pub struct ErrorData {
     /// The name of the argument that is wrong, if the error concerns an argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// The name of the tool, if the error names it, e.g. that of a call which exceeded its time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// The time limit that the call exceeded, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
     /// The error message, for people.
     pub reason: String,
     /// The trace id of the request that failed.
@@ -83,35 +89,53 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
+/// The details of an error of this crate for which ggen's error data have members.
+#[derive(Default, Deserialize)]
+struct Details {
+    #[serde(default)]
+    violations: Vec<Violation>,
+    tool: Option<String>,
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Violation {
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    message: String,
+}
+
 /// Converts an error to an error with the code and data of ggen. The data always contain the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
-    #[derive(Deserialize)]
-    struct Details {
-        #[serde(default)]
-        violations: Vec<Violation>,
-    }
-    #[derive(Deserialize)]
-    struct Violation {
-        #[serde(default)]
-        path: String,
-    }
     let code = to_ggen(error.code());
     let recovery = error.as_recovery();
     let details = recovery.and_then(|recovery| recovery.details.as_ref());
     let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
-    let field = details.and_then(|details| details.violations.into_iter().next());
-    let field = field.map(|field| field.path.trim_start_matches('/').to_owned());
-    // Our messages that propose a remedy end with a semicolon and the remedy, so the text after the last semicolon
-    // becomes the suggestion.
-    let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
-    let again = may_retry(code).then(|| "try again later".to_owned());
+    let Details { violations: wrong, tool, timeout_ms } = details.unwrap_or_default();
+    let timeout_ms = timeout_ms.filter(|_| code == TOOL_EXECUTION);
+    let field = wrong.first().map(|first| first.path.trim_start_matches('/').to_owned());
+    let suggestions = if wrong.is_empty() || code != VALIDATION {
+        // Our messages that propose a remedy end with a semicolon and the remedy, so the text after the last semicolon
+        // becomes the suggestion.
+        let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
+        remedy.into_iter().chain(may_retry(code).then(|| "try again later".to_owned())).collect()
+    } else {
+        let correct = |one: &Violation| match one.path.as_str() {
+            "" => one.message.clone(),
+            path => format!("correct `{path}`: {}", one.message),
+        };
+        wrong.iter().map(correct).collect()
+    };
     let data = ErrorData {
-        error_type: error_type(code).to_owned(),
+        error_type: timeout_ms.map_or_else(|| error_type(code), |_| "ToolTimeout").to_owned(),
         field: field.filter(|field| !field.is_empty()),
+        tool_name: tool,
+        timeout_ms,
         reason: error.message().to_owned(),
         trace_id: trace_id.to_owned(),
-        suggestions: remedy.into_iter().chain(again).collect(),
+        suggestions,
         documentation_url: None,
     };
     let converted = RpcError::new(code, error.message()).without_recovery();
@@ -123,8 +147,11 @@ pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::Recovery;
 
     #[test]
     fn the_five_codes_go_both_ways() {
@@ -143,6 +170,18 @@ mod tests {
         let data: ErrorData = converted.as_data().unwrap().get().unwrap();
         assert_eq!((&*data.error_type, &*data.trace_id), ("ToolNotFound", "req-1"));
         assert_eq!(data.suggestions, ["did you mean `y`?"]);
+    }
+
+    #[test]
+    fn each_wrong_argument_becomes_a_suggestion() {
+        let wrong = [("/ticker", "too long"), ("", "no days")];
+        let wrong = wrong.map(|(path, message)| json!({ "path": path, "message": message }));
+        let details = Payload::of(&json!({ "violations": wrong })).unwrap().get().unwrap();
+        let error = RpcError::new(ErrorCode::INVALID_TOOL_ARGS, "wrong: too long; no days")
+            .recovery(Recovery::default().details(details));
+        let data: ErrorData = convert(&error, "req-1").as_data().unwrap().get().unwrap();
+        assert_eq!((&*data.error_type, data.field.as_deref()), ("ValidationError", Some("ticker")));
+        assert_eq!(data.suggestions, ["correct `/ticker`: too long", "no days"]);
     }
 
     proptest! {

@@ -97,14 +97,6 @@ record! {
 }
 
 impl Meta {
-    /// Returns the name and version of the client that sent the request; `None` if they are absent.
-    ///
-    /// # Errors
-    /// Returns −32602 (invalid params) if the member cannot be decoded.
-    pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
-        self.decode(key::CLIENT_INFO)
-    }
-
     /// Returns the name and version of the server that sent the result; `None` if they are absent.
     ///
     /// # Errors

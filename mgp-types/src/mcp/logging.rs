@@ -1,8 +1,8 @@
 //! Log messages of a server (MCP logging).
 
-use super::{Meta, key};
+use super::Meta;
+use crate::Payload;
 use crate::record::{record, string_enum};
-use crate::{Payload, RpcError};
 
 string_enum! {
     /// The severity of a log message, lowest first (RFC 5424).
@@ -45,15 +45,5 @@ record! {
         req data: Payload,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
-    }
-}
-
-impl Meta {
-    /// Returns the lowest severity of log messages that the caller wants for this request.
-    ///
-    /// # Errors
-    /// Returns −32602 (invalid params) if the value is not a log level.
-    pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
-        self.decode(key::LOG_LEVEL)
     }
 }

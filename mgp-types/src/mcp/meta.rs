@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::record::Extras;
 use crate::{Id, RpcError};
 
-use super::Revision;
-
 /// Names of members of `_meta`.
 pub mod key {
     /// The MCP revision in which a request is sent (MCP 2026-07-28).
@@ -76,14 +74,6 @@ impl Meta {
     /// Returns −32602 (invalid params) if the token is neither an integer nor a string.
     pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::PROGRESS_TOKEN)
-    }
-
-    /// Returns the MCP revision in which the request is sent.
-    ///
-    /// # Errors
-    /// Returns −32602 (invalid params) if the revision is not a string.
-    pub fn protocol_version(&self) -> Result<Option<Revision>, RpcError> {
-        self.decode(key::PROTOCOL_VERSION)
     }
 
     /// Returns the id of the subscription for which this notification is sent.

@@ -33,24 +33,11 @@ impl Revision {
     /// The revisions that this crate implements, oldest first.
     pub const SUPPORTED: &'static [Self] = Self::KNOWN;
 
-    /// Returns whether this crate implements this revision.
-    #[must_use]
-    pub fn is_supported(&self) -> bool {
-        self.is_known()
-    }
-
     /// Returns the era of the revision. An unknown revision counts as legacy, because the answer to `initialize`
     /// replaces it by a known revision.
     #[must_use]
     pub fn era(&self) -> Era {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
-    }
-
-    /// Returns the revision that a server answers to `initialize`: the requested revision if it is a known legacy
-    /// revision, else the newest legacy revision.
-    #[must_use]
-    pub fn negotiate(asked: &Self) -> Self {
-        if Self::LEGACY.contains(asked) { asked.clone() } else { Self::LATEST_LEGACY }
     }
 }
 
@@ -81,11 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn initialize_never_negotiates_the_modern_revision() {
-        assert_eq!(Revision::negotiate(&Revision::MODERN), Revision::LATEST_LEGACY);
-        assert_eq!(Revision::negotiate(&"1999-01-01".into()), Revision::LATEST_LEGACY);
-        assert_eq!(Revision::negotiate(&"2024-11-05".into()), Revision::V2024_11_05);
+    fn the_supported_revisions_are_sorted_and_only_the_newest_is_modern() {
         assert!(Revision::SUPPORTED.is_sorted());
+        assert!(Revision::LEGACY.iter().all(|revision| revision.era() == Era::Legacy));
         assert_eq!(Revision::MODERN.era(), Era::Modern);
     }
 }

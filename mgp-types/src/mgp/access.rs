@@ -214,11 +214,27 @@ impl AccessGrantParams {
         self
     }
 
+    /// Makes the entry change nothing about confirmations. Without this setting, an entry that names a tool also
+    /// confirms its calls, unless the tool requires that each call is confirmed.
+    #[must_use]
+    pub fn with_usual_confirmation(mut self) -> Self {
+        self.extra.insert("confirm", Payload::from_trusted(r#""usual""#));
+        self
+    }
+
     /// Records the reason for the entry, as its `justification`.
     #[must_use]
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
         self
+    }
+}
+
+impl AccessEntry {
+    /// Returns whether the calls that match this entry run without confirmation, even if a tool requires one.
+    #[must_use]
+    pub fn is_unconfirmed(&self) -> bool {
+        self.extra.get("confirm").is_some_and(|word| word.as_str() == r#""never""#)
     }
 }
 

@@ -85,11 +85,11 @@ record! {
     /// Arguments of `mgp.audit.replay` (later revisions of MGP).
     pub struct AuditReplayParams {
         /// Return only events after this sequence number.
-        opt since_seq: Option<u64>,
+        opt since_seq read whole: Option<u64>,
         /// Return only events after this time.
         opt since_timestamp: Option<Timestamp>,
         /// The maximum number of events to return.
-        opt limit: Option<u64>,
+        opt limit read whole: Option<u64>,
     }
 
     /// Result of `mgp.audit.replay` (later revisions of MGP).

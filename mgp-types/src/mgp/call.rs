@@ -28,7 +28,7 @@ record! {
         /// is not complete.
         opt dropped read whole: Option<u64>,
         /// The duration of the call, in milliseconds.
-        opt duration_ms read whole: Option<u64>,
+        opt duration_ms read rounded: Option<u64>,
         /// `true` if the call was cancelled; the content is then partial.
         opt cancelled: Option<bool>,
         /// The reason for the cancellation.
@@ -41,16 +41,16 @@ record! {
     /// `params._mgp` of a notification (later revisions of MGP).
     pub struct NotificationExtension {
         /// The sequence number. Audit events are numbered per server, other notifications per subscription.
-        opt seq: Option<u64>,
+        opt seq read whole: Option<u64>,
         /// The number of this delivery attempt, from 1.
-        opt attempt: Option<u32>,
+        opt attempt read whole: Option<u32>,
         /// `true` if this notification was sent before.
         opt retransmit: Option<bool>,
         /// The length of the chain of events that led to this event; each event of the chain caused the next event
         /// (§13, later revisions of MGP).
-        opt depth: Option<u32>,
+        opt depth read whole: Option<u32>,
         /// The number of events of the subscription that were dropped directly before this event.
-        opt dropped: Option<u64>,
+        opt dropped read whole: Option<u64>,
         /// The server that published the event, if a kernel forwarded it.
         opt server_id: Option<String>,
     }

@@ -32,7 +32,7 @@ record! {
         /// The programming language of the code.
         opt language: Option<String>,
         /// The maximum size of the code, in bytes.
-        opt max_code_size_bytes: Option<u64>,
+        opt max_code_size_bytes read whole: Option<u64>,
         /// Imports that are blocked.
         list blocked_imports: List<String>,
         /// Patterns that are blocked.
@@ -48,7 +48,7 @@ record! {
         /// Imports that are allowed.
         list allowed_imports: List<String>,
         /// The maximum size of the code, in bytes.
-        opt max_code_size_bytes: Option<u64>,
+        opt max_code_size_bytes read whole: Option<u64>,
     }
 
     /// The reason for a rejection (§7.4); later revisions use this object for every refusal.

@@ -1,7 +1,7 @@
 //! Events and callbacks (MGP §13).
 
 use super::NotificationExtension;
-use crate::record::{List, open_enum, record};
+use crate::record::{List, RawObject, open_enum, record};
 use crate::{Id, Payload, Timestamp};
 
 open_enum! {
@@ -52,11 +52,20 @@ impl Severity {
     }
 }
 
+impl EventParams {
+    /// The channel of the last event of a subscription that ends because its lifetime is over; only the server of the
+    /// subscription itself sends it (an addition of this implementation).
+    pub const TERMINATED: &'static str = "subscription_terminated";
+}
+
 record! {
     /// A filter on the events of a channel.
     pub struct EventFilter {
         /// The lowest severity to deliver.
         opt min_severity: Option<Severity>,
+        /// The members that the data of an event must have, with exactly these values (an addition of this
+        /// implementation).
+        opt data: Option<RawObject>,
     }
 
     /// Parameters of `mgp/events/subscribe` (§13.2).
@@ -72,7 +81,10 @@ record! {
         opt subscription_id: Option<String>,
         /// The sequence number of the last event that the subscriber has received; delivery continues with the next
         /// event (an addition of this implementation).
-        opt after_seq: Option<u64>,
+        opt after_seq read whole: Option<u64>,
+        /// The lifetime of the subscription in seconds, from 1 to 2,592,000 (30 days). A number outside this range is
+        /// replaced by the nearest number in the range (an addition of this implementation).
+        opt ttl_seconds read whole: Option<u64>,
     }
 
     /// Result of `mgp/events/subscribe`.
@@ -85,6 +97,12 @@ record! {
         req subscription_id: String,
         /// `true` if some events after `after_seq` are missing, because they are no longer stored.
         opt truncated: Option<bool>,
+        /// The time at which the subscription ends; absent if its lifetime is not limited.
+        opt expires_at: Option<Timestamp>,
+        /// `false` if no events are sent to the caller, so that it must request them with `mgp/events/replay`.
+        opt supported: Option<bool>,
+        /// The recommended time between requests for events, in seconds.
+        opt poll_interval_seconds: Option<u64>,
     }
 
     /// Parameters of `mgp/events/channels` (an addition of this implementation).
@@ -112,7 +130,7 @@ record! {
         /// The id of the subscription.
         req subscription_id: String,
         /// The sequence number of the last event that the client has received; delivery continues with the next event.
-        opt after_seq: Option<u64>,
+        opt after_seq read whole: Option<u64>,
     }
 
     /// The `params._mgp` object of `subscriptions/listen`.
@@ -156,10 +174,10 @@ record! {
         /// The id of the subscription.
         req subscription_id: String,
         /// Return only events after this sequence number.
-        opt after_seq: Option<u64>,
+        opt after_seq read whole: Option<u64>,
         /// The maximum number of results, from 1 to 1,000. A number outside this range is replaced by the nearest
         /// number in the range. Default: 100.
-        opt limit: Option<u64>,
+        opt limit read whole: Option<u64>,
     }
 
     /// Result of `mgp/events/replay` (later revisions of MGP).
@@ -187,7 +205,7 @@ record! {
         /// The possible answers.
         list options: List<String>,
         /// The time for which the server waits for the answer, in milliseconds.
-        opt timeout_ms: Option<u64>,
+        opt timeout_ms read rounded: Option<u64>,
         /// The MGP members of the notification, with the number of this delivery attempt, from 1 (later revisions of
         /// MGP).
         opt mgp as "_mgp": Option<NotificationExtension>,

@@ -126,11 +126,11 @@ record! {
         /// The time since the server started, in seconds.
         opt uptime_secs: Option<Number>,
         /// The number of usable tools.
-        opt tools_available: Option<u64>,
+        opt tools_available read whole: Option<u64>,
         /// The number of all tools.
-        opt tools_total: Option<u64>,
+        opt tools_total read whole: Option<u64>,
         /// The number of running requests.
-        opt pending_requests: Option<u64>,
+        opt pending_requests read whole: Option<u64>,
         /// Resource usage; the members are defined by the server.
         opt resources: Option<Object>,
         /// Results of health checks; the members are defined by the server.
@@ -142,7 +142,7 @@ record! {
         /// The reason for the shutdown.
         opt reason: Option<ShutdownReason>,
         /// The time for which the server waits for running requests, in milliseconds.
-        opt timeout_ms: Option<u64>,
+        opt timeout_ms read rounded: Option<u64>,
         /// The id of the server to stop, in a request to a kernel; if absent, the receiver itself stops.
         opt server_id: Option<String>,
     }
@@ -152,9 +152,9 @@ record! {
         /// `true` if the server will stop.
         req accepted: bool,
         /// The number of running requests.
-        opt pending_requests: Option<u64>,
+        opt pending_requests read whole: Option<u64>,
         /// The expected time until the running requests end, in milliseconds.
-        opt estimated_drain_ms: Option<u64>,
+        opt estimated_drain_ms read rounded: Option<u64>,
         /// The id of the requested server, if the kernel did not find it.
         opt server_id: Option<String>,
         /// `not_found`, if the kernel did not find the requested server.

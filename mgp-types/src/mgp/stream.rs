@@ -13,7 +13,7 @@ record! {
         /// The request id of the call.
         req request_id: Id,
         /// The number of the chunk, from 0.
-        req index: u64,
+        req index read whole: u64,
         /// The content of the chunk.
         req content: ContentBlock,
         /// `true` for the last chunk.
@@ -35,7 +35,7 @@ record! {
         /// A description of the current step.
         opt message: Option<String>,
         /// The estimated remaining time in milliseconds.
-        opt estimated_remaining_ms read whole: Option<u64>,
+        opt estimated_remaining_ms read rounded: Option<u64>,
         /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
     }
@@ -69,7 +69,7 @@ record! {
         /// The request id of the call.
         req request_id: Id,
         /// The maximum number of chunks per second; 0 pauses the stream.
-        req max_chunks_per_second: u32,
+        req max_chunks_per_second read whole: u32,
         /// The reason for the new rate.
         opt reason: Option<String>,
     }
@@ -87,7 +87,7 @@ record! {
         /// The request id of the call.
         req request_id: Id,
         /// The index of the lost chunk.
-        req missing_index: u64,
+        req missing_index read whole: u64,
         /// The reason why the chunk is lost.
         opt reason: Option<String>,
     }

@@ -102,7 +102,7 @@ record! {
         /// Types of output, of which a tool must return at least one.
         list output_types: List<String>,
         /// The maximum cost in units; tools that do not state their cost are left out (extension `cost_hints`).
-        opt max_cost_units: Option<u64>,
+        opt max_cost_units read whole: Option<u64>,
         /// The slowest accepted latency; tools that do not state their latency are left out (extension `cost_hints`).
         opt latency_max: Option<LatencyClass>,
     }
@@ -153,7 +153,7 @@ record! {
         /// The tools, best first.
         req tools: Vec<FoundTool>,
         /// The total number of matching tools.
-        opt total_available: Option<u64>,
+        opt total_available read whole: Option<u64>,
         /// The strategy used.
         opt search_strategy: Option<SearchStrategy>,
         /// The duration of the search, in milliseconds.
@@ -163,7 +163,7 @@ record! {
         /// The reason why the requested strategy was not available.
         opt fallback_reason: Option<String>,
         /// The number of tools that were found and left out because they exceed the budget.
-        opt omitted: Option<u64>,
+        opt omitted read whole: Option<u64>,
         /// Remarks on the answer.
         list notes: List<String>,
         /// The parts of a query that describes several tasks, with the tools for each part (an addition of this
@@ -232,9 +232,9 @@ record! {
         /// The tools that were not loaded, each as a name or as an `UnavailableTool` object.
         def tools_unavailable: Vec<crate::Payload>,
         /// The number of tools in the session.
-        opt session_tools_count: Option<u64>,
+        opt session_tools_count read whole: Option<u64>,
         /// The number of tokens that the newly loaded tools cost.
-        opt context_tokens_added: Option<u64>,
+        opt context_tokens_added read whole: Option<u64>,
         /// Remarks on the loaded tools.
         list notes: List<String>,
         /// The handle of the session that holds the tools; absent if the connection or the transport identifies it.
@@ -254,9 +254,9 @@ record! {
         /// The names of the cached tools.
         req cached: Vec<String>,
         /// The number of tokens that the pinned and the cached tools cost.
-        opt total_tokens: Option<u64>,
+        opt total_tokens read whole: Option<u64>,
         /// The maximum number of tokens that tools are allowed to cost.
-        opt max_tokens: Option<u64>,
+        opt max_tokens read whole: Option<u64>,
     }
 
     /// Parameters of `mgp/tools/session/evict`.
@@ -272,11 +272,11 @@ record! {
     /// Result of `mgp/tools/session/evict`.
     pub struct EvictResult {
         /// The number of evicted tools.
-        req evicted: u64,
+        req evicted read whole: u64,
         /// The number of remaining tools.
-        req remaining_count: u64,
+        req remaining_count read whole: u64,
         /// The number of tokens that the evicted tools had cost.
-        req freed_tokens: u64,
+        req freed_tokens read whole: u64,
         /// The names of the tools that were not evicted, because they are pinned.
         list not_evicted: List<String>,
     }
@@ -284,13 +284,13 @@ record! {
     /// The token budget for tool definitions (§16.8).
     pub struct ContextBudget {
         /// The total budget, in tokens.
-        req max_tokens: u64,
+        req max_tokens read whole: u64,
         /// The part of the budget that is reserved for pinned tools, in tokens.
-        req pinned_reserve: u64,
+        req pinned_reserve read whole: u64,
         /// The part of the budget that is reserved for found tools, in tokens.
-        req discovery_reserve: u64,
+        req discovery_reserve read whole: u64,
         /// The maximum cost of cached tools, in tokens.
-        req cache_limit: u64,
+        req cache_limit read whole: u64,
     }
 
     /// The token budget, as the configuration contains it.

@@ -15,7 +15,7 @@ record! {
         /// The token by which the server finds the position in the stream; only the server can read the token.
         req checkpoint_token: String,
         /// The number of chunks of this call before the checkpoint.
-        opt sequence: Option<u64>,
+        opt sequence read whole: Option<u64>,
     }
 }
 

@@ -21,7 +21,7 @@ record! {
         /// The media type of the data.
         req mime_type: String,
         /// The size of the data, in bytes.
-        opt size_bytes: Option<u64>,
+        opt size_bytes read whole: Option<u64>,
         /// The time after which the data can no longer be read.
         opt expires_at: Option<Timestamp>,
         /// The URL of the data. Reading it needs no credentials, so the URL must be given only to servers.

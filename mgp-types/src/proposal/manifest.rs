@@ -1,6 +1,6 @@
 //! Proposal 1 (`manifest`): a description of a whole server in one document.
 
-use super::ServerRecommendation;
+use super::{ServerRecommendation, ToolMembers};
 use crate::mcp::{Meta, Tool};
 use crate::record::{List, Number, RawObject, record};
 
@@ -86,8 +86,8 @@ record! {
 }
 
 impl ManifestTool {
-    /// Creates the manifest entry of a tool. Members that proposals add are copied; MCP members for which a manifest
-    /// has no member are left out.
+    /// Creates the manifest entry of a tool. Members that proposals add are copied, also those in `_meta`; MCP members
+    /// for which a manifest has no member are left out.
     #[must_use]
     pub fn of(tool: &Tool) -> Self {
         let mut entry = Self::new(tool.name.as_str());
@@ -95,6 +95,9 @@ impl ManifestTool {
         entry.input_schema = Some(tool.input_schema.clone());
         entry.output_schema.clone_from(&tool.output_schema);
         entry.extra = tool.extra.clone();
+        for (name, value) in ToolMembers::of(tool).in_meta() {
+            entry.extra.insert(name, value.clone());
+        }
         entry
     }
 
@@ -108,5 +111,21 @@ impl ManifestTool {
         tool.output_schema.clone_from(&self.output_schema);
         tool.extra = self.extra.clone();
         tool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_the_members_of_proposals_wherever_the_tool_has_them() {
+        let text = r#"{"name":"export","inputSchema":{},"latency":"minutes",
+            "_meta":{"cost":{"category":"metered"},"version":"1.0.0"}}"#;
+        let entry = ManifestTool::of(&serde_json::from_str(text).unwrap());
+        let written = serde_json::to_value(&entry).unwrap();
+        assert_eq!(written["latency"], "minutes");
+        assert_eq!(written["cost"]["category"], "metered");
+        assert_eq!((written.get("_meta"), written.get("version")), (None, None));
     }
 }

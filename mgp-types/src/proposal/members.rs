@@ -38,7 +38,7 @@ impl CallMembers {
     ///
     /// Members belong in `_meta`. Members in `_mgp` and at the top level of the params are read too, because other
     /// implementations write them there. If a member is in several of these objects, the value in `_meta` counts.
-    /// Members at the top level are removed from the params.
+    /// Members at the top level are removed from the params. A member with the value `null` counts as absent.
     ///
     /// # Errors
     /// Returns −32602 (invalid params) if `_meta` or `_mgp` is not an object.
@@ -82,7 +82,7 @@ impl CallMembers {
     }
 
     fn add_first(&mut self, name: &'static str, extension: Extension, value: Payload) {
-        if !self.0.iter().any(|(known, ..)| *known == name) {
+        if !value.is_null() && !self.0.iter().any(|(known, ..)| *known == name) {
             self.0.push((name, extension, value));
         }
     }
@@ -235,8 +235,8 @@ impl Context {
         value.get().ok()
     }
 
-    /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate the
-    /// proposal.
+    /// Adds a JSON member that a proposal defines to the result of this call; does nothing if the caller did not
+    /// negotiate the proposal.
     ///
     /// # Errors
     /// Returns −32603 (internal error) if the member cannot be written as JSON.
@@ -282,6 +282,9 @@ mod tests {
                 Some("x"),
             ),
             (r#"{"name":"a","arguments":{"intent":"y"}}"#, None),
+            (r#"{"name":"a","_meta":{"intent":null}}"#, None),
+            (r#"{"name":"a","intent":null}"#, None),
+            (r#"{"name":"a","intent":"x","_meta":{"intent":null}}"#, Some("x")),
         ] {
             let call = received(params, active);
             let intent = call.cx().member::<Intent>().unwrap();

@@ -29,7 +29,7 @@ record! {
         /// The id of the operation.
         req operation_id: String,
         /// The position of the piece in the result, from 0.
-        req sequence: u64,
+        req sequence read whole: u64,
         /// The content of the piece.
         req data: Payload,
         /// `true` for the last piece.

@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
+use crate::Payload;
 use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
@@ -24,32 +25,39 @@ impl<'a> ToolMembers<'a> {
         let found = in_meta.or_else(|| tool.extra.get(name))?;
         serde_json::from_str(found.as_str()).ok()
     }
+
+    /// Returns the members that are in `_meta`, with their names.
+    pub(super) fn in_meta(self) -> impl Iterator<Item = (&'static str, &'a Payload)> {
+        let meta = self.0.meta.as_ref();
+        names().filter_map(move |(name, _)| Some((name, meta?.get(name)?)))
+    }
 }
 
 /// The prefix that the paths of all members of tool definitions have in the [table of members](crate::method::MEMBERS).
 const PLACE: &str = "result.tools[]._meta.";
 
-/// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool.
+/// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool and from the top level of its
+/// definition.
 ///
 /// ```
 /// use mgp_types::mcp::Tool;
 /// use mgp_types::mgp::{Extension, ExtensionSet};
 /// use mgp_types::proposal::hide_tool_members;
 ///
-/// let text = r#"{"name":"add","inputSchema":{},"_meta":{"latency":"instant"}}"#;
+/// let text = r#"{"name":"add","inputSchema":{},"_meta":{"latency":"instant"},"cost":{"category":"free"}}"#;
 /// let mut tool: Tool = serde_json::from_str(text).unwrap();
 /// hide_tool_members(&mut tool, ExtensionSet::EMPTY.with(Extension::CostHints));
 /// assert_eq!(serde_json::to_string(&tool).unwrap(), r#"{"name":"add","inputSchema":{}}"#);
 /// ```
 pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
-    let Some(meta) = &mut tool.meta else { return };
-    let before = meta.len();
-    for (name, extension) in names() {
-        if hidden.contains(extension) {
+    let had_members = tool.meta.as_ref().is_some_and(|meta| !meta.is_empty());
+    for (name, _) in names().filter(|(_, extension)| hidden.contains(*extension)) {
+        tool.extra.remove(name);
+        if let Some(meta) = &mut tool.meta {
             meta.remove(name);
         }
     }
-    if meta.is_empty() && before > 0 {
+    if had_members && tool.meta.as_ref().is_some_and(|meta| meta.is_empty()) {
         tool.meta = None;
     }
 }

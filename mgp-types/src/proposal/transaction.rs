@@ -88,7 +88,7 @@ record! {
         /// The id that the caller chooses; `None` lets the server choose one.
         opt transaction_id: Option<String>,
         /// The seconds after which an inactive transaction is rolled back. Default: 300.
-        opt timeout_seconds: Option<u64>,
+        opt timeout_seconds read rounded: Option<u64>,
         /// A description of the transaction, for a person.
         opt description: Option<String>,
     }

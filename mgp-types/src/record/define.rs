@@ -22,6 +22,8 @@
 ///         def done: bool,
 ///         /// With `read whole` in any mode: a whole number, which may be written as `60000.0`.
 ///         opt ttl_ms as "ttlMs" read whole: Option<u64>,
+///         /// With `read rounded`: the same, and a fraction is rounded up.
+///         opt timeout_ms read rounded: Option<u64>,
 ///         /// With `read nullable`: null reads as the default, because Go writes an empty list as null.
 ///         req items read nullable: Vec<Item>,
 ///         /// With `read cursor`: a text, or a number that becomes a text.
@@ -152,7 +154,10 @@ macro_rules! record {
     // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. For a whole number, the type
     // of the field decides how `null` is treated.
     (@read $mode:ident, $map:ident, $ty:ty, whole) => {
-        Some(<$ty as $crate::record::ReadWhole>::read(&mut $map)?)
+        Some(<$ty as $crate::record::ReadWhole>::read::<_, false>(&mut $map)?)
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, rounded) => {
+        Some(<$ty as $crate::record::ReadWhole>::read::<_, true>(&mut $map)?)
     };
     (@read $mode:ident, $map:ident, $ty:ty, nullable) => {
         Some($map.next_value::<Option<$ty>>()?.unwrap_or_default())

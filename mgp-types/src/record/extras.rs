@@ -222,7 +222,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
             type Value = Key<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member name")
+                f.write_str("a string")
             }
 
             fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key<'de>, E> {

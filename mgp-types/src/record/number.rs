@@ -51,55 +51,74 @@ impl fmt::Display for Number {
 
 crate::record::schema_of!(Number as inline "Number", { "type": "number" });
 
-/// A type of a field for a whole number: `u64`, or a type that also has a value for a missing number. Programs in some
-/// languages write `60000` as `60000.0`, which is decoded as the same number.
+/// A type of a field for a whole number: `u64` or `u32`, or a type that also has a value for a missing number. Programs
+/// in some languages write `60000` as `60000.0`, which is decoded as the same number.
 pub(crate) trait ReadWhole: Sized {
-    /// Decodes the next value of a map.
-    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error>;
+    /// Decodes the next value of a map. If `ROUNDS` is set, a fraction is rounded up; otherwise it is an error.
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error>;
 }
 
 impl ReadWhole for u64 {
-    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
-        map.next_value().map(|Whole(number)| number)
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error> {
+        map.next_value().map(|Whole::<ROUNDS>(number)| number)
     }
 }
 
 impl ReadWhole for Option<u64> {
-    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
-        let number: Option<Whole> = map.next_value()?;
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error> {
+        let number: Option<Whole<ROUNDS>> = map.next_value()?;
         Ok(number.map(|Whole(number)| number))
     }
 }
 
+impl ReadWhole for u32 {
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error> {
+        u64::read::<A, ROUNDS>(map).and_then(narrow)
+    }
+}
+
+impl ReadWhole for Option<u32> {
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error> {
+        Option::<u64>::read::<A, ROUNDS>(map)?.map(narrow).transpose()
+    }
+}
+
 impl ReadWhole for Nullable<u64> {
-    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
-        Option::<u64>::read(map).map(Self::from)
+    fn read<'de, A: MapAccess<'de>, const ROUNDS: bool>(map: &mut A) -> Result<Self, A::Error> {
+        Option::<u64>::read::<A, ROUNDS>(map).map(Self::from)
     }
 }
 
-/// A decoded whole number that is not negative; `60000.0` and `6e4` are decoded as `60000`.
-struct Whole(u64);
+fn narrow<E: de::Error>(number: u64) -> Result<u32, E> {
+    let narrowed = u32::try_from(number);
+    narrowed.map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &"a number below 2^32"))
+}
 
-impl<'de> Deserialize<'de> for Whole {
+/// A decoded whole number that is not negative; `60000.0` and `6e4` are decoded as `60000`. If `ROUNDS` is set, a
+/// fraction is rounded up; otherwise it is an error.
+struct Whole<const ROUNDS: bool>(u64);
+
+impl<'de, const ROUNDS: bool> Deserialize<'de> for Whole<ROUNDS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_u64(WholeVisitor)
+        deserializer.deserialize_u64(WholeVisitor::<ROUNDS>)
     }
 }
 
-struct WholeVisitor;
+struct WholeVisitor<const ROUNDS: bool>;
 
-impl Visitor<'_> for WholeVisitor {
-    type Value = Whole;
+impl<const ROUNDS: bool> Visitor<'_> for WholeVisitor<ROUNDS> {
+    type Value = Whole<ROUNDS>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number that is not negative")
+        let whole = if ROUNDS { "" } else { "whole " };
+        write!(f, "a {whole}number that is not negative")
     }
 
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
         Ok(Whole(number))
     }
 
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Whole, E> {
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
         let whole = u64::try_from(number);
         whole.map(Whole).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
     }
@@ -109,9 +128,9 @@ impl Visitor<'_> for WholeVisitor {
         clippy::cast_sign_loss,
         reason = "the number is whole, not negative, and at most 2^53"
     )]
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
-        if (0.0..=MAX_EXACT).contains(&number) && number.fract() == 0.0 {
-            return Ok(Whole(number as u64));
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+        if (0.0..=MAX_EXACT).contains(&number) && (ROUNDS || number.fract() == 0.0) {
+            return Ok(Whole(number.ceil() as u64));
         }
         Err(E::invalid_value(Unexpected::Float(number), &self))
     }

@@ -37,8 +37,14 @@ pub trait PermissionAuthority: Send + Sync {
         true
     }
 
-    /// Returns the decisions that currently apply to a server, without asking an operator.
-    fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
+    /// Returns the decisions that currently apply to a server, without asking an operator: the decisions about
+    /// `permissions`, and all other decisions that exist.
+    fn standing(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        permissions: &[Permission],
+    ) -> PermissionDecision;
 
     /// Returns a receiver that is notified when a permission is granted, is revoked or expires.
     fn changes(&self) -> watch::Receiver<u64>;

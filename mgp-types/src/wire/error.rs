@@ -118,6 +118,16 @@ impl RpcError {
         self
     }
 
+    /// Adds the name of the tool that was called to the details of the recovery hints.
+    #[must_use]
+    pub fn of_tool(mut self, tool: &str) -> Self {
+        if let Ok(tool) = Payload::of(tool) {
+            let hints = self.0.recovery.get_or_insert_default();
+            hints.details.get_or_insert_with(Object::new).insert("tool", tool);
+        }
+        self
+    }
+
     /// Replaces the message of the error.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
@@ -347,15 +357,18 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_not_an_object_is_preserved() {
+    fn data_that_is_not_an_object_is_preserved_and_an_unreadable_hint_is_left_out() {
         for text in [
             r#"{"code":1,"message":"m","data":"text"}"#,
             r#"{"code":1,"message":"m","data":[1]}"#,
             r#"{"code":1,"message":"m","data":{"_mgp":7}}"#,
-            r#"{"code":1,"message":"m","data":{"_mgp":{"retryable":"yes"}}}"#,
         ] {
             check(text, text);
         }
+        check(
+            r#"{"code":1,"message":"m","data":{"_mgp":{"retryable":"yes"}}}"#,
+            r#"{"code":1,"message":"m","data":{"_mgp":{}}}"#,
+        );
         let error = RpcError::new(ErrorCode::TIMEOUT, "m").data(Payload::of("text").unwrap());
         assert!(serde_json::to_string(&error).unwrap().ends_with(r#""data":"text"}"#));
     }

@@ -47,6 +47,24 @@ record! {
     }
 }
 
+/// The members of [`Recovery`].
+const MEMBERS: [&str; 7] = [
+    "category",
+    "retryable",
+    "retry_after_ms",
+    "retry_strategy",
+    "max_retries",
+    "fallback_tool",
+    "details",
+];
+
+/// Returns whether a member of [`Recovery`] can be decoded.
+fn is_readable(name: &str, value: &Payload) -> bool {
+    let mut alone = Object::new();
+    alone.insert(name, value.clone());
+    Payload::of(&alone).is_ok_and(|alone| serde_json::from_str::<Recovery>(alone.as_str()).is_ok())
+}
+
 impl Recovery {
     /// Returns the default hints for a code of MGP; `None` for any other code, e.g. of JSON-RPC or MCP.
     ///
@@ -93,10 +111,10 @@ impl Recovery {
         })
     }
 
-    /// Reads hints. Their numbers can have any JSON form, e.g. `5.0`, and can be out of range.
+    /// Reads hints. A member that cannot be read is left out, so that the other members, e.g. `retryable`, still apply.
     ///
-    /// A fraction is rounded up, and a number that is too large is clamped to the range of the member's type.
-    /// Returns `None` if the hints cannot be read.
+    /// The numbers can have any JSON form, e.g. `5.0`. A fraction is rounded up, and a number that is too large is
+    /// clamped to the range of the member's type. Returns `None` if the hints are not an object.
     #[must_use]
     pub fn from_payload(hints: &Payload) -> Option<Self> {
         let text = hints.as_str();
@@ -109,6 +127,11 @@ impl Recovery {
             if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), limit))
             {
                 members.encode(name, &figure).ok()?;
+            }
+        }
+        for name in MEMBERS {
+            if members.get(name).is_some_and(|value| !is_readable(name, value)) {
+                members.remove(name);
             }
         }
         serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
@@ -234,6 +257,23 @@ mod tests {
             assert_eq!(read(figure), expected, "{figure}");
         }
         assert_eq!(Recovery::from_payload(&Payload::parse("7".to_owned()).unwrap()), None);
+    }
+
+    #[test]
+    fn a_hint_that_cannot_be_read_leaves_the_others_in_force() {
+        let read =
+            |text: &str| Recovery::from_payload(&Payload::parse(text.to_owned()).unwrap()).unwrap();
+        let wrong = read(
+            r#"{"category":7,"retryable":false,"retry_after_ms":-1,"retry_strategy":{},"max_retries":"3","fallback_tool":[],"details":"x","more":1}"#,
+        );
+        let mut expected = Recovery { retryable: Some(false), ..Recovery::default() };
+        expected.extra.encode("more", &1).unwrap();
+        assert_eq!(wrong, expected);
+        let unclear = read(r#"{"retryable":"no","max_retries":3}"#);
+        assert_eq!((unclear.retryable, unclear.max_retries), (None, Some(3)));
+        // Each name in `MEMBERS` is a field of `Recovery`, so none of the members is in `extra`.
+        let all = MEMBERS.map(|name| format!(r#""{name}":null"#)).join(",");
+        assert!(read(&format!("{{{all}}}")).extra.is_empty());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use mgp_types::mcp::{
     Completion, ContentBlock, CreateMessageParams, ListToolsResult, ReadResourceResult, Task, Tool,
 };
 use mgp_types::mgp::{
-    AuditEvent, CallbackRequestParams, Grant, PermissionDecision, RequestToolsResult,
-    ResultExtension, StreamProgressParams,
+    AuditEvent, CallbackRequestParams, CallbackType, Grant, PaceParams, PermissionDecision,
+    RequestToolsResult, ResultExtension, StatusResult, StreamProgressParams,
 };
 use mgp_types::spec::check_example;
 use mgp_types::{Nullable, RpcError, Timestamp};
@@ -127,6 +127,39 @@ fn required_and_nullable_numbers_may_be_floats_too() {
         serde_json::from_str(r#"{"request_id":1,"progress":0.5,"estimated_remaining_ms":3.0}"#)
             .unwrap();
     assert_eq!(progress.estimated_remaining_ms, Some(3));
+    let status: StatusResult = serde_json::from_str(
+        r#"{"status":"healthy","uptime_secs":12.5,"tools_total":3.0,"pending_requests":0.0}"#,
+    )
+    .unwrap();
+    assert_eq!((status.tools_total, status.pending_requests), (Some(3), Some(0)));
+    let pace = |number: &str| {
+        let text = format!(r#"{{"request_id":1,"max_chunks_per_second":{number}}}"#);
+        serde_json::from_str::<PaceParams>(&text).ok().map(|pace| pace.max_chunks_per_second)
+    };
+    assert_eq!([pace("7.0"), pace("7.5"), pace("4294967296")], [Some(7), None, None]);
+    let asked = r#"{"callback_id":"c","type":"input","_mgp":{"attempt":2.0,"depth":null}}"#;
+    let asked: CallbackRequestParams = serde_json::from_str(asked).unwrap();
+    assert_eq!(asked.mgp.map(|mgp| (mgp.attempt, mgp.depth)), Some((Some(2), None)));
+}
+
+#[test]
+fn the_error_for_a_word_that_is_not_a_text_names_the_expected_type() {
+    let error = serde_json::from_str::<CallbackType>("7").unwrap_err();
+    assert!(error.to_string().contains("expected a string"), "{error}");
+}
+
+#[test]
+fn a_time_in_milliseconds_may_have_a_fraction() {
+    let limit = |number: &str| {
+        let text = format!(r#"{{"callback_id":"c","type":"input","timeout_ms":{number}}}"#);
+        serde_json::from_str::<CallbackRequestParams>(&text).ok().map(|asked| asked.timeout_ms)
+    };
+    for (number, expected) in [("60000", Some(60_000)), ("60000.2", Some(60_001)), ("null", None)] {
+        assert_eq!(limit(number), Some(expected), "{number}");
+    }
+    for number in ["-1", "-0.5", "\"5\"", "1e300"] {
+        assert_eq!(limit(number), None, "{number}");
+    }
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_security::ConfirmRule;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
@@ -194,14 +193,15 @@ impl Render for QueryResult {
         }
         let rows = self.entries.iter().map(|entry| {
             let allows = entry.permission == AccessPermission::Allow;
+            let access = if entry.is_unconfirmed() {
+                "allow, without confirmation"
+            } else {
+                entry.permission.as_str()
+            };
             [
                 entry.agent_id.as_str().into(),
                 entry.tool_name.as_deref().unwrap_or("(all)").into(),
-                Cell::from(entry.permission.as_str()).color(if allows {
-                    Color::Green
-                } else {
-                    Color::Red
-                }),
+                Cell::from(access).color(if allows { Color::Green } else { Color::Red }),
                 entry.expires_at.as_ref().map(ToString::to_string).into(),
                 entry.granted_by.as_deref().into(),
                 entry.justification.as_deref().into(),
@@ -246,7 +246,9 @@ async fn execute(
                 params = params.tool(tool);
             }
             if *no_confirm {
-                params.extra.encode("confirm", &ConfirmRule::Never)?;
+                params = params.without_confirmation();
+            } else if tool.is_some() && !deny {
+                params = params.with_usual_confirmation();
             }
             if let Some(end) = expires {
                 params = params.until(*end);

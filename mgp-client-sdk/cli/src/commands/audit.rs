@@ -472,6 +472,24 @@ mod tests {
     }
 
     #[test]
+    fn an_intent_is_shown_as_such_and_only_without_another_reason() {
+        let shown = |details: serde_json::Value| {
+            let event = serde_json::json!({
+                "timestamp": "2026-03-04T12:00:00.000Z",
+                "event_type": "TOOL_EXECUTED",
+                "actor": { "type": "agent", "id": "ada" },
+                "result": "SUCCESS",
+                "details": details,
+            });
+            row(&serde_json::from_str(&event.to_string()).unwrap())[5].text().to_owned()
+        };
+        let intent = "approved by ann";
+        assert_eq!(shown(serde_json::json!({ "intent": intent })), "intent: approved by ann");
+        let failed = serde_json::json!({ "intent": intent, "error": "too late" });
+        assert_eq!(shown(failed), "too late");
+    }
+
+    #[test]
     fn a_long_actor_or_target_does_not_widen_the_table() {
         let long = "x".repeat(5000);
         let event = serde_json::json!({

@@ -122,7 +122,10 @@ pub(crate) async fn run(global: &Global, contract: &Contract) -> CliResult {
         Contract::Diff { old, new, common } => diff::run(global, old, new, common).await,
         Contract::Check { source, against } => check::run(global, source, against).await,
         Contract::Export { source, format } => {
-            let tools = source::read_all(global, source).await?;
+            let tools = match format {
+                Format::Openapi => source::read_all_with_server(global, source).await?,
+                Format::Catalog | Format::Tools => source::read_all(global, source).await?,
+            };
             let document = match format {
                 Format::Catalog => catalog(&tools, Timestamp::now().as_str()),
                 Format::Tools => Value::Array(tools.iter().map(tool_export).collect()),

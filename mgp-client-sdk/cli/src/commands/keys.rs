@@ -126,6 +126,11 @@ pub(crate) struct KeyInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) expires: Option<Timestamp>,
+    /// The time of the key's last use, which can be about a minute too early, because not every use is recorded. Absent
+    /// if the key was not used or is revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    used: Option<Timestamp>,
 }
 
 /// All keys.
@@ -162,6 +167,7 @@ impl From<&KeyRecord> for KeyInfo {
             status,
             created: record.created().clone(),
             expires: grant.expiry().cloned(),
+            used: None,
         }
     }
 }
@@ -183,10 +189,11 @@ impl Render for KeyList {
                 role.into(),
                 Cell::from(key.status).color(color),
                 key.expires.as_ref().map(ToString::to_string).into(),
+                key.used.as_ref().map(ToString::to_string).into(),
                 permits.into(),
             ]
         });
-        out.table(["ID", "AGENT", "TENANT", "ROLE", "STATUS", "EXPIRES", "PERMITS"], rows);
+        out.table(["ID", "AGENT", "TENANT", "ROLE", "STATUS", "EXPIRES", "USED", "PERMITS"], rows);
     }
 }
 
@@ -301,8 +308,11 @@ async fn open(global: &Global) -> CliResult<ApiKeys> {
 
 /// Returns all keys, the oldest first.
 pub(crate) async fn list(global: &Global) -> CliResult<Vec<KeyInfo>> {
-    let records = open(global).await?.records().await?;
-    let mut all: Vec<KeyInfo> = records.iter().map(KeyInfo::from).collect();
+    let keys = open(global).await?;
+    let mut all: Vec<KeyInfo> = keys.records().await?.iter().map(KeyInfo::from).collect();
+    for key in &mut all {
+        key.used = keys.last_use(&key.id).map(Timestamp::from);
+    }
     all.sort_by_key(|key| key.created.to_string());
     Ok(all)
 }

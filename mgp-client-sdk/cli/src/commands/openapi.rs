@@ -6,12 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use mgp_openapi::{Api, Credentials};
 use mgp_transport::http::{GuardedFetch, HttpClientError, Proxy};
-use mgp_types::service::{Fetch as _, FetchError, FetchRequest, SharedFetch};
+use mgp_types::service::{Fetch as _, FetchError, FetchRequest, SharedFetch, shown_url};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, print, print_stderr};
+use crate::pipe::explained;
 use crate::time_args;
 
 /// The maximum size of an OpenAPI document at a URL, in bytes.
@@ -126,7 +127,7 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
         api = api.base_url(url);
     }
     let address = api.address(is_url.then_some(source)).map_err(|error| failed(&error));
-    let credentials = credentials();
+    let credentials = credentials()?;
     let is_of_document =
         |address: &str| is_url && origin(source).is_some_and(|it| Some(it) == origin(address));
     let check = |address: &str| {
@@ -154,7 +155,7 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     // Permit only a host that the operator named to be in a private network, because others may have written the
     // document.
     let document = (needs_host && is_of_document(&address)).then_some(source);
-    let named = arguments.base_url.as_deref().or(document);
+    let named = arguments.base_url.as_ref().map(|_| address.as_str()).or(document);
     for one in api.left_out() {
         tracing::warn!(operation = one.operation, reason = one.why, "left out an operation");
     }
@@ -199,7 +200,7 @@ fn read(file: &str) -> CliResult<String> {
     if size > MAX_DOCUMENT as u64 {
         return Err(Failure::failed(format!("`{file}` has more than {MAX_DOCUMENT} bytes")));
     }
-    std::fs::read_to_string(file).map_err(failed)
+    std::fs::read_to_string(file).map_err(|error| failed(explained(error)))
 }
 
 /// Fetches a document. Also returns `true` if its host is not public, so that it could be reached only because the
@@ -210,14 +211,18 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
         let fetch = fetch(named, DOCUMENT_TIMEOUT, MAX_DOCUMENT).map_err(|error| failed(&error))?;
         // Send a user agent, because some servers refuse requests without one.
         let agent = concat!("mgp/", env!("CARGO_PKG_VERSION"));
-        CliResult::Ok(fetch.fetch(FetchRequest::get(url).header("user-agent", agent)).await)
+        let request = FetchRequest::get(url).header("user-agent", agent);
+        CliResult::Ok(fetch.fetch(request.header("accept-encoding", "identity")).await)
     };
     let public = get(None).await?;
     let is_forbidden = matches!(public, Err(FetchError::Forbidden { .. }));
     let answer = if is_forbidden { get(Some(url)).await? } else { public };
     let answer = answer.map_err(|error| failed(&error))?;
     if answer.status != 200 {
-        return Err(Failure::failed(format!("`{url}` answered with HTTP {}", answer.status)));
+        let to = answer.header("location").map_or_else(String::new, |to| {
+            format!(", a redirect to `{}`; if that is the document, name its URL", shown_url(to))
+        });
+        return Err(Failure::failed(format!("`{url}` answered with HTTP {}{to}", answer.status)));
     }
     let text = String::from_utf8(answer.body);
     let text = text.map_err(|_| Failure::failed(format!("`{url}` is not a text")))?;
@@ -240,16 +245,28 @@ fn fetch(
 }
 
 /// Returns the credentials from environment variables, which other users cannot read, unlike arguments.
-fn credentials() -> Credentials {
+///
+/// # Errors
+/// Returns an error if a variable cannot be sent as a header, e.g. because its value ends with a line break.
+fn credentials() -> CliResult<Credentials> {
     let mut credentials = Credentials::default();
     for (name, value) in std::env::vars_os() {
         // Skip a variable that is not valid UTF-8, because it cannot be sent in a header or a query.
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
         if let Some(header) = name.strip_prefix(HEADER) {
-            credentials.headers.push((header.to_ascii_lowercase().replace('_', "-"), value));
+            let header = header.to_ascii_lowercase().replace('_', "-");
+            let is_own = ["host", "content-length", "transfer-encoding"].contains(&&*header);
+            let is_name = http::HeaderName::from_bytes(header.as_bytes()).is_ok();
+            if is_own || !is_name || http::HeaderValue::from_bytes(value.as_bytes()).is_err() {
+                return Err(Failure::failed(format!(
+                    "the variable `{name}` cannot be sent as a header: its name is not allowed, or its value contains \
+                     a line break or another control character"
+                )));
+            }
+            credentials.headers.push((header, value));
         } else if let Some(member) = name.strip_prefix(QUERY) {
             credentials.query.push((member.to_owned(), value));
         }
     }
-    credentials
+    Ok(credentials)
 }

@@ -30,15 +30,27 @@ pub(crate) enum Permissions {
     #[command(
         after_help = "Example:\n  mgp permissions approve files filesystem.read filesystem.write\n  mgp permissions approve files filesystem.write --tool write_file --expires 8h\n  mgp permissions approve files filesystem.write --path /srv/notes"
     )]
-    Approve(Change),
+    Approve(Decided),
     /// Forbid a server to do something, without further questions
     #[command(after_help = "Example:\n  mgp permissions deny files network.outbound")]
-    Deny(Change),
-    /// Withdraw a permission or a denial; the next request asks again
+    Deny {
+        #[command(flatten)]
+        change: Change,
+        /// End of the denial: 30m, 8h, 90d, or a timestamp
+        #[arg(long, value_name = "TIME", value_parser = time_args::future)]
+        expires: Option<SystemTime>,
+    },
+    /// Take back a permission or a denial; the next call that needs the permission asks again
     #[command(
-        after_help = "Example:\n  mgp permissions revoke files filesystem.write\n  mgp permissions revoke files call-3f1c20a97e"
+        after_help = "With the id of an approved call, which `mgp permissions ls` lists, later calls like that one need an approval again. To let the configuration decide instead of asking, use `mgp permissions reset`.\n\nExample:\n  mgp permissions revoke files filesystem.write\n  mgp permissions revoke files call-3f1c20a97e"
     )]
-    Revoke(Change),
+    Revoke {
+        #[command(flatten)]
+        change: Change,
+        /// End of the revocation, after which the configuration decides again: 30m, 8h, 90d, or a timestamp
+        #[arg(long, value_name = "TIME", value_parser = time_args::future)]
+        expires: Option<SystemTime>,
+    },
     /// Forget a decision or revocation; the configuration and its policy decide again
     #[command(
         after_help = "After `revoke`, a permission is asked for even if the configuration grants it; after `reset`, it is granted again.\n\nExample:\n  mgp permissions reset files filesystem.write"
@@ -54,24 +66,37 @@ pub(crate) struct Change {
     /// Permissions, e.g. filesystem.read or network.outbound; `revoke` and `reset` also take ids of approved calls
     #[arg(required = true, value_name = "PERMISSION")]
     permissions: Vec<String>,
+    /// Reason for the audit log
+    #[arg(long, value_name = "TEXT")]
+    because: Option<String>,
+    /// Accept names that do not exist yet and, with `approve`, relative paths
+    #[arg(long)]
+    force: bool,
+}
+
+/// A decision about permissions. Only an approval can be limited to tools and arguments.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Decided {
+    #[command(flatten)]
+    change: Change,
     /// Only for this tool; may be given several times
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
     #[command(flatten)]
     limits: Limits,
-    /// Expiry: 30m, 8h, 90d, or a timestamp
+    /// End of the approval: 30m, 8h, 90d, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
-    /// Reason for the audit log
-    #[arg(long, value_name = "TEXT")]
-    because: Option<String>,
-    /// Accept a server, tool or permission that does not exist yet, or a relative path
-    #[arg(long)]
-    force: bool,
+}
+
+impl Decided {
+    fn without_limits(change: &Change, expires: Option<SystemTime>) -> Self {
+        Self { change: change.clone(), tool: Vec::new(), limits: Limits::default(), expires }
+    }
 }
 
 /// Limits on the arguments of calls, e.g. on paths: an approval with these limits applies only to calls that fit them.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Limits {
     /// Only for paths below this path; may be given several times
     #[arg(long, value_name = "PATH")]
@@ -194,17 +219,20 @@ async fn execute(
             print(global, &DecisionList(decisions))?;
             Ok(None)
         }
-        Permissions::Approve(change) => {
-            decide(global, backend, PermissionDecision::Approve, change).await.map(Some)
+        Permissions::Approve(decided) => {
+            decide(global, backend, PermissionDecision::Approve, decided).await.map(Some)
         }
-        Permissions::Deny(change) => {
-            decide(global, backend, PermissionDecision::Deny, change).await.map(Some)
+        Permissions::Deny { change, expires } => {
+            let decided = Decided::without_limits(change, *expires);
+            decide(global, backend, PermissionDecision::Deny, &decided).await.map(Some)
         }
-        Permissions::Revoke(change) => {
-            decide(global, backend, PermissionDecision::Revoke, change).await.map(Some)
+        Permissions::Revoke { change, expires } => {
+            let decided = Decided::without_limits(change, *expires);
+            decide(global, backend, PermissionDecision::Revoke, &decided).await.map(Some)
         }
         Permissions::Reset(change) => {
-            decide(global, backend, PermissionDecision::Reset, change).await.map(Some)
+            let decided = Decided::without_limits(change, None);
+            decide(global, backend, PermissionDecision::Reset, &decided).await.map(Some)
         }
     }
 }
@@ -213,16 +241,15 @@ async fn decide(
     global: &Global,
     backend: &Backend,
     decision: PermissionDecision,
-    change: &Change,
+    Decided { change, tool, limits, expires }: &Decided,
 ) -> CliResult<ActionReport> {
-    let Change { server, permissions, tool, limits, expires, because, force } = change;
+    let Change { server, permissions, because, force } = change;
     // `revoke` and `reset` also accept the ids of approved calls; do not check these ids as names of permissions.
     let is_call = |id: &str| decision.takes_back() && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;
     }
-    // Only an approval can have paths; any other decision with a path is refused below.
-    if !force && decision == PermissionDecision::Approve {
+    if !force {
         limits.check_paths()?;
     }
     let known = KnownNames::read(global, backend).await?;
@@ -271,16 +298,18 @@ pub(crate) async fn check_server(global: &Global, backend: &Backend, server: &st
     checked.map_err(|failure| Failure::usage(without_force(&failure)))
 }
 
-/// Refuses words that are not permissions, and likely misspellings of known ones. Accepts other names with a dot,
-/// because a server can define permissions of its own.
+/// Refuses words that are not permissions, and likely misspellings of known ones, unless `force` is set. Accepts other
+/// names with a dot, because a server can define permissions of its own.
 pub(crate) fn check_permission(permission: &str, force: bool) -> CliResult {
-    let is_known = Permission::from(permission).is_known();
+    if force || Permission::from(permission).is_known() {
+        return Ok(());
+    }
     let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
-    if !is_known && !permission.contains('.') {
+    if !permission.contains('.') {
         let all = all.join(", ");
         return Err(Failure::usage(format!("`{permission}` is not a permission; known: {all}")));
     }
-    if !is_known && !force && nearest(permission, all.iter().copied()).is_some() {
+    if nearest(permission, all.iter().copied()).is_some() {
         return Err(unknown("permission", permission, all));
     }
     Ok(())

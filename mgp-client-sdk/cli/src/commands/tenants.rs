@@ -1,4 +1,4 @@
-//! The command `mgp tenants`: lists the tenants that keys and decisions name, and removes a tenant that has left.
+//! The command `mgp tenants`: lists the tenants for which something is stored, and removes a tenant that has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_discovery::{Config, TokenTenant};
-use mgp_lifecycle::Idempotency;
+use mgp_lifecycle::{Idempotency, Transactions};
 use mgp_security::{Governance, InboxConfig, TenantHoldings};
 use mgp_toolindex::{Erase, History, HistoryConfig};
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
-use mgp_types::service::TenantId;
+use mgp_types::service::{Principal, TenantId};
+use mgp_types::store::{Db, Store, StoreError};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -21,16 +22,16 @@ use crate::args::{ConfigArg, Global};
 use crate::backend::operator;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
-use crate::output::{ActionReport, Output, Render, plural, print};
+use crate::output::{ActionReport, Cell, Output, Render, plural, print};
 use crate::{control, prompt, state};
 
 /// `mgp tenants`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Tenants {
-    /// List the tenants that have keys, access entries, permissions, approvals or logins
+    /// List the tenants for which something is stored, e.g. keys, access entries or searches
     #[command(alias = "list")]
     Ls,
-    /// Revoke all keys of a tenant, and delete its access entries, permissions, approvals and logins
+    /// Revoke all keys of a tenant, and delete its decisions, logins, searches and transactions
     #[command(alias = "remove", after_help = "Example:\n  mgp tenants rm acme")]
     Rm(Remove),
 }
@@ -61,9 +62,15 @@ pub(crate) struct TenantInfo {
     permissions: usize,
     /// The number of approvals, and of requests for them.
     approvals: usize,
-    /// The number of logins of the agents that keys, access entries and approvals name.
+    /// The number of stored logins of the tenant's `agents`.
     logins: usize,
-    /// The agents that keys, access entries and approvals name.
+    /// The number of stored searches.
+    searches: usize,
+    /// The number of stored results of calls with idempotency keys.
+    results: usize,
+    /// The number of transactions, including those that have ended.
+    transactions: usize,
+    /// The agents that the tenant's keys, decisions and other stored data name.
     #[serde(skip)]
     agents: BTreeSet<String>,
 }
@@ -75,14 +82,18 @@ pub(crate) struct TenantInfo {
 pub(crate) struct TenantList(Vec<TenantInfo>);
 
 impl TenantInfo {
-    fn parts(&self) -> [(usize, &'static str); 5] {
+    fn parts(&self) -> [(usize, &'static str); 8] {
         let Self { keys, access, permissions, approvals, logins, .. } = *self;
+        let Self { searches, results, transactions, .. } = *self;
         [
             (keys, "key"),
             (access, "access entry"),
             (permissions, "permission decision"),
             (approvals, "approval"),
             (logins, "login"),
+            (searches, "stored query"),
+            (results, "stored result"),
+            (transactions, "transaction"),
         ]
     }
 
@@ -93,9 +104,9 @@ impl TenantInfo {
     /// Returns the things stored for the tenant, as a list in words.
     fn words(&self) -> String {
         let parts = self.parts().into_iter().filter(|(count, _)| *count > 0);
-        let words = parts.map(|part| match part {
-            (count, "access entry") if count > 1 => format!("{count} access entries"),
-            (count, thing) => plural(count, thing),
+        let words = parts.map(|(count, thing)| match thing.strip_suffix("ry") {
+            Some(stem) if count > 1 => format!("{count} {stem}ries"),
+            _ => plural(count, thing),
         });
         words.collect::<Vec<_>>().join(", ")
     }
@@ -107,11 +118,21 @@ impl Render for TenantList {
             return out.hint("no tenants; `mgp keys add AGENT --tenant NAME` makes one");
         }
         let rows = self.0.iter().map(|one| {
-            let [keys, access, permissions, approvals, logins] =
-                one.parts().map(|(count, _)| count.to_string().into());
-            [one.tenant.as_str().into(), keys, access, permissions, approvals, logins]
+            let counts = one.parts().map(|(count, _)| Cell::from(count.to_string()));
+            [Cell::from(one.tenant.as_str())].into_iter().chain(counts).collect::<Vec<_>>()
         });
-        out.table(["TENANT", "KEYS", "ACCESS", "PERMISSIONS", "APPROVALS", "LOGINS"], rows);
+        let heads = [
+            "TENANT",
+            "KEYS",
+            "ACCESS",
+            "PERMISSIONS",
+            "APPROVALS",
+            "LOGINS",
+            "SEARCHES",
+            "RESULTS",
+            "TRANSACTIONS",
+        ];
+        out.grid(&heads, rows);
     }
 }
 
@@ -134,12 +155,13 @@ async fn list(global: &Global) -> CliResult<Vec<TenantInfo>> {
     Ok(all)
 }
 
-/// Like [`list`], but also returns the tenants whose keys are all revoked, because their searches and the results of
-/// their calls may still be stored.
+/// Like [`list`], but also returns the tenants whose keys are all revoked, because a running kernel may have searches
+/// of such a tenant in memory that it has not stored yet.
 async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
     control::admit_reader(global).await?;
     let mut all = BTreeMap::<String, TenantInfo>::new();
-    for (tenant, held) in TenantHoldings::read(&state::db(global).await?).await? {
+    let db = state::db(global).await?;
+    for (tenant, held) in TenantHoldings::read(&db).await? {
         let one = all.entry(tenant).or_default();
         (one.access, one.permissions) = (held.entries, held.permissions);
         (one.approvals, one.agents) = (held.approvals, held.agents);
@@ -149,12 +171,36 @@ async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
         one.keys += usize::from(key.status != keys::REVOKED);
         one.agents.insert(key.agent);
     }
+    // Only log the failure, because the command must still be able to revoke the tenant's keys.
+    if let Err(error) = count_calls(&db, &mut all).await {
+        tracing::warn!(%error, "not all searches, results and transactions were counted");
+    }
     for (tenant, one) in &mut all {
-        // Logins that cannot be counted must not prevent the revocation of keys.
         let files = login::files_of_agents(global, tenant, &one.agents).unwrap_or_default();
         one.logins = files.iter().map(|(_, files)| files.len()).sum();
     }
     Ok(all.into_iter().map(|(tenant, one)| TenantInfo { tenant, ..one }).collect())
+}
+
+/// Counts the searches, the results of calls and the transactions. If the callers of a tenant have access tokens and no
+/// keys, these may be the only data that name the tenant.
+async fn count_calls(db: &Db, all: &mut BTreeMap<String, TenantInfo>) -> Result<(), StoreError> {
+    let mut of = |caller: &Principal, count: fn(&mut TenantInfo)| {
+        let one = all.entry(caller.tenant().to_string()).or_default();
+        one.agents.insert(caller.name().to_owned());
+        count(one);
+    };
+    let store: Arc<dyn Store> = Arc::new(db.clone());
+    for caller in History::callers(db).await? {
+        of(&caller, |one| one.searches += 1);
+    }
+    for caller in Idempotency::open(Arc::clone(&store)).await?.callers() {
+        of(&caller, |one| one.results += 1);
+    }
+    for caller in Transactions::open(store).await?.callers() {
+        of(&caller, |one| one.transactions += 1);
+    }
+    Ok(())
 }
 
 async fn remove(global: &Global, args: &Remove) -> CliResult {
@@ -196,7 +242,7 @@ async fn remove(global: &Global, args: &Remove) -> CliResult {
     ActionReport::new(&**tenant, "removed").with_notes(notes).print(global)
 }
 
-/// Deletes the logins, the searches, the idempotency keys and the decisions of a tenant; returns notes about its logins and its access
+/// Deletes the logins, the data of calls and the decisions of a tenant; returns notes about its logins and its access
 /// tokens.
 async fn delete_rest(
     global: &Global,
@@ -222,8 +268,8 @@ async fn delete_rest(
     Ok(notes)
 }
 
-/// Erases the searches and the idempotency keys of a tenant from the memory of the running kernel, if any, and from the
-/// state folder.
+/// Erases the searches, the idempotency keys and the transactions of a tenant from the memory of the running kernel, if
+/// any, and from the state folder.
 async fn erase_calls(global: &Global, tenant: &str, running: Option<Client>) -> CliResult {
     if let Some(client) = running {
         let mut params = KernelReloadParams::new();
@@ -231,9 +277,12 @@ async fn erase_calls(global: &Global, tenant: &str, running: Option<Client>) -> 
         client.request::<KernelReload>(&params).await?;
         client.close().await;
     }
-    // Searches and keys can be stored even if the kernel does not use them, e.g. because learning is off.
+    // Also erase them from the state folder: they can be stored there even if the running kernel does not use them,
+    // e.g. because learning is off.
     let (db, tenant) = (state::db(global).await?, TenantId::from(tenant));
-    Idempotency::open(Arc::new(db.clone())).await?.remove_tenant(&tenant).await?;
+    let store: Arc<dyn Store> = Arc::new(db.clone());
+    Transactions::open(Arc::clone(&store)).await?.remove_tenant(&tenant).await?;
+    Idempotency::open(store).await?.remove_tenant(&tenant).await?;
     History::open(db, HistoryConfig::new()).await?.erase(Erase::Tenant(&tenant)).await?;
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Output, Render, print};
+use crate::state_option::shell_word_or;
 
 /// `mgp transactions`.
 #[derive(Clone, Debug, Subcommand)]
@@ -111,6 +112,13 @@ impl Render for WholeTransaction {
                 out.line(format!("{}: {error}", step.step_id));
             }
         }
+        if one.status == TransactionStatus::PartiallyRolledBack {
+            let id = shell_word_or("ID", &one.transaction_id);
+            out.hint(format!(
+                "answer the steps that wait for an approval (`mgp approvals ls`), then run `mgp transactions retry {id}`; \
+                 or undo them by hand, then run `mgp transactions resolve {id}`"
+            ));
+        }
     }
 }
 
@@ -200,6 +208,21 @@ mod tests {
     use mgp_types::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn a_transaction_that_waits_for_a_person_is_shown_with_the_next_commands() {
+        let shown = |status: TransactionStatus| {
+            let record = TransactionRecord::new("order-7", "ada", status, Timestamp::now());
+            let mut out = Output::default();
+            WholeTransaction(record).render(&mut out);
+            out.text().to_owned()
+        };
+        let stuck = shown(TransactionStatus::PartiallyRolledBack);
+        for command in ["mgp approvals ls", "transactions retry", "transactions resolve"] {
+            assert!(stuck.contains(command), "{stuck}");
+        }
+        assert!(!shown(TransactionStatus::Committed).contains("mgp"));
+    }
 
     #[test]
     fn a_transaction_of_one_agent_does_not_hide_that_of_another() {

@@ -159,6 +159,10 @@ pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> M
                             (heading(viewer, &one.approval)) " "
                             @if let Some(risk) = &one.approval.risk_level { (mark(risk.as_str())) " " }
                             @if let Some(arguments) = short_arguments(&one.approval) { code { (arguments) } }
+                            @else if one.approval.kind == "call" {
+                                // Long arguments would make this list too long, so link to the page that shows them.
+                                a href=(url(console, &format!("/call/{}", segment(&one.approval.id)))) { (texts.arguments) }
+                            }
                             @if one.refusal().is_some() { " " (mark(texts.refused_mark)) }
                         }
                     } }

@@ -244,6 +244,9 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
     if let Some(tool) = tool {
         target.extend([".", &tool]);
         params = params.tool(tool);
+        if form.text("answer") == "allow" {
+            params = params.with_usual_confirmation();
+        }
     }
     viewer.operator.client.mgp().access_grant(&params).await?;
     Ok(with_end(viewer, form, format!("{agent} → {target}: {}", form.text("answer"))))

@@ -41,6 +41,9 @@ const EARLIER: u64 = 8;
 /// The maximum number of decided approvals that the inbox shows.
 const MAX_DECIDED: u64 = 10;
 
+/// The maximum number of blank lines in succession in a text that is shown with its line breaks.
+const MAX_BLANK_LINES: usize = 5;
+
 pub(super) async fn page(
     State(console): Shared,
     Extension(viewer): Extension<Viewer>,
@@ -145,10 +148,13 @@ pub(super) async fn call(
             section.card {
                 h2 { (heading(&viewer, approval)) " " (state(approval)) }
                 (facts(&viewer, approval))
-                @if approval.state == "open" {
-                    (notes(&viewer, &waiting))
-                    (answers(&console, &viewer, approval, &page))
+                @if approval.state == "open" { (notes(&viewer, &waiting)) }
+                // Show the arguments above the buttons, so that a person sees them before answering.
+                @if approval.kind == "call" || approval.arguments.is_some() {
+                    h2 { (if approval.kind == "call" { texts.arguments } else { texts.sent_script }) }
+                    (arguments(&viewer, approval.arguments.as_deref()))
                 }
+                @if approval.state == "open" { (answers(&console, &viewer, approval, &page)) }
                 @else if let Some(by) = &approval.decided_by {
                     p { (texts.decided_by) " " (plain(by)) (place(&viewer, approval)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
                 }
@@ -156,10 +162,6 @@ pub(super) async fn call(
                     p { (texts.take_back) " " (command(&format!("mgp approvals approve {}", approval.id))) }
                 }
                 (story_link(&console, &viewer, approval))
-            }
-            @if approval.kind == "call" || approval.arguments.is_some() {
-                h2 { (if approval.kind == "call" { texts.arguments } else { texts.sent_script }) }
-                (arguments(&viewer, approval.arguments.as_deref()))
             }
             h2 { (texts.question) }
             pre tabindex="0" { (in_order(&approval.question)) }
@@ -235,10 +237,22 @@ pub(super) fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     }
 }
 
-/// Returns a value as JSON; a text of several lines, e.g. a script, is returned with its line breaks.
+/// Returns the form in which the page shows a JSON value: a text of several lines, e.g. a script, with its line breaks,
+/// and any other value as JSON. A text with many blank lines in succession is also shown as JSON, because these lines
+/// would push the text after them out of view.
 fn shown_value(value: &str) -> String {
-    let text = serde_json::from_str::<String>(value).ok().filter(|text| text.contains('\n'));
+    let is_readable = |text: &String| text.contains('\n') && !has_gap(text);
+    let text = serde_json::from_str::<String>(value).ok().filter(is_readable);
     text.unwrap_or_else(|| value.to_owned())
+}
+
+/// Returns whether a text has more than `MAX_BLANK_LINES` blank lines in succession.
+fn has_gap(text: &str) -> bool {
+    let mut blank = 0;
+    text.lines().any(|line| {
+        blank = if line.trim().is_empty() { blank + 1 } else { 0 };
+        blank > MAX_BLANK_LINES
+    })
 }
 
 /// Returns the rules of a decision as a table.
@@ -449,4 +463,19 @@ pub(super) async fn decide_definitions(
     let is_approved = form.text("answer") == "approve";
     let word = if is_approved { texts.definition_approved } else { texts.definition_rejected };
     console.ended(&viewer, "/", format!("{name}: {word}"), result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_whose_blank_lines_hide_its_end_is_shown_as_json() {
+        let value = |blank: &str| serde_json::json!(format!("ls\n{blank}rm -rf /")).to_string();
+        assert_eq!(shown_value(&value("\n\n")), "ls\n\n\nrm -rf /");
+        for blank in ["\n".repeat(9), " \t\n".repeat(9), "\r\n".repeat(9)] {
+            assert_eq!(shown_value(&value(&blank)), value(&blank));
+        }
+        assert_eq!(shown_value("{\"a\": 1}"), "{\"a\": 1}");
+    }
 }

@@ -29,9 +29,18 @@
   const content = document.getElementById("content");
   const lost = document.getElementById("lost");
   if (!main || !content || !lost || !window.EventSource) return;
+  // A button that changes something ignores a click that was aimed at what was at its place before: the second click of
+  // a double click, and a click within 0.6 s after the content has changed or the window has come to the front.
+  let settled = 0;
+  const settle = () => { settled = performance.now() + 600; };
+  window.addEventListener("focus", settle);
+  content.addEventListener("click", (event) => {
+    const isLate = event.detail > 1 || event.timeStamp < settled;
+    if (isLate && event.target.closest("form[method=post] button")) event.preventDefault();
+  }, true);
   const isInUse = () => {
     const at = document.activeElement;
-    const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
+    const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(at.tagName);
     const chosen = content.querySelector("input:checked, details[open], [aria-invalid], [data-keep]");
     const written = [...content.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
     const aims = content.querySelector("button:hover");
@@ -60,8 +69,15 @@
         if (fresh) showLocal(fresh);
         if (fresh && fresh.innerHTML !== content.innerHTML && !isInUse()) {
           const id = document.activeElement && document.activeElement.id;
+          // In a page that was scrolled, the first visible item that remains keeps its place.
+          const topOf = (item) => item.getBoundingClientRect().top;
+          const remains = (item) => topOf(item) >= 0 && fresh.querySelector(`#${CSS.escape(item.id)}`);
+          const kept = window.scrollY > 0 && [...content.querySelectorAll("[id]")].find(remains);
+          const top = kept && topOf(kept);
           content.replaceChildren(...fresh.childNodes);
-          if (id) document.getElementById(id)?.focus();
+          settle();
+          if (kept) window.scrollBy(0, topOf(document.getElementById(kept.id)) - top);
+          if (id) document.getElementById(id)?.focus({ preventScroll: true });
         }
       }
     } catch { late = true; } finally { asked = false; }

@@ -298,18 +298,23 @@ pub(super) async fn log_in(State(console): Shared, request: Request) -> Response
             return form_page(&console, texts, "", form.text("next"), Some(&refused));
         }
     };
-    let (base, name) = (console.gate.base(), console.gate.cookie());
     let is_secure = console.gate.is_tls()
         || header(&headers, "origin").is_some_and(|origin| origin.starts_with("https://"));
     let secure = if is_secure { "; Secure" } else { "" };
-    let cookie = format!("{name}={secret}; Path={base}; HttpOnly; SameSite=Strict{secure}");
     // The path begins with the console's own path, so it cannot lead to another site.
     let next = Some(form.text("next")).filter(|next| is_path(next));
     let mut response = Redirect::to(&layout::url(&console, next.unwrap_or("/"))).into_response();
+    set_cookie(&console, &mut response, &secret, secure);
+    response
+}
+
+/// Adds the cookie with the secret of a session to a response; `more` contains further attributes of the cookie.
+fn set_cookie(console: &Console, response: &mut Response, secret: &str, more: &str) {
+    let (base, name) = (console.gate.base(), console.gate.cookie());
+    let cookie = format!("{name}={secret}; Path={base}; HttpOnly; SameSite=Strict{more}");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
-    response
 }
 
 pub(super) async fn log_out(
@@ -324,7 +329,10 @@ pub(super) async fn log_out(
         p.done role="status" { (hint(if is_link { texts.logged_out } else { texts.logged_out_here })) }
         @if !is_link { p { a href=(layout::url(&console, "/")) { (texts.log_in) } } }
     };
-    layout::bare(&console, texts, &body)
+    let mut answer = layout::bare(&console, texts, &body);
+    // Delete the cookie: the browser then also forgets the pages that it keeps for its Back button.
+    set_cookie(&console, &mut answer, "", "; Max-Age=0");
+    answer
 }
 
 /// Returns whether a text can be a path and query of this console.

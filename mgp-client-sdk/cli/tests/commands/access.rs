@@ -161,9 +161,10 @@ fn a_name_that_nothing_has_is_refused() {
     let before = home.json("access-query", &["access", "query", "ada", "files"]);
     assert_eq!(before["entries"].as_array().unwrap().len(), 1, "nothing was granted: {before}");
 
-    // With `--force`, `mgp access grant` accepts names that do not exist yet. It only prints a note about an unknown
-    // agent.
+    // With `--force`, these commands accept names that do not exist yet. `mgp access grant` only prints a note about an
+    // unknown agent.
     home.silent(&["access", "grant", "ada", "later", "--force"]);
+    home.silent(&["permissions", "approve", "files", "mistyped", "--force"]);
     let asked = home.run(&["access", "query", "ada", "fiels"]);
     assert_eq!(asked.code, Some(2));
     assert_eq!(asked.err, "mgp: there is no server `fiels`; did you mean `files`?\n");
@@ -260,9 +261,12 @@ fn a_relative_path_of_a_permission_is_refused_with_the_absolute_one() {
     let absolute = home.work().join("notes");
     let remedy = format!("`notes` is relative; write `{}`", absolute.display());
     home.fail(2, &with_path("notes"), &remedy);
-    // The command refuses any path here, even an absolute one, because a denial has no limits.
-    let deny = ["permissions", "deny", "files", "filesystem.read", "--path", "notes"];
-    home.fail(1, &deny, "only an approval has limits");
+    // Only an approval can be limited, so the other commands have no option `--path`.
+    for verb in ["deny", "revoke", "reset"] {
+        let limited = ["permissions", verb, "files", "filesystem.read", "--path", "/srv/notes"];
+        home.fail(2, &limited, "--path");
+        assert!(!home.succeed(&["permissions", verb, "--help"]).contains("--path"), "{verb}");
+    }
     assert!(home.succeed(&["permissions", "ls"]).contains("no decisions yet"));
     home.silent(&[&with_path("notes")[..], &["--force"]].concat());
     for path in ["/srv/notes", "~/notes"] {
@@ -285,6 +289,9 @@ fn permissions_are_decided_and_revoked() {
         "it reads",
     ]);
     home.silent(&["permissions", "deny", "files", "network.outbound"]);
+    let granted = ["audit", "query", "--type", "permission_granted"];
+    let granted = home.json("audit-query", &granted);
+    assert_eq!(granted[0]["details"]["confirm"], "usual", "its calls are confirmed as before");
     let all = home.json("permissions-ls", &["permissions", "ls", "files"]);
     let decided = |name: &str| {
         all.as_array().unwrap().iter().find(|one| one["permission"] == name).unwrap().clone()

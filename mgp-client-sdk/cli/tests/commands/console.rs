@@ -240,6 +240,8 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
     assert!(inbox.contains("default → desk.echo") && inbox.contains("dangerous"), "{inbox}");
     let whole = browser.get(&format!("/call/{id}")).text();
     assert!(whole.contains(&long), "all arguments are shown");
+    let at = |text: &str| whole.find(text).unwrap_or(usize::MAX);
+    assert!(at(&long) < at("value=\"once\""), "the buttons come after the arguments");
     assert!(whole.contains("confirmation"), "the rules are shown");
     let page =
         browser.done("/decide", &[("id", &id), ("answer", "once"), ("because", "it is mine")]);

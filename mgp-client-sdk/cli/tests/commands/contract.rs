@@ -34,10 +34,8 @@ fn a_change_demands_its_version() {
 #[test]
 fn a_specification_is_generated_from_a_running_server_and_has_no_errors() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench")),
-    );
+    let server = |id| format!("[[servers]]\nid = '{id}'\ncommand = '{}'\n", program("workbench"));
+    home.write(".config/mgp/servers.toml", &(server("bench") + &server("twin")));
     home.succeed(&["contract", "gen", "bench", "--out", "SPEC.md"]);
     let report = home.json("contract-lint", &["contract", "lint", "SPEC.md"]);
     assert_eq!(report["errors"], 0, "{report}");
@@ -55,9 +53,17 @@ fn a_specification_is_generated_from_a_running_server_and_has_no_errors() {
         (&0.into(), &count.into())
     );
 
-    let openapi = home.succeed(&["contract", "export", "bench", "--format", "openapi"]);
+    // Two servers have tools of the same names, and each tool has a path of its own, which a kernel distinguishes.
+    let openapi = home.succeed(&["contract", "export", "bench", "twin", "--format", "openapi"]);
     let openapi: Value = serde_json::from_str(&openapi).unwrap();
-    assert_eq!(openapi["paths"].as_object().unwrap().len(), count);
+    let paths = openapi["paths"].as_object().unwrap();
+    for server in ["/tools/bench.", "/tools/twin."] {
+        assert_eq!(paths.keys().filter(|path| path.starts_with(server)).count(), count, "{server}");
+    }
+    let from_file = home.succeed(&["contract", "export", "required.json", "--format", "openapi"]);
+    let from_file: Value = serde_json::from_str(&from_file).unwrap();
+    let name = catalog["tools"][0]["name"].as_str().unwrap();
+    assert!(from_file["paths"].get(format!("/tools/{name}")).is_some(), "{from_file}");
 
     let mut required = catalog;
     required["tools"][0]["name"] = "gone".into();

@@ -300,6 +300,12 @@ fn unreadable_sources_are_named() {
     home.fail(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
     let broken = home.write("work/broken.json", "{");
     home.fail(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
+    // The beginning of a file in UTF-16.
+    fs::write(&broken, b"\xff\xfe{\0}\0").unwrap();
+    let broken = broken.to_str().unwrap();
+    home.fail(1, &["import", broken], "save it as UTF-8");
+    home.fail(1, &["connect", "cursor", broken], "save it as UTF-8");
+    home.fail(1, &["openapi", broken], "save it as UTF-8");
     // `.cursor` is a file here, so reading a path below it fails, as it does in another user's folder.
     home.write(".cursor", "");
     home.fail(1, &["import"], "no host's servers can be read: `");

@@ -158,7 +158,10 @@ fn a_logout_ends_the_open_pages_of_its_session_and_no_others() {
         stream
     };
     let (mut closed, mut kept) = (open(&browser), open(&other));
-    assert_eq!(browser.post("/logout", &[]).status, 200);
+    let logout = browser.post("/logout", &[]);
+    assert_eq!(logout.status, 200);
+    let cookie = logout.header("set-cookie").unwrap();
+    assert!(cookie.contains("=; Path=/console;") && cookie.ends_with("Max-Age=0"), "{cookie}");
     // Wait for less than the interval of the comments that keep an open stream alive, so that a stream that stays open
     // fails the test.
     closed.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

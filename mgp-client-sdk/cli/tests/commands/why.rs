@@ -152,6 +152,30 @@ fn why_names_a_declaration_that_the_name_of_a_tool_contradicts() {
 }
 
 #[test]
+fn an_entry_that_names_a_dangerous_tool_does_not_confirm_its_calls() {
+    let kernel = tiny("");
+    let home = &kernel.home;
+    let confirmation = || {
+        let why = home.json("why", &["why", "ada", "tiny.erase"]);
+        let mut steps = why["steps"].as_array().unwrap().iter();
+        steps.find(|step| step["stage"] == "confirmation").unwrap()["result"].clone()
+    };
+    let grant = ["access", "grant", "ada", "tiny", "erase"];
+    home.succeed(&grant);
+    assert_eq!(confirmation(), "asks");
+    home.succeed(&["permissions", "approve", "tiny", "filesystem.write", "--tool", "erase"]);
+    assert_eq!(confirmation(), "asks");
+    home.succeed(&[&grant[..], &["--no-confirm"]].concat());
+    assert_eq!(confirmation(), "passed");
+    let shown = home.succeed(&["access", "query", "ada", "tiny"]);
+    assert!(shown.contains("allow, without confirmation"), "{shown}");
+    home.succeed(&grant);
+    assert_eq!(confirmation(), "asks");
+    home.succeed(&["access", "grant", "ada", "tiny", "--no-confirm"]);
+    assert_eq!(confirmation(), "passed", "an entry for the whole server frees all its tools");
+}
+
+#[test]
 fn why_finds_a_tool_by_name_as_the_call_of_that_agent_does() {
     let echo = crate::program::program("echo");
     let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");

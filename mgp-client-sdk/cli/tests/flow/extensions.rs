@@ -11,9 +11,9 @@ use mgp_types::method::{PermissionsCheck, ScopesNegotiate, TransactionBegin, Tra
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{
     BeginTransactionParams, CheckPermissionsParams, Compensation, ConfirmationRequired,
-    ConfirmationToken, DataReference, EndTransactionParams, IdempotencyKey, Intent,
-    NegotiateScopesParams, ProvenanceHops, SessionToken, TransactionId, TransactionStatus,
-    UserConfirmed, WantsCheckpoints, WasReplay,
+    ConfirmationToken, CostHints, DataReference, EndTransactionParams, IdempotencyKey, Intent,
+    LatencyClass, NegotiateScopesParams, ProvenanceHops, SessionState, SessionToken, Suggestion,
+    TransactionId, TransactionStatus, UserConfirmed, WantsCheckpoints, WasReplay,
 };
 use mgp_types::{ErrorCode, RawObject};
 use serde_json::json;
@@ -71,6 +71,34 @@ risk = { count = "safe", rows = "safe", look = "safe" }
 const REGISTRY: &str = r#"{"servers": [{"server": {"name": "io.example/weather",
     "description": "Weather forecasts for any city"}}]}"#;
 
+/// A plain MCP server whose results have members of extensions that it did not negotiate.
+const UNASKED: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  answer='{}'
+  case "$line" in
+    *'"initialize"'*) answer='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}' ;;
+    *'"tools/list"'*) answer='{"tools":[{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}' ;;
+    *'"tools/call"'*) answer='{"content":[{"type":"text","text":"done"}],"_meta":{"session_state":"s","suggestion":{"recommended_tool":"hidden"},"data_reference":{"ref_id":"r","origin_server":"other","mime_type":"text/plain","access_url":"http://127.0.0.1:9/r"}}}' ;;
+    *) [ -n "$id" ] || continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$answer"
+done
+"#;
+
+const UNASKED_CONFIG: &str = r#"
+[kernel.references]
+enabled = true
+
+[[servers]]
+id = "raw"
+command = "/bin/sh"
+args = ["{DIR}/raw.sh"]
+[servers.mgp]
+default_policy = "opt-out"
+risk = { look = "safe" }
+"#;
+
 /// Returns the builder of a client with all extensions.
 fn with_all() -> ClientBuilder {
     const ALL: [Extension; 13] = [
@@ -116,6 +144,7 @@ async fn every_extension_works_over_stdio_and_http_in_both_eras() {
             limits(&client).await;
             passes_data(&client, &world).await;
             keeps_state(&client).await;
+            ignores_null(&client).await;
             client
                 .call("make_ticket")
                 .arg("name", &name)
@@ -126,6 +155,48 @@ async fn every_extension_works_over_stdio_and_http_in_both_eras() {
             let is_recorded =
                 async || world.json(&query).to_string().contains(&format!(r#""intent":"{name}""#));
             until("the intent is recorded", is_recorded).await;
+            client.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn members_that_a_plain_server_sends_unasked_are_not_taken_for_the_kernel_s() {
+    let world = World::new(UNASKED_CONFIG);
+    world.write("raw.sh", UNASKED);
+    for era in ERAS {
+        let client = world.host("ada", era, with_all()).await;
+        world.knows(1).await;
+        // The client returns each session state that it gets; a state of the server would make the second call fail.
+        for _ in 0..2 {
+            let result = client.call("look").await.unwrap();
+            assert_eq!(result.to_text(), "done", "{era:?}");
+            assert_eq!(result.member::<SessionState>().unwrap(), None, "{era:?}");
+            assert_eq!(result.member::<Suggestion>().unwrap(), None, "{era:?}");
+            let reference = result.member::<DataReference>().unwrap().unwrap();
+            assert_eq!((&*reference.origin_server, reference.access_url), ("raw", None), "{era:?}");
+        }
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_without_an_extension_gets_no_member_of_it_that_a_server_writes_outside_of_meta() {
+    let world = World::new(&format!("[kernel]\nsurface = 'direct'\n{UNASKED_CONFIG}"));
+    let mgp = r#"{"tools":{},"mgp":{"version":"0.6.0","extensions":["cost_hints"]}}"#;
+    let script = UNASKED.replace(r#"{"tools":{}}"#, mgp);
+    world.write(
+        "raw.sh",
+        &script.replace(r#"{"name":"look","#, r#"{"name":"look","latency":"minutes","#),
+    );
+    for era in ERAS {
+        for (builder, is_shown) in [(Client::builder("host", "1"), false), (with_all(), true)] {
+            let client = world.host("ada", era, builder).await;
+            world.knows(1).await;
+            let tools = client.list_tools().await.unwrap();
+            let look = tools.iter().find(|tool| tool.name == "look").unwrap();
+            let latency = is_shown.then_some(LatencyClass::Minutes);
+            assert_eq!(CostHints::of(look).latency, latency, "{era:?}");
             client.close().await;
         }
     }
@@ -203,6 +274,24 @@ async fn passes_data(client: &Client, world: &World) {
     let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
     let result = client.call("analyze_csv").arg("csv", argument).await.unwrap();
     assert_eq!(result.get::<serde_json::Value>().unwrap()["count"], 200);
+}
+
+/// Checks that a member with the value `null` counts as absent.
+async fn ignores_null(client: &Client) {
+    const MEMBERS: [&str; 10] = [
+        "intent",
+        "session_token",
+        "idempotency_key",
+        "idempotency_ttl_seconds",
+        "transaction_id",
+        "step_id",
+        "compensation",
+        "confirmation_token",
+        "user_confirmed",
+        "checkpoints",
+    ];
+    let call = client.call("count");
+    MEMBERS.into_iter().fold(call, |call, name| call.meta(name, ())).await.unwrap();
 }
 
 /// Checks session state and checkpoints.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ServerChange};
+use mgp_lifecycle::Transactions;
 use mgp_testkit::until;
 use mgp_toolindex::{History, HistoryConfig};
 use mgp_types::mgp::DiscoveryListParams;
+use mgp_types::proposal::BeginTransactionParams;
 use mgp_types::service::Principal;
 use mgp_types::store::Db;
 use serde_json::{Value, json};
@@ -156,6 +158,40 @@ async fn a_later_tenant_does_not_inherit_the_searches_of_a_removed_one() {
         let is_stored = async || called().await.iter().any(|tool| tool == "notes.notes.list");
         until("the call is stored", is_stored).await;
         assert_eq!(called().await, ["notes.changes", "notes.notes.list"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_without_keys_is_removed_with_its_searches_and_transactions() {
+    for has_kernel in [false, true] {
+        let world = World::new(NOTES);
+        assert_eq!(world.json(&["tenants", "ls"]), json!([]));
+        let db = Db::open(world.path("state/state.db")).await.unwrap();
+        // This caller has an access token and no key, so only the stored data name its tenant.
+        let caller = Principal::new("gamma", "ann").agent("ada");
+        let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+        history.record(&caller, "list the titles of my notes", "notes.notes.list");
+        history.flush().await.unwrap();
+        let transactions = Transactions::open(Arc::new(db)).await.unwrap();
+        transactions.begin(&caller, BeginTransactionParams::new()).await.unwrap();
+        let serving = if has_kernel { Some(Serving::new(&world).await) } else { None };
+
+        let listed = world.json(&["tenants", "ls"]);
+        let counted = json!({
+            "tenant": "gamma", "keys": 0, "access": 0, "permissions": 0, "approvals": 0,
+            "logins": 0, "searches": 1, "results": 0, "transactions": 1,
+        });
+        assert_eq!(listed, json!([counted]), "with a kernel: {has_kernel}");
+        let removed = world.json(&["tenants", "rm", "gamma", "--yes"]);
+        assert!(
+            removed["notes"].to_string().contains("1 stored query, 1 transaction"),
+            "{removed}"
+        );
+        assert_eq!(world.json(&["tenants", "ls"]), json!([]), "with a kernel: {has_kernel}");
+        let Some(serving) = serving else { continue };
+        let boss = serving.comes(&key(&world, "boss", "gamma", &["--admin"])).await;
+        let seen = boss.call("mgp.kernel.transactions").arg("all", true).await.unwrap();
+        assert!(!serde_json::to_string(&seen).unwrap().contains("\"ada\""), "{seen:?}");
     }
 }
 

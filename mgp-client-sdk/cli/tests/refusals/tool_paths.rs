@@ -130,6 +130,7 @@ async fn tools_are_called_by_plain_http_under_the_same_rules() {
     // may be absent.
     let list = ada.send("POST", "/tools/notes%2Elist", "").await.unwrap();
     assert_eq!(list, (200, json!({"titles": ["a"]})));
+    assert_eq!(ada.send("POST", "/tools/notes.notes.list", "").await.unwrap(), list);
 
     let reason = ada.fails("notes.keep", json!({"title": 5}), (400, 4000)).await;
     assert!(reason.contains("`/text`") && reason.contains("`/title`"), "{reason}");
@@ -142,6 +143,19 @@ async fn tools_are_called_by_plain_http_under_the_same_rules() {
     assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
     let stranger = Caller { key: "mgp_none".to_owned(), ..ada };
     stranger.fails("notes.list", json!({}), (401, 1002)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_use_of_a_key_is_listed() {
+    let world = World::new(SERVERS);
+    let (_serving, _ada) = serving(&world).await;
+    world.json(&["keys", "add", "idle"]);
+    let is_used = |agent: &str| {
+        let keys = world.json(&["keys", "ls"]);
+        keys.as_array().unwrap().iter().any(|key| key["agent"] == agent && key["used"].is_string())
+    };
+    until("the use is recorded", async || is_used("ada")).await;
+    assert!(!is_used("idle"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,8 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, EraChoice, EventCursor, ServerEvent};
 use mgp_testkit::http_response;
 use mgp_transport::ChildCommand;
-use mgp_types::{Sha256Hash, to_hex};
+use mgp_types::mgp::EventParams;
+use mgp_types::{RawObject, Sha256Hash, to_hex};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -214,6 +215,37 @@ async fn a_host_whose_kernel_was_killed_gets_events_from_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_ends_after_its_lifetime_with_a_last_event() {
+    let world = world("");
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let client = shim(&world, era).await;
+        let events = client.events().subscribe(["bench.*"]).lifetime(Duration::from_secs(1));
+        let mut events = events.await.unwrap();
+        let last = timeout(Duration::from_secs(20), events.next()).await.unwrap().unwrap();
+        assert_eq!(last.channel, EventParams::TERMINATED, "{era:?}");
+        assert!(events.next().await.is_none(), "{era:?}");
+        assert!(client.events().resume(events.cursor()).await.is_err(), "{era:?}");
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_gets_only_events_whose_data_have_the_members_of_its_filter() {
+    let world = world("");
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    let members = RawObject::of(&json!({"repository": "app"})).unwrap();
+    let events = client.events().subscribe(["bench.*"]).only_with(members);
+    let mut events = events.await.unwrap();
+    for repository in ["other", "app"] {
+        assert!(publish(&client, "bench.pushed", json!({"repository": repository}), 1).await);
+    }
+    let event = timeout(Duration::from_secs(20), events.next()).await.unwrap().unwrap();
+    let data = event.data.get::<Value>().unwrap();
+    assert_eq!(data["repository"], "app", "{data}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operators_see_recent_events_and_filter_them() {
     let world = world("");
     let serving = Serving::start(&world, &["--no-auth"]);
@@ -409,7 +441,9 @@ async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
     assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
     mgp_testkit::until_blocking("it is refused", || {
         let error = mgp(&world, &["webhooks"])[0]["last_error"].clone();
-        error.as_str().is_some_and(|error| error.contains("/…` must not be fetched"))
+        error.as_str().is_some_and(|error| {
+            error.contains("/…` must not be fetched") && error.contains("`allow_loopback`")
+        })
     });
     let failing = mgp(&world, &["status"])["failing_webhooks"].as_object().unwrap().clone();
     let origin = url.rsplit_once('/').unwrap().0;

@@ -23,6 +23,9 @@ impl Api {
     fn start(&self) -> String {
         let all = self.clone();
         serve_http(move |request| {
+            if request.head.starts_with("get /moved.json ") {
+                return http_response(302, "location: /pets.json\r\n", "");
+            }
             let (status, answer) = if request.head.contains("/pets/404") {
                 (404, json!({"error": "no such pet"}))
             } else if request.head.starts_with("get /pets.json ") {
@@ -162,6 +165,33 @@ fn an_address_in_a_document_does_not_lead_into_this_network() {
     assert!(listed.status.success() && list.contains("getPet"), "{list}");
     assert!(String::from_utf8(listed.stderr).unwrap().contains("set it with `--base-url`"));
     assert!(!mgp(&[]).status.success());
+}
+
+#[test]
+fn a_variable_that_cannot_be_a_header_is_refused_at_the_start() {
+    let world = World::empty();
+    let file = world.folder.join("pets.json");
+    fs::write(&file, document().to_string()).unwrap();
+    for (name, value) in [
+        ("MGP_HEADER_X_KEY", "of-the-operator\n"),
+        ("MGP_HEADER_HOST", "x.org"),
+        ("MGP_HEADER_", "x"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        let refused = command.arg("openapi").arg(&file).env(name, value).output().unwrap();
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && error.contains(&format!("`{name}`")), "{error}");
+        assert!(!error.contains("of-the-operator"), "{error}");
+    }
+}
+
+#[test]
+fn a_redirect_of_a_document_is_not_followed_but_named() {
+    let url = Api::default().start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    let refused = command.args(["openapi", &format!("{url}/moved.json")]).output().unwrap();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && error.contains("a redirect to `/pets.json`"), "{error}");
 }
 
 #[test]

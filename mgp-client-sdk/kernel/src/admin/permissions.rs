@@ -40,7 +40,7 @@ pub(super) async fn approve(
     }
     check_expiry(&params)?;
     let server = server_of(&kernel, &cx, &params)?;
-    let change = permission_change(server.clone(), params);
+    let change = PermissionChange::from(params);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&approved))
@@ -53,7 +53,7 @@ pub(super) async fn deny(
 ) -> Result<ChangeResult, RpcError> {
     check_expiry(&params)?;
     let server = server_of(&kernel, &cx, &params)?;
-    let change = permission_change(server.clone(), params);
+    let change = PermissionChange::from(params);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&denied))
@@ -111,7 +111,7 @@ async fn take_back(
         result.permissions = calls.iter().map(CallApproval::to_listed).collect();
         return Ok(result);
     }
-    let change = permission_change(server.clone(), params);
+    let change = PermissionChange::from(params);
     // Revoke the approvals in the inbox first, so that no call can use one before the permissions are revoked.
     let mut unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, &server, &permissions).await?,
@@ -163,20 +163,6 @@ fn check_expiry(params: &Params) -> Result<(), RpcError> {
         return Ok(());
     }
     Err(RpcError::invalid_params("write `until` instead of `expires_at`"))
-}
-
-fn permission_change(server: ServerId, params: Params) -> PermissionChange {
-    let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
-    if let Some(scope) = params.scope {
-        change = change.scope(scope);
-    }
-    if let Some(until) = params.until {
-        change = change.until(until);
-    }
-    if let Some(because) = params.because {
-        change = change.because(because);
-    }
-    change
 }
 
 fn change_result(approvals: &[Approval]) -> ChangeResult {

@@ -202,6 +202,12 @@ impl CallBounds {
         })
     }
 
+    /// Returns the limits that apply to all calls of an agent together; `None` if there are none.
+    pub(crate) fn limits_of(&self, agent: &Principal) -> Option<CallLimits> {
+        let table = Arc::clone(&self.0.table.read());
+        table.of_agent(agent).map(|bound| bound.limits.clone())
+    }
+
     /// Describes the quotas that apply to a call: how much of each is used now, with its configuration key, and the
     /// error if a used-up quota would refuse the call now.
     pub(crate) fn describe_quotas(

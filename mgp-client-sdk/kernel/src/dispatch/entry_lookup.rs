@@ -70,8 +70,15 @@ async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: Lis
     fleet.store_lists(server);
 }
 
-pub(super) fn all_servers(dispatcher: &Dispatcher) -> Vec<Arc<ManagedServer>> {
-    dispatcher.parts().fleet.all().values().cloned().collect()
+/// Returns the servers that are for the caller's tenant, including those to which the caller has no access. For callers
+/// of other tenants, a server and its entries do not exist.
+pub(super) fn servers_of_tenant(dispatcher: &Dispatcher, cx: &Context) -> Vec<Arc<ManagedServer>> {
+    let fleet = &dispatcher.parts().fleet;
+    let policies = fleet.context().governance.policies();
+    let tenant = cx.principal.tenant().as_str();
+    let all = fleet.all();
+    let admitting = all.values().filter(|one| policies.admits(Some(one.id().as_str()), tenant));
+    admitting.cloned().collect()
 }
 
 /// Returns the error for a name that can belong to several servers.

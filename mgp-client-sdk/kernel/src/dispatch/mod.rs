@@ -88,7 +88,7 @@ pub(super) fn router(
         // `mgp/manifest/get`
         .merge_disjoint(manifest::router(dispatcher, offered))
         // `mgp/events/*`
-        .merge_disjoint(context.events.hub().router())
+        .merge_disjoint(context.events.router())
         // `mgp/permissions/check` and `mgp/scopes/*`
         .merge_disjoint(permission_check::router(dispatcher))
         // `mgp/kernel/*`

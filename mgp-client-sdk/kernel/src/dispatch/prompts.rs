@@ -6,7 +6,7 @@ use mgp_types::{RpcError, clip};
 
 use super::dispatcher::Dispatcher;
 use super::entry_lookup::{
-    MAX_QUOTED_BYTES, ResolvedEntry, all_servers, ambiguous, refreshed_servers,
+    MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
 };
 use super::links;
 use super::names::{Lookup, NameTable, ServerEntry};
@@ -46,7 +46,8 @@ pub(super) async fn find(
         Lookup::Ambiguous(names) => return Err(ambiguous(cx, "prompt", name, &names)),
         Lookup::Unknown => {}
     }
-    match NameTable::new(ListKind::Prompts, &all_servers(dispatcher)).find(name) {
+    let servers = servers_of_tenant(dispatcher, cx);
+    match NameTable::new(ListKind::Prompts, &servers).find(name) {
         Lookup::Unique(entry) => Ok(ResolvedEntry::hidden(entry)),
         _ => Err(RpcError::invalid_params(format!(
             "unknown prompt `{}`; use a name from `prompts/list`",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dispatcher::Dispatcher;
 use super::entry_lookup::{
-    MAX_QUOTED_BYTES, ResolvedEntry, all_servers, ambiguous, refreshed_servers,
+    MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
 };
 use super::links::{self, ResourceLinks};
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify, split_uri};
@@ -72,8 +72,8 @@ pub(super) async fn find(
     if let Some(entry) = find_listed(cx, uri, &servers)? {
         return Ok(ResolvedEntry::visible(entry));
     }
-    let all = all_servers(dispatcher);
-    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
+    let of_tenant = servers_of_tenant(dispatcher, cx);
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &of_tenant).find(uri) {
         return Ok(ResolvedEntry::hidden(entry));
     }
     // Choose a server for a resource that no list contains, because most servers have more resources than they list.

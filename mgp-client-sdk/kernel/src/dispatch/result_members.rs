@@ -1,7 +1,7 @@
 //! Checks and rewrites the members that extensions beyond MGP add to calls and results between callers and servers.
 
 use mgp_types::mcp::Meta;
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{Compensation, Member as _, ResultMembers, SessionState, Suggestion};
 use mgp_types::service::{Call, Context, Reply, ServerId};
 use mgp_types::{Extras, Payload, Recovery, RpcError};
@@ -16,6 +16,12 @@ use crate::results::malformed;
 
 /// The member of a result that contains the members of extensions.
 const META: &str = "_meta";
+
+/// The extensions whose members in a result the kernel replaces by its own.
+const REPLACED: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::IntentHints)
+    .with(Extension::SessionState)
+    .with(Extension::DataReferences);
 
 /// Checks the media in a call against the definition of its tool, and replaces the caller's session token by the
 /// server's own session state. Does nothing for a caller without access, because the security checks will refuse its
@@ -99,21 +105,32 @@ fn fit_result(
         name_compensations(dispatcher, cx, server.id(), &mut reply)?;
     }
     let of_server = server.extensions(cx) & WITH_SERVERS;
-    if of_server.is_empty() {
+    // A server can send members of extensions that it did not negotiate. Replace those of extensions that the caller
+    // negotiated, because the caller would take them for members of the kernel.
+    let replaced = if of_server.is_empty() { of_caller & REPLACED } else { REPLACED };
+    if replaced.is_empty() {
         return Ok(reply);
     }
     // The server repeats the idempotency key that it got from this kernel. Do not keep it even if the caller negotiated
     // idempotency keys: the layer for keys adds the caller's own key.
     let foreign = of_server.difference(of_caller.without(Extension::Idempotency));
     change_meta(reply, |meta| {
-        // Remove the session state, because it is meant for this kernel; the caller receives a token instead.
-        meta.remove(SessionState::NAME);
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }
-        let context = dispatcher.parts().fleet.context();
-        context.references.receive(cx, &context.governance, &server.config(), tool, meta)?;
-        name_suggestion(dispatcher, cx, server.id(), meta)
+        if replaced.contains(Extension::SessionState) {
+            // The state is meant for this kernel; the caller receives a token instead.
+            meta.remove(SessionState::NAME);
+        }
+        if replaced.contains(Extension::DataReferences) {
+            let context = dispatcher.parts().fleet.context();
+            let config = server.config();
+            context.references.receive(cx, &context.governance, &config, tool, meta)?;
+        }
+        if replaced.contains(Extension::IntentHints) {
+            name_suggestion(dispatcher, cx, server.id(), meta)?;
+        }
+        Ok(())
     })
 }
 

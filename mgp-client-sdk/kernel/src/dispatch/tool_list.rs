@@ -1,9 +1,9 @@
 //! `tools/list`: returns the meta tools (tools about tools) and the tools in the caller's session (MGP §16.3).
 
-use mgp_toolindex::{Allowed, Resolved, listed_tools};
+use mgp_toolindex::{Allowed, MetaTool, Resolved, listed_tools};
 use mgp_types::RpcError;
 use mgp_types::mcp::{CacheScope, Era, ListToolsResult, Tool};
-use mgp_types::mgp::ExtensionSet;
+use mgp_types::mgp::{ExtensionSet, RiskLevel, ToolSecurity};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Reply};
 
@@ -57,10 +57,27 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     }
     let active = cx.caller.mgp.unwrap_or_default();
     for tool in &mut tools {
+        add_own_security(tool);
         fit_proposals(parts, &caller, tool, active);
         listed_tool::fit(cx, tool)?;
     }
     Ok(tools)
+}
+
+/// Adds security metadata to a tool of the kernel itself; tools of servers already have it. The kernel's tool for
+/// calling other tools is dangerous, because it can call any of them.
+fn add_own_security(tool: &mut Tool) {
+    if tool.security.is_some() {
+        return;
+    }
+    let risk = match MetaTool::of(&tool.name) {
+        Some(MetaTool::Call) => RiskLevel::Dangerous,
+        Some(MetaTool::Request) => RiskLevel::Moderate,
+        _ => RiskLevel::Safe,
+    };
+    let mut security = ToolSecurity::new(risk.clone());
+    security.effective_risk_level = Some(risk);
+    tool.security = Some(security.into());
 }
 
 /// Adds the members of a tool that belong to extensions that the caller negotiated. Removes the members of other
@@ -72,8 +89,8 @@ fn fit_proposals(
     active: ExtensionSet,
 ) {
     let (wanted, hidden) = (active & proposals::OF_TOOLS, proposals::OF_TOOLS.difference(active));
-    // Return early in the usual case: few callers negotiate these extensions, and few tools have `_meta`.
-    if wanted.is_empty() && tool.meta.is_none() {
+    // Return early in the usual case: few callers negotiate these extensions, and few tools have further members.
+    if wanted.is_empty() && tool.meta.is_none() && tool.extra.is_empty() {
         return;
     }
     let Resolved::One(found) = parts.fleet.context().index.resolve(&tool.name, caller) else {

@@ -16,7 +16,7 @@ use mgp_discovery::{
 use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
 use mgp_transport::http::Proxy;
 use mgp_types::mgp::{KernelWebhook, Severity};
-use mgp_types::service::{Fetch as _, FetchRequest, shown_origin};
+use mgp_types::service::{Fetch as _, FetchError, FetchRequest, shown_origin};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, RpcError};
@@ -457,7 +457,15 @@ pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt
                 (400..500).contains(&answer.status) && ![408, 429].contains(&answer.status);
             if is_final { Attempt::Refused(error) } else { Attempt::Failed(error) }
         }
-        Err(error) => Attempt::Failed(mgp_types::clip(&error.hiding_path().to_string(), MAX_ERROR)),
+        Err(error) => {
+            let is_forbidden = matches!(error, FetchError::Forbidden { .. });
+            let mut why = mgp_types::clip(&error.hiding_path().to_string(), MAX_ERROR);
+            if is_forbidden {
+                why += "; only `https` at public addresses is permitted, and this machine with \
+                        `allow_loopback`";
+            }
+            Attempt::Failed(why)
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mgp_client_sdk::ServerEvent;
 use mgp_client_sdk::gateway::NewConnection;
+use mgp_client_sdk::{Error, ServerEvent};
 use mgp_server_sdk::{EventDraft, EventSubject};
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{EventParams, Extension};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
 
@@ -34,15 +34,37 @@ impl KernelEvents {
             // Remove the channels of the server: it has no events now, but an earlier version of it may have had some.
             return self.forget_channels(server);
         }
-        let (events, id) = (self.clone(), server.clone());
-        let hook = move |event| events.forward(&id, owner.as_ref(), event);
-        match connection.forward_events(hook).await {
-            Ok(channels) => {
-                let own = channels.into_iter().filter(|channel| !is_reserved(channel));
-                self.hub().set_channels(server, own);
+        let mut source = EventSubject::default();
+        source.server = Some(server.clone());
+        source.owner = owner;
+        source.is_forwarded = true;
+        let subscribed = self.subscribe_to(connection, &source, vec!["*".to_owned()]).await;
+        match subscribed {
+            Ok(Some(channels)) => return self.record_channels(connection, source, channels),
+            Ok(None) => {}
+            Err(error) if connection.client().is_closed() => {
+                return tracing::warn!(%server, %error, "subscription to events failed");
             }
-            Err(error) => tracing::warn!(%server, %error, "subscription to events failed"),
+            Err(error) => tracing::debug!(%server, %error, "subscription to all events refused"),
         }
+        self.follow_by_name(connection, source).await;
+    }
+
+    /// Subscribes to channels of a server. Returns the channels that the server has, without those on which servers may
+    /// not publish. Returns `None` if the server has or accepts none of the requested channels.
+    pub(super) async fn subscribe_to(
+        &self,
+        connection: &NewConnection,
+        source: &EventSubject,
+        channels: Vec<String>,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let (events, source) = (self.clone(), source.clone());
+        let hook = move |event| events.forward(&source, event);
+        let mut has = connection.forward_events(channels, hook).await?;
+        if let Some(channels) = &mut has {
+            channels.retain(|channel| !is_reserved(channel));
+        }
+        Ok(has)
     }
 
     /// Removes the channels of a server that has left the fleet or has no events.
@@ -50,21 +72,18 @@ impl KernelEvents {
         self.hub().set_channels(server, std::iter::empty::<String>());
     }
 
-    fn forward(&self, server: &ServerId, owner: Option<&Principal>, event: ServerEvent) {
+    fn forward(&self, source: &EventSubject, event: ServerEvent) {
+        let Some(server) = &source.server else { return };
         if event.dropped > 0 {
             tracing::warn!(%server, count = event.dropped, "events of a server are lost");
         }
         if is_reserved(&event.channel) {
             return self.log_refused(server, &event.channel, "only the kernel publishes on it");
         }
-        let mut subject = EventSubject::default();
-        subject.server = Some(server.clone());
-        subject.owner = owner.cloned();
-        subject.is_forwarded = true;
         let mut draft = EventDraft::new(event.channel.clone())
             .severity(event.severity)
             .payload(event.data)
-            .subject(subject)
+            .subject(source.clone())
             .dropped(event.dropped)
             // Count this kernel in the depth: the number of kernels that an event has passed, so that kernels cannot
             // forward an event in an endless circle.
@@ -90,9 +109,10 @@ impl KernelEvents {
 
 /// Returns whether only the kernel may publish in a channel. Ignores case, because a person could take `Security.x` for
 /// `security.x`.
-fn is_reserved(channel: &str) -> bool {
+pub(super) fn is_reserved(channel: &str) -> bool {
     let begins = |family: &&str| {
         channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))
     };
-    RESERVED.iter().any(begins) || CHANNELS.iter().any(|(own, _)| own.eq_ignore_ascii_case(channel))
+    let mut own = CHANNELS.iter().map(|(own, _)| *own).chain([EventParams::TERMINATED]);
+    RESERVED.iter().any(begins) || own.any(|own| own.eq_ignore_ascii_case(channel))
 }

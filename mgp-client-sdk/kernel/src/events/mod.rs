@@ -3,10 +3,12 @@
 //! An operator receives all events. Any other subscriber receives an event only if its lists contain the server or tool
 //! of the event, and never an event about a call of another caller.
 
+mod by_name;
 mod deliveries;
 mod failures;
 mod forward;
 mod notify;
+mod router;
 mod security;
 mod webhooks;
 
@@ -14,6 +16,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_discovery::KernelConfig;
 use mgp_lifecycle::Transition;
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
@@ -24,6 +27,7 @@ use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use self::by_name::ServersByName;
 use self::forward::ForwardLog;
 use crate::caller_view::CallerView;
 
@@ -78,6 +82,7 @@ const ADDED_CAPACITY: usize = 64;
 pub(crate) struct KernelEvents {
     hub: EventHub,
     forwards: Arc<ForwardLog>,
+    by_name: ServersByName,
     pub(crate) deliveries: Deliveries,
 }
 
@@ -110,11 +115,24 @@ impl KernelEvents {
         for (channel, description) in CHANNELS {
             hub.declare(channel, description);
         }
-        Self { hub, forwards: Arc::default(), deliveries: Deliveries::default() }
+        Self {
+            hub,
+            forwards: Arc::default(),
+            by_name: ServersByName::default(),
+            deliveries: Deliveries::default(),
+        }
     }
 
     pub(crate) fn hub(&self) -> &EventHub {
         &self.hub
+    }
+
+    /// Applies the configuration of webhooks, and subscribes to their channels at servers that accept no patterns.
+    pub(crate) async fn apply_deliveries(&self, config: &KernelConfig) {
+        self.deliveries.apply(&self.hub, config).await;
+        let channels: Vec<_> =
+            config.webhooks.values().flat_map(|webhook| webhook.channels.clone()).collect();
+        self.follow_configured(&EventHub::names_in(&channels));
     }
 
     /// Publishes an event without waiting for slow subscribers: the kernel must not wait for a client.

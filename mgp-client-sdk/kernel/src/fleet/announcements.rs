@@ -49,17 +49,20 @@ pub(super) struct KnownRules {
     shared: watch::Receiver<u64>,
     /// The revisions of the tenants' access entries; `None` if they could not be read.
     revisions: Option<BTreeMap<String, u64>>,
+    /// The revisions of the servers' definitions.
+    definitions: BTreeMap<ServerId, u64>,
 }
 
 impl KnownRules {
     pub(super) fn new(governance: &Governance) -> Self {
         let (all, shared) = (governance.changes(), governance.shared_changes());
-        Self { all, shared, revisions: governance.access().revisions() }
+        let definitions = governance.definitions().revisions();
+        Self { all, shared, revisions: governance.access().revisions(), definitions }
     }
 
-    /// Records each change of the rules, because the rules decide which entries a client sees: a change of access
-    /// entries for the clients of their tenant, and any other change for all clients. Ends when the governance or the
-    /// fleet is dropped.
+    /// Records each change of the rules, because the rules decide which entries a client sees. A change of access
+    /// entries affects the clients of their tenant, a change of definitions the clients that see tools of the server,
+    /// and any other change all clients. Ends when the governance or the fleet is dropped.
     pub(super) async fn follow(mut self, fleet: WeakFleet, changes: ChangedLists) {
         loop {
             let is_shared = tokio::select! {
@@ -67,7 +70,14 @@ impl KnownRules {
                 changed = self.all.changed() => changed.map(|()| false),
             };
             let (Ok(is_shared), Some(fleet)) = (is_shared, fleet.upgrade()) else { return };
-            let revisions = fleet.context().governance.access().revisions();
+            let governance = &fleet.context().governance;
+            let definitions = governance.definitions().revisions();
+            let servers = self.definitions.keys().chain(definitions.keys());
+            servers
+                .filter(|server| self.definitions.get(*server) != definitions.get(*server))
+                .for_each(|server| changes.add(server, ListGroup::Tools));
+            self.definitions = definitions;
+            let revisions = governance.access().revisions();
             match (&self.revisions, &revisions) {
                 (Some(old), Some(new)) if !is_shared => {
                     let tenants = old.keys().chain(new.keys());
@@ -113,19 +123,14 @@ fn announce(fleet: &Fleet, Changes { lists, shared_rules, access }: Changes) {
 
 /// Returns whether a principal sees at least a part of a list of a server.
 fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: ListGroup) -> bool {
-    let (access, now) = (fleet.context().governance.access(), SystemTime::now());
-    let sees = |tool: Option<&str>| access.decide(principal, Some(server), tool, now).is_allowed();
-    if sees(None) {
-        return true;
-    }
+    let access = fleet.context().governance.access();
     if group != ListGroup::Tools {
-        return false;
+        return access.decide(principal, Some(server), None, SystemTime::now()).is_allowed();
     }
-    // A principal can see single tools of a server without access to the server as a whole. If the server was removed
-    // or must not run, its tools are unknown here, so notify the principal in any case.
-    let tools = fleet.context().index.tools_of(server.as_str());
-    fleet
-        .get(server.as_str())
-        .is_none_or(|server| server.approved().is_some_and(ApprovedRegistration::is_held))
-        || tools.iter().any(|tool| sees(Some(tool.name())))
+    // If the server was removed or must not run, the access to its tools may be deleted already, so notify the
+    // principal in any case.
+    access.allows_a_tool(principal, server)
+        || fleet
+            .get(server.as_str())
+            .is_none_or(|server| server.approved().is_some_and(ApprovedRegistration::is_held))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_client_sdk::Client;
-use mgp_types::mgp::ServerState;
+use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -121,7 +121,8 @@ impl ManagedServer {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
         let restarted = tokio::spawn(async move {
-            tokio::join!(server.stop_isolated(), server.restart_sessions());
+            let reason = ShutdownReason::OperatorRequest;
+            tokio::join!(server.stop_isolated(&reason), server.restart_sessions());
             // If an operator has stopped or removed the server meanwhile, stop it again.
             if server.hold().forbids_start() {
                 return server.stop().await;

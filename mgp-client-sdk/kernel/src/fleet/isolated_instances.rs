@@ -111,12 +111,11 @@ impl Instances {
         of_each.collect()
     }
 
-    pub(super) async fn stop(&self) {
+    pub(super) async fn stop(&self, reason: &ShutdownReason) {
         let InstanceTable { parts, by_owner } = &*self.0;
         let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
         parts.context.stopped.add(&parts.config.id, owners);
-        let reason = ShutdownReason::OperatorRequest;
-        let stops = all.iter().map(|one| one.instance.stop(&reason));
+        let stops = all.iter().map(|one| one.instance.stop(reason));
         futures_util::future::join_all(stops).await;
     }
 }

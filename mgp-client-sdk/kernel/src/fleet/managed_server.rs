@@ -430,16 +430,21 @@ impl ManagedServer {
         }
     }
 
-    /// Drains and stops all instances.
+    /// Drains and stops all instances because an operator requests it or has changed the configuration.
     pub(crate) async fn stop(&self) {
-        self.stop_isolated().await;
-        self.shared.stop(&ShutdownReason::OperatorRequest).await;
+        self.stop_for(&ShutdownReason::OperatorRequest).await;
+    }
+
+    /// Drains and stops all instances. Servers with the extension `lifecycle` receive the reason.
+    pub(super) async fn stop_for(&self, reason: &ShutdownReason) {
+        self.stop_isolated(reason).await;
+        self.shared.stop(reason).await;
     }
 
     /// Stops the instances of all principals; their next calls create new instances.
-    pub(super) async fn stop_isolated(&self) {
+    pub(super) async fn stop_isolated(&self, reason: &ShutdownReason) {
         if let Some(instances) = &self.isolated {
-            instances.stop().await;
+            instances.stop(reason).await;
         }
     }
 

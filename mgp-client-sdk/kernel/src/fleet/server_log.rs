@@ -101,7 +101,8 @@ impl ServerLog {
         });
         let session = &mut entries.states[of as usize];
         session.since = Some(Timestamp::now());
-        let is_stopped = reason == Some(ShutdownReason::OperatorRequest.as_str());
+        let stops = [ShutdownReason::OperatorRequest, ShutdownReason::KernelShutdown];
+        let is_stopped = stops.iter().any(|stop| reason == Some(stop.as_str()));
         if is_stopped && let Some(error) = &mut session.error {
             remove_next_try(error);
         }

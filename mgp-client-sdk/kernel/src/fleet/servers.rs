@@ -8,6 +8,7 @@ use mgp_client_sdk::Error;
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_toolindex::{Erase, IndexError};
 use mgp_types::Payload;
+use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, RwLock};
 
@@ -284,12 +285,13 @@ impl Fleet {
         }
     }
 
-    /// Drains and stops all servers.
+    /// Drains and stops all servers, because the kernel stops.
     pub(crate) async fn stop(&self) {
         let all = self.all();
         // Prevent the start of servers that still wait for a permit.
         all.values().for_each(|server| server.hold().set_stopped(true));
-        let stops = all.values().map(|server| server.stop());
+        let reason = ShutdownReason::KernelShutdown;
+        let stops = all.values().map(|server| server.stop_for(&reason));
         futures_util::future::join_all(stops).await;
     }
 

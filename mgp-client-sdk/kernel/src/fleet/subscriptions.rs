@@ -196,7 +196,7 @@ impl ResourceSubscriptions {
         }
     }
 
-    /// Returns whether any client is subscribed to a resource in this session.
+    /// Returns whether any client is subscribed to a resource in the session that `source` names.
     pub(super) fn has(&self, source: &Source) -> bool {
         self.0.lock().values().any(|subscription| subscription.is_of(source))
     }

@@ -86,31 +86,21 @@ impl VisibleFleet {
         (is_operator || sees_tool()).then_some(found)
     }
 
+    /// Counts the tools of a server that a caller sees. An operator sees all tools.
+    fn count_seen(&self, cx: &Context, server: &ServerId) -> u64 {
+        let context = self.fleet.context();
+        let is_operator = context.governance.is_operator(cx, Administration::Reads);
+        let tools = context.index.tools_of(server.as_str());
+        let sees = |tool: &&IndexedTool| self.view.sees(cx, Some(server), tool.name()).is_ok();
+        tools.iter().filter(|tool| is_operator || sees(tool)).count() as u64
+    }
+
     /// Returns the client of a server. If the server is not connected, returns its health and state instead. Returns
     /// `None` if the caller does not see the server.
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
         let server = self.get(cx, server)?;
         Some(server.latest().client().map_err(|_| health_of(&server)))
     }
-
-    /// Counts the tools of all servers, and the available tools, whose servers run or start when they are needed.
-    pub(crate) fn count_tools(&self) -> ToolCounts {
-        let index = &self.fleet.context().index;
-        self.fleet.all().values().fold(ToolCounts::default(), |counts, server| {
-            let tools = index.tools_of(server.id().as_str()).len() as u64;
-            let is_usable = server.state() != ServerState::Error && !server.hold().forbids_start();
-            ToolCounts {
-                total: counts.total + tools,
-                available: counts.available + if is_usable { tools } else { 0 },
-            }
-        })
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ToolCounts {
-    pub(crate) total: u64,
-    pub(crate) available: u64,
 }
 
 /// Asks a server for its health. A server without the extension `lifecycle` receives an MCP ping instead.
@@ -190,7 +180,7 @@ impl VisibleFleet {
                 },
                 Err(down) => down,
             };
-            let tools = self.fleet.context().index.tools_of(server.as_str()).len() as u64;
+            let tools = self.count_seen(cx, server);
             let mut result = StatusResult::new(status);
             result.server_id = Some(server.to_string());
             result.tools_total = Some(tools);
@@ -235,6 +225,19 @@ impl VisibleFleet {
 /// for each type of the fleet, in each method, whether threads can share it. This took a third of the time in which the
 /// package is compiled.
 impl mgp_lifecycle::Fleet for VisibleFleet {
+    /// Counts a tool as available if its server runs, or will start when the tool is called.
+    fn count_tools(&self, cx: &Context) -> Option<(u64, u64)> {
+        let (mut total, mut available) = (0, 0);
+        for server in self.fleet.all().values() {
+            let seen = self.count_seen(cx, server.id());
+            total += seen;
+            if server.state() != ServerState::Error && !server.hold().forbids_start() {
+                available += seen;
+            }
+        }
+        Some((total, available))
+    }
+
     fn ping<'s, 'c, 'i, 'f>(
         &'s self,
         cx: &'c Context,

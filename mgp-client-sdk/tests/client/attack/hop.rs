@@ -151,7 +151,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let asked =
             response["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{response}"));
         keys.extend(asked.keys().cloned());
-        // Then the agent knows the keys, and sends the answers to a new gateway, which has not asked yet.
+        // The agent, which now knows the keys of the questions, answers them at a new gateway that has not asked them.
         let stack = gateway(server(), era, &above).await;
         let mut agent = raw::modern(&stack, Principal::local());
         let early: Value = keys

@@ -124,7 +124,7 @@ impl PermissionAuthority for TestAuthority {
         self.0.asks_operator.load(Ordering::Relaxed)
     }
 
-    fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {
+    fn standing(&self, _: &Context, _: &ServerId, _: &[Permission]) -> PermissionDecision {
         match *self.0.with_decision_time.lock().unwrap() {
             DecisionTime::Nothing => self.decided(),
             // An authority that takes time has no decision before it is asked for one.

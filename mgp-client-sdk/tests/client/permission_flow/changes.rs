@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use mgp_client_sdk::Client;
+use mgp_client_sdk::security::prelude::*;
 use mgp_types::Timestamp;
+use mgp_types::mgp::ApprovalPolicy;
 use mgp_types::mgp::GrantDecision::{Approved, Denied};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -60,4 +63,31 @@ async fn an_expiry_is_reported_when_it_happens() {
     let notification = timeout(Duration::from_secs(10), serving).await.unwrap();
     assert_eq!(notification["params"]["grants"]["camera"], "deferred");
     assert_eq!(notification["params"]["expires_at"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_change_leaves_denied_what_the_policy_denies() {
+    let policies = Policies::default();
+    policies.set("files", ServerPolicy::default().permission_policy(ApprovalPolicy::DenyAll));
+    let governance = Governance::builder().policies(policies).build();
+    let builder = Client::builder("test", "1").governed(&governance, "files");
+    let (mut script, connecting) = begin(builder, needing(&["permissions"], &["camera"])).await;
+    let notification = script.serve("mgp/permission/grant", json!({})).await;
+    assert_eq!(notification["params"]["grants"], json!({ "camera": "denied" }));
+    let _client = finish(&mut script, connecting).await;
+
+    // The server also requests a permission that it did not declare.
+    let params = json!({ "request_id": "r1", "permissions": ["network.listen"] });
+    let answer = script.ask("mgp/permission/request", params).await;
+    assert_eq!(answer["result"]["grants"], json!({ "network.listen": "denied" }));
+
+    let operator = Principal::new("local", "ann").operator();
+    let change = PermissionChange::of("files", [Permission::MemoryRead]);
+    governance.permissions().approve(&operator, change).await.unwrap();
+    let changed = script.asked("mgp/permission/grant");
+    let notification = timeout(Duration::from_secs(10), changed).await.unwrap();
+    assert_eq!(
+        notification["params"]["grants"],
+        json!({ "camera": "denied", "memory.read": "approved", "network.listen": "denied" })
+    );
 }

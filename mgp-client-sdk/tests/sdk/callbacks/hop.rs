@@ -15,6 +15,16 @@ fn forwarding(hop: Hop) -> Server {
     )
 }
 
+/// Returns the answer to `initialize` by a server with callbacks.
+fn hello() -> Value {
+    let mgp = json!({ "version": "0.3.0", "extensions": ["callbacks"] });
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "tools": {}, "mgp": mgp },
+        "serverInfo": { "name": "script", "version": "1" },
+    })
+}
+
 /// Answers a call with the answer to a question under the id `cb-001`.
 async fn ask_in_call(script: &mut RawPeer, message: &str) {
     let call = script.asked("tools/call").await;
@@ -38,13 +48,7 @@ async fn a_question_whose_id_was_used_before_reaches_the_caller_of_its_own_call(
     let (here, there) = mgp_transport::duplex();
     let mut script = RawPeer::new(there.reader, there.writer);
     let server = tokio::spawn(async move {
-        let mgp = json!({ "version": "0.3.0", "extensions": ["callbacks"] });
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": { "tools": {}, "mgp": mgp },
-            "serverInfo": { "name": "script", "version": "1" },
-        });
-        script.serve("initialize", hello).await;
+        script.serve("initialize", hello()).await;
         for message in ["Delete tmp?", "Drop prod?", "Drop prod?"] {
             ask_in_call(&mut script, message).await;
         }
@@ -67,4 +71,25 @@ async fn a_question_whose_id_was_used_before_reaches_the_caller_of_its_own_call(
         assert!(asked.ends_with(message), "{asked}");
     }
     drop(server);
+}
+
+#[tokio::test]
+async fn a_repeated_notification_is_shown_once() {
+    let (here, there) = mgp_transport::duplex();
+    let mut script = RawPeer::new(there.reader, there.writer);
+    let (builder, questions) = answering(&[Some("seen"), Some("seen"), Some("seen")]);
+    let connecting = Box::pin(builder.era(ERAS[0]).connect(here.reader, here.writer));
+    let (client, _) = tokio::join!(connecting, script.serve("initialize", hello()));
+    let client = client.unwrap();
+    let mut note = async |message: &str| {
+        let notice = json!({ "callback_id": "cb-001", "type": "notification", "message": message });
+        script.notify("notifications/mgp.callback.request", notice).await;
+    };
+    note("saved").await;
+    questions.next(0).await;
+    note("saved").await;
+    note("closed").await;
+    assert_eq!(questions.next(1).await.message.as_deref(), Some("closed"));
+    assert_eq!(questions.len(), 2);
+    drop(client);
 }

@@ -23,6 +23,8 @@ fn a_person_confirms_in_the_terminal_or_nothing_happens() {
     for (lines, text) in [
         ("a year\nconfirm\n", "3 files older than a year were deleted"),
         ("a month\ncancel\n", "nothing was deleted"),
+        // The program asks again after an answer that is not one of the options.
+        ("a week\na year\nyes\nconfirm\n", "3 files older than a year were deleted"),
     ] {
         let output = answered(lines);
         let shown = String::from_utf8(output.stdout).unwrap();

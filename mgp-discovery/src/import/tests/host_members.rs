@@ -360,3 +360,13 @@ fn variables_without_braces_are_those_of_an_environment_in_copilot() {
     assert_eq!(entry.args, ["$$HOME"]);
     assert_eq!((&*entry.env["T"], &*entry.env["U"]), ("${GH_TOKEN}", "${A:-b} $$5 $$$$"));
 }
+
+#[test]
+fn a_member_without_a_value_counts_as_absent() {
+    let text = r#"{"mcpServers": {
+        "a": {"command": "a", "args": null, "cwd": null, "env": null, "url": null, "type": null},
+        "b": {"command": null, "url": "https://x.org", "headers": null}}}"#;
+    let import = imported(Host::Cursor, "mcp.json", text);
+    assert_eq!((names(&import), reasons(&import)), (vec!["a", "b"], vec![]));
+    assert_eq!(import.servers[0].notes.len() + import.servers[1].notes.len(), 0);
+}

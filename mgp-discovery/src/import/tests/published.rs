@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::import::{Answers, PublishedServer};
+use crate::import::{Answers, Bundle, Entry, PublishedServer};
 
 /// Returns the entry of a registry for a server with one package.
 fn entry(package: &Value) -> PublishedServer {
@@ -149,5 +149,46 @@ fn a_package_is_started_with_its_version_although_its_name_ends_with_the_same_ch
             entry(&json!({ "registryType": kind, "identifier": name, "version": "1.0.0" }));
         let package = server.import(&Answers::new()).servers[0].entry.package.clone();
         assert_eq!(package.as_deref(), Some(expected), "{kind} {name}");
+    }
+}
+
+#[test]
+fn a_package_whose_name_is_an_option_is_not_started() {
+    for kind in ["npm", "pypi", "oci"] {
+        let package = json!({"registryType": kind, "identifier": "--call=id", "version": "1.0.0"});
+        let import = entry(&package).import(&Answers::new());
+        assert!(import.servers.is_empty() && import.refused.len() == 1, "{kind}: {import:?}");
+    }
+}
+
+/// Returns the imported entry of a bundle that has this `mcp_config` in its manifest.
+fn start(config: &Value) -> Result<Entry, String> {
+    let mut config = config.clone();
+    config["command"] = json!("node");
+    let manifest =
+        json!({"name": "a", "version": "1", "server": {"type": "node", "mcp_config": config}});
+    let mut import = Bundle::new(&manifest)?.import("/b".as_ref(), &Answers::new());
+    Ok(import.servers.remove(0).entry)
+}
+
+#[test]
+fn numbers_and_booleans_in_the_manifest_of_a_bundle_become_texts() {
+    let entry = start(&json!({"args": ["--port", 8080, true], "env": {"PORT": 8080}})).unwrap();
+    assert_eq!(entry.args, ["--port", "8080", "true"]);
+    assert!(entry.env.into_iter().eq([("PORT".to_owned(), "8080".to_owned())]));
+    assert!(start(&json!({"args": null, "env": null})).is_ok());
+}
+
+#[test]
+fn a_bundle_that_would_start_without_some_arguments_is_refused() {
+    for (config, member) in [
+        (json!({"args": "--port 8080"}), "args"),
+        (json!({"args": [["--port"]]}), "args"),
+        (json!({"args": [null]}), "args"),
+        (json!({"env": ["A=1"]}), "env"),
+        (json!({"env": {"A": {"B": "1"}}}), "env"),
+    ] {
+        let why = start(&config).unwrap_err();
+        assert!(why.contains(&format!("`server.mcp_config.{member}`")), "{config}: {why}");
     }
 }

@@ -107,21 +107,6 @@ async fn lists_show_registrations_with_their_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_reported() {
-    let world = World::new();
-    let mut changes = world.registrations.changes();
-    for step in 0..3 {
-        changes.mark_unchanged();
-        match step {
-            0 => drop(world.register(maker(), count("a")).await.unwrap()),
-            1 => drop(world.approve().await.unwrap()),
-            _ => drop(world.deregister(maker(), "a").await.unwrap()),
-        }
-        assert!(changes.has_changed().unwrap(), "step {step}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
     let mut world = World::new();
     // With `mood` 1, the store commits a change but never answers. With `mood` 2, the store refuses the change.

@@ -254,6 +254,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     {
         refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
     }
+    refused(world.register(maker(), evil(json!(["absent.py"]))).await, 4100, "begins at `cwd`");
     program(&world.folder.join("bin/bun"), "\u{7f}ELF");
     let bun = json!({ "id": "evil", "command": "bun", "args": ["made.py"] });
     refused(world.register(maker(), bun).await, 4100, "other than `bun`");

@@ -111,8 +111,9 @@ impl PermissionFlow {
 
     /// Returns a notification that contains the current decisions.
     fn current_notice(&self, cx: &Context) -> GrantNotice {
-        let standing = self.0.grantor.standing(cx, &self.0.server);
-        GrantNotice::of(&standing, &self.0.state.lock().requested, SystemTime::now())
+        let requested = self.0.state.lock().requested.clone();
+        let standing = self.0.grantor.standing(cx, &self.0.server, &requested.decidable());
+        GrantNotice::of(&standing, &requested, SystemTime::now())
     }
 }
 

@@ -48,7 +48,7 @@ impl PermissionFlow {
         }
         let name = self.next_name();
         let decided = self.decide(stack, cx, &requested, dialect, &name).await;
-        let standing = self.0.grantor.standing(cx, &self.0.server);
+        let standing = self.0.grantor.standing(cx, &self.0.server, &requested.decidable());
         let decision = match decided {
             Some(decided) => GrantNotice::overlay(standing, decided),
             None => standing,

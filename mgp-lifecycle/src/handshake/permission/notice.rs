@@ -67,8 +67,8 @@ pub(super) struct GrantNotice {
 impl GrantNotice {
     /// Creates the notice of a decision for a server that requests these permissions.
     ///
-    /// Undecided permissions count as deferred, invalid names as denied. Expired grants count as deferred too, because
-    /// §3.6 has no word for an expired grant.
+    /// Undecided permissions count as deferred, and undecided invalid names as denied. Expired grants count as deferred
+    /// too, because §3.6 has no word for an expired grant.
     pub(super) fn of(
         decision: &PermissionDecision,
         requested: &RequestedPermissions,
@@ -92,7 +92,8 @@ impl GrantNotice {
                 }
                 combined(parts.iter().filter_map(|part| grants.get(part)))
             } else {
-                GrantDecision::Denied.into()
+                // An operator can approve an invalid name, but no policy does, so a name without a decision is denied.
+                grants.get(name).cloned().unwrap_or_else(|| GrantDecision::Denied.into())
             };
             grants.insert(name.clone(), grant);
         }
@@ -209,6 +210,12 @@ mod tests {
         for past in ["1999-01-01T00:00:00Z", "soon"] {
             check(&[], granted, Some(past), r#"{"camera":"deferred","network.listen":"denied"}"#);
         }
+    }
+
+    #[test]
+    fn an_invalid_name_is_denied_unless_an_operator_approved_it() {
+        check(&["foo"], "{}", None, r#"{"foo":"denied"}"#);
+        check(&["foo"], r#"{"foo":"approved"}"#, None, r#"{"foo":"approved"}"#);
     }
 
     #[test]

@@ -126,10 +126,10 @@ mod tests {
             server: &ServerId,
             _: Vec<Permission>,
         ) -> PermissionDecision {
-            self.standing(cx, server)
+            self.standing(cx, server, &[])
         }
 
-        fn standing(&self, cx: &Context, _: &ServerId) -> PermissionDecision {
+        fn standing(&self, cx: &Context, _: &ServerId, _: &[Permission]) -> PermissionDecision {
             self.reads.fetch_add(1, Ordering::Relaxed);
             let mut grants = BTreeMap::new();
             if cx.principal.tenant().as_str() == "a" {

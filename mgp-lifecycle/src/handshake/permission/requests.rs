@@ -34,7 +34,7 @@ impl PermissionFlow {
         let deciding = self.0.grantor.decide(&cx, &self.0.server, requested.decidable());
         let decision = timeout(self.0.limit, deciding).await.unwrap_or_else(|_| {
             // On a timeout, earlier decisions apply; all other permissions are deferred.
-            self.0.grantor.standing(&cx, &self.0.server)
+            self.0.grantor.standing(&cx, &self.0.server, &requested.decidable())
         });
         Ok(self.to_result(params.request_id, &decision, &requested))
     }

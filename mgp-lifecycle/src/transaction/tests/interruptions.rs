@@ -39,6 +39,31 @@ async fn a_step_whose_caller_leaves_while_its_beginning_is_stored_runs_and_is_un
 }
 
 #[tokio::test]
+async fn a_later_tenant_does_not_see_the_transactions_of_a_removed_one() {
+    let mut world = world().await;
+    let transactions = world.transactions.clone();
+    for tenant in ["acme", "acme-2"] {
+        world.client.cx.principal = Principal::new(tenant, "ann");
+        for id in ["tx", "open"] {
+            let mut begin = BeginTransactionParams::new();
+            begin.transaction_id = Some(id.to_owned());
+            transactions.begin(&world.client.cx.principal, begin).await.unwrap();
+        }
+        world.step("other", 1, "").await.unwrap();
+        let end = EndTransactionParams::new("tx");
+        let ended = transactions.roll_back(&world.client.cx.principal, &end).await.unwrap();
+        assert_eq!(ended.status, TransactionStatus::PartiallyRolledBack);
+    }
+    transactions.remove_tenant(&"acme".into()).await.unwrap();
+    let of_next_process = Transactions::open(world.store.clone()).await.unwrap();
+    for transactions in [transactions, of_next_process] {
+        assert!(transactions.list("acme", true).is_empty());
+        assert_eq!(transactions.list("acme-2", true).len(), 2);
+        assert_eq!(transactions.callers(), vec![Principal::new("acme-2", "ann"); 2]);
+    }
+}
+
+#[tokio::test]
 async fn a_repeated_step_whose_end_a_kill_prevented_is_undone_as_its_tool_declared() {
     let (store, at_kill) = (Arc::new(MemoryStore::new()), Arc::new(Mutex::new(Vec::new())));
     let start = async || {

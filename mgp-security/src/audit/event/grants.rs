@@ -144,31 +144,6 @@ impl Event {
         }
     }
 
-    /// Creates `dev.cloto.project_approved`: the exact configuration of a project was approved.
-    pub fn project_approved(
-        by: impl Into<EventActor>,
-        file: &str,
-        sha256: &str,
-        replaces: &[&str],
-    ) -> Self {
-        Self::own("project_approved", by, AuditResult::Success).project(file, sha256, replaces)
-    }
-
-    /// Creates `dev.cloto.project_revoked`: the approval of a project was revoked.
-    pub fn project_revoked(
-        by: impl Into<EventActor>,
-        file: &str,
-        sha256: &str,
-        replaces: &[&str],
-    ) -> Self {
-        Self::own("project_revoked", by, AuditResult::Success).project(file, sha256, replaces)
-    }
-
-    fn project(self, file: &str, sha256: &str, replaces: &[&str]) -> Self {
-        let event = self.words("file", Some(file)).words("sha256", Some(sha256));
-        if replaces.is_empty() { event } else { event.detail("replaces", replaces) }
-    }
-
     /// Creates `dev.cloto.approval_requested`: a request with this id waits for the decision of an operator.
     pub fn approval_requested(
         by: impl Into<EventActor>,

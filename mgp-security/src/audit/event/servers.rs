@@ -1,4 +1,4 @@
-//! Events of servers: connections, registrations and dropped events (MGP §11, §15).
+//! Events of servers: connections and dropped events (MGP §11).
 
 use std::time::Duration;
 
@@ -69,21 +69,6 @@ impl Event {
         Self::own("administered", by, AuditResult::Success)
             .server(server)
             .words("method", Some(method))
-    }
-
-    /// Creates `dev.cloto.server_registered`: a server was registered at run time. `result` is the outcome of the
-    /// registration.
-    pub fn server_registered(
-        by: impl Into<EventActor>,
-        server: &ServerId,
-        result: AuditResult,
-    ) -> Self {
-        Self::own("server_registered", by, result).server(Some(server))
-    }
-
-    /// Creates `dev.cloto.server_deregistered`: a registered server was removed.
-    pub fn server_deregistered(by: impl Into<EventActor>, server: &ServerId) -> Self {
-        Self::own("server_deregistered", by, AuditResult::Success).server(Some(server))
     }
 
     /// Creates `dev.cloto.records_rejected`: complete lines at the end of a log failed verification and were cut off.

@@ -97,8 +97,14 @@ fn all() -> Vec<AuditEvent> {
         Event::policy_changed(&ada, on).before("interactive").after("config_only"),
         Event::key_added(&ada, "k1", &agent).expires_at(&dusk),
         Event::key_revoked(&ada, "k1", &agent).justification("the laptop is lost"),
-        Event::project_approved(&ada, "/home/ada/plot/mgp.toml", &new.to_string(), &["garden"]),
-        Event::project_revoked(&ada, "/home/ada/plot/mgp.toml", &old.to_string(), &[]),
+        // `mgp-discovery` writes the events of projects and of registrations.
+        Event::own("project_approved", &ada, AuditResult::Success)
+            .detail("file", "/home/ada/plot/mgp.toml")
+            .detail("sha256", &new.to_string())
+            .detail("replaces", &["garden"]),
+        Event::own("project_revoked", &ada, AuditResult::Success)
+            .detail("file", "/home/ada/plot/mgp.toml")
+            .detail("sha256", &old.to_string()),
         Event::approval_requested(&agent, "a1", Some(&dusk)).server(on).tool("mow"),
         Event::approval_decided(&ada, "a1", "approved")
             .server(on)
@@ -115,17 +121,18 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
         Event::definition_rejected(&ada, &garden, "water", &new).justification("too much"),
-        Event::definitions_forgotten(&ada, &garden, 7).justification("set up again"),
+        Event::definitions_forgotten(Actor::kernel(), &garden, 7).cause("deregistered"),
         Event::definition_flagged(
             &garden,
             Some("weed"),
             DefinitionFlag::Refused,
             "invisible characters in `description`",
         ),
-        Event::server_registered(&ada, &garden, AuditResult::Success)
+        Event::own("server_registered", &ada, AuditResult::Success)
+            .server(on)
             .detail("trust", "sandboxed")
             .justification("try it"),
-        Event::server_deregistered(&ada, &garden),
+        Event::own("server_deregistered", &ada, AuditResult::Success).server(on),
         Event::administered(&through, on, "mgp/kernel/servers/restart"),
         Event::records_rejected("audit", 2, 711),
         Event::records_lost("audit", 3),

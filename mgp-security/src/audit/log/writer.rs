@@ -68,11 +68,12 @@ pub(super) struct Writer {
     head_seq: u64,
     /// The number of the last synced record that the last saved head contains.
     head_synced: u64,
-    /// The time since which the log has records after the last saved head; `None` if it has none.
+    /// The time at which the first record after the last saved head (number and hash of a record) was written; `None`
+    /// if the saved head is that of the last record.
     head_lag_since: Option<Instant>,
     /// The number of the last record that was synced to the disk.
     synced: u64,
-    /// The time since which the log has records that are to be synced; `None` if it has none.
+    /// The time at which the first record that is to be synced was written; `None` if all such records are synced.
     unsynced_since: Option<Instant>,
     /// `true` while the sync after the opening of the log has not been done. Waiting callers are served first: if the
     /// process is killed, nothing is lost even without the sync.

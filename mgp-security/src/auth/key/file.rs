@@ -1,12 +1,14 @@
 //! A key store in a private file.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use async_trait::async_trait;
 use mgp_types::{FileLock, PrivateFile};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 
 use super::MAX_KEYS;
 use super::error::{KeyError, KeyStoreError};
@@ -23,7 +25,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// A missing file counts as empty, and is created with the first key. The file is replaced as a whole, so no reader
 /// sees an incomplete one. Processes that change it lock a second file in the same folder, and wait up to five seconds
-/// for the lock.
+/// for the lock. The last uses are recorded in a folder that has the path of the file, with the extension `used`: for
+/// each used key, the folder has an empty file, whose modification time is the time of the last use. Each change of the
+/// keys deletes the empty files of keys that were removed or revoked.
 #[derive(Clone, Debug)]
 pub struct FileKeys {
     file: PrivateFile,
@@ -45,16 +49,25 @@ impl FileKeys {
         Self { file: PrivateFile::new(path, MAX_FILE) }
     }
 
+    /// Returns the folder of the empty files that record the last uses of keys.
+    fn use_markers(&self) -> PathBuf {
+        self.file.path().with_extension("used")
+    }
+
     async fn change(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<(), KeyError> + Send + 'static,
     ) -> Result<(), KeyError> {
-        let file = self.file.clone();
+        let (file, markers) = (self.file.clone(), self.use_markers());
         blocking(move || {
             let turn = file.lock(LOCK_TIMEOUT).map_err(KeyStoreError::from)?;
             let mut records = read(&file)?;
             change(&mut records)?;
-            Ok(write(&file, &turn, records)?)
+            let live = records.values().filter(|record| record.revoked().is_none());
+            let live: BTreeSet<_> = live.map(|record| record.id().to_owned()).collect();
+            write(&file, &turn, records)?;
+            remove_others(&markers, &live);
+            Ok(())
         })
         .await
     }
@@ -83,6 +96,48 @@ impl KeyStore for FileKeys {
 
     fn stamp(&self) -> u64 {
         self.file.version()
+    }
+
+    fn record_use(&self, id: &str) {
+        let marker = self.use_markers().join(id);
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn_blocking(move || {
+            if let Err(error) = touch(&marker) {
+                tracing::debug!(path = %marker.display(), %error, "use of an API key not recorded");
+            }
+        });
+    }
+
+    fn last_use(&self, id: &str) -> Option<SystemTime> {
+        fs::metadata(self.use_markers().join(id)).ok()?.modified().ok()
+    }
+}
+
+/// Sets the modification time of a file to now; creates the file and its folder if necessary.
+fn touch(file: &Path) -> io::Result<()> {
+    let created = match (fs::File::create(file), file.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            let mut builder = fs::DirBuilder::new();
+            // Create only this folder: its parent might have been removed on purpose.
+            builder.recursive(false);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            // Another thread or process might have created the folder just now.
+            let _ = builder.create(folder);
+            fs::File::create(file)
+        }
+        (created, _) => created,
+    };
+    created?.set_modified(SystemTime::now())
+}
+
+/// Removes the files of a folder whose names are not in `names`. Ignores failures, because the next change of the keys
+/// tries again.
+fn remove_others(folder: &Path, names: &BTreeSet<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_str().is_some_and(|name| names.contains(name)) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -24,6 +24,9 @@ use crate::auth::refused::AuthRefused;
 /// latest.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The use of a key is recorded in the store at most once in this interval.
+const USE_INTERVAL: Duration = Duration::from_mins(1);
+
 /// The minimum length of an imported secret that is considered hard to guess: 128 bits in base64.
 const MIN_SECRET: usize = 22;
 
@@ -80,6 +83,8 @@ struct KeyCache {
     next_check: AtomicU64,
     /// The handle of the task that reads the store after each change while keys are in use.
     follower: Mutex<Weak<()>>,
+    /// The times at which this process last recorded the uses of keys, by id, in milliseconds since `born`.
+    uses: Mutex<HashMap<String, u64>>,
     born: Instant,
 }
 
@@ -139,6 +144,7 @@ impl ApiKeys {
             reading: tokio::sync::Mutex::new(()),
             next_check: AtomicU64::new(0),
             follower: Mutex::default(),
+            uses: Mutex::default(),
             born: Instant::now(),
         });
         Self { shared, auditor: None }
@@ -293,7 +299,16 @@ impl ApiKeys {
         }
         self.shared.catch_up().await;
         let key = KeyText::parse(key).ok_or(AuthRefused::NOT_VALID)?;
-        self.shared.snapshot().decide(key, SystemTime::now())
+        self.shared.decide(&self.shared.snapshot(), key)
+    }
+
+    /// Returns the approximate time at which a key was last used, also in earlier processes. Returns `None` if the key
+    /// was not used or is revoked, or if the store does not record uses. Reads a file if the keys are in a file.
+    #[must_use]
+    pub fn last_use(&self, id: &str) -> Option<SystemTime> {
+        // Ignore the record of a revoked key: a process that did not know the revocation yet may have recorded another
+        // use.
+        if self.is_live(id) { self.shared.store.last_use(id) } else { None }
     }
 
     /// Returns whether the key with this id exists, and is neither revoked nor expired. Work that continues after its
@@ -351,7 +366,7 @@ impl ApiKeys {
             }
             shared.mark_checked();
         }
-        Lookup::Decided(snapshot.decide(key, SystemTime::now()))
+        Lookup::Decided(shared.decide(&snapshot, key))
     }
 }
 
@@ -366,6 +381,20 @@ mgp_types::opaque_debug!(ApiKeys);
 impl KeyCache {
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
+    }
+
+    /// Decides whether a key admits a request; if so, records the use of the key.
+    fn decide(&self, snapshot: &Snapshot, key: KeyText<'_>) -> Result<Authenticated, AuthRefused> {
+        let caller = snapshot.decide(key, SystemTime::now())?;
+        let now = self.since_born();
+        let mut uses = self.uses.lock();
+        let last = uses.get(key.id).copied();
+        if last.is_none_or(|last| now.saturating_sub(last) >= millis(USE_INTERVAL)) {
+            uses.insert(key.id.to_owned(), now);
+            drop(uses);
+            self.store.record_use(key.id);
+        }
+        Ok(caller)
     }
 
     /// Reads the store after a change, even if it was read just before.
@@ -383,6 +412,7 @@ impl KeyCache {
             Ok(snapshot) => (snapshot, Ok(())),
             Err(error) => (Snapshot { stamp, broken: true, ..Snapshot::default() }, Err(error)),
         };
+        self.uses.lock().retain(|id, _| snapshot.entries.contains_key(id));
         *self.snapshot.write() = Arc::new(snapshot);
         self.mark_checked();
         outcome

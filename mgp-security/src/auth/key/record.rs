@@ -54,7 +54,7 @@ impl KeyGrant {
         self
     }
 
-    /// Adds a permission; see [`Authenticated::grants`](crate::auth::Authenticated::grants).
+    /// Adds a permission; see [`Authenticated::permissions`](crate::auth::Authenticated::permissions).
     #[must_use]
     pub fn permission(mut self, permission: impl Into<String>) -> Self {
         self.permissions.push(permission.into());

@@ -32,6 +32,16 @@ pub trait KeyStore: Send + Sync + 'static {
     /// This method must return within microseconds, because requests wait for it. It is called about four times a
     /// second.
     fn stamp(&self) -> u64;
+
+    /// Records that a key was used just now, without waiting for the disk. Callers call this method at most once a
+    /// minute for each key. Does nothing by default.
+    fn record_use(&self, _id: &str) {}
+
+    /// Returns the time of the last recorded use of a key; `None` if none was recorded.
+    #[must_use]
+    fn last_use(&self, _id: &str) -> Option<SystemTime> {
+        None
+    }
 }
 
 /// Keys in memory, lost when the process ends.

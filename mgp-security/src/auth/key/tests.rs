@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mgp_testkit::{RefusingAudit, TempDir, temp_dir};
+use mgp_testkit::{RefusingAudit, TempDir, temp_dir, until};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditError, Authority, MemoryAudit, Principal};
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
@@ -38,9 +38,7 @@ async fn a_key_names_its_holder_and_permissions() {
     let caller = keys.check(key.reveal()).await.unwrap();
     assert_eq!(*caller.principal(), Principal::new("acme", "build").agent("nightly").operator());
     assert_eq!(*caller.credential(), Credential::Key { id: key.id().to_owned() });
-    assert!(caller.grants("memory.read"));
-    assert!(!caller.grants("memory"));
-    assert!(!caller.grants("memory.write"));
+    assert_eq!(caller.permissions(), ["memory.read"]);
     assert_eq!(caller.expires(), None);
 }
 
@@ -161,12 +159,13 @@ fn a_store_is_bounded() {
     assert!(matches!(add(&mut records, record("one more")), Err(KeyError::Full)));
 }
 
-/// A store that can fail without changing its stamp, and that counts the calls of `stamp`.
+/// A store that can fail without changing its stamp, and that counts the calls of `stamp` and `record_use`.
 #[derive(Clone, Default)]
 struct TestStore {
     keys: MemoryKeys,
     is_down: Arc<AtomicBool>,
     stamps: Arc<AtomicUsize>,
+    uses: Arc<AtomicUsize>,
 }
 
 #[async_trait]
@@ -193,6 +192,10 @@ impl KeyStore for TestStore {
     fn stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::SeqCst);
         self.keys.stamp()
+    }
+
+    fn record_use(&self, _id: &str) {
+        self.uses.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -288,6 +291,41 @@ async fn the_stamp_of_a_store_is_read_four_times_a_second_at_any_load() {
     }
     let asked = store.stamps.load(Ordering::SeqCst) - before;
     assert!((3..=4).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_use_of_a_key_is_recorded_once_a_minute_at_any_load() {
+    let store = TestStore::default();
+    let keys = ApiKeys::open(store.clone()).await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    for (times, uses) in [(599, 1), (600, 2)] {
+        for _ in 0..times {
+            assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        assert_eq!(store.uses.load(Ordering::SeqCst), uses);
+        assert_eq!(check(&keys, &format!("mgp_{}_guess", key.id())).await, NOT_VALID);
+    }
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_key_is_forgotten_with_the_key() {
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let (one, other) = (keys.issue(grant()).await.unwrap(), keys.issue(grant()).await.unwrap());
+    assert_eq!(keys.last_use(one.id()), None);
+    for key in [&one, &other] {
+        assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+        until("the use is recorded", async || keys.last_use(key.id()).is_some()).await;
+    }
+    let marker = |key: &NewKey| folder.0.path().join("keys.used").join(key.id());
+    keys.revoke(one.id()).await.unwrap();
+    assert!(!marker(&one).exists() && marker(&other).exists());
+    // Another process, which does not know the revocation yet, records a use.
+    fs::write(marker(&one), "").unwrap();
+    assert_eq!(keys.last_use(one.id()), None);
+    keys.remove(other.id()).await.unwrap();
+    assert!(!marker(&one).exists() && !marker(&other).exists());
 }
 
 #[tokio::test(start_paused = true)]

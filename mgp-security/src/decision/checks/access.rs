@@ -1,5 +1,7 @@
 //! The check of the caller's access (§5), also for messages that are not calls of tools.
 
+use std::iter::once_with;
+
 use mgp_types::mgp::DefaultPolicy;
 use mgp_types::service::{Context, Hidden, ServerId};
 
@@ -7,19 +9,19 @@ use crate::access::{
     Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
     name_of,
 };
-use crate::decision::{CallDecision, CallFacts, NoSteps, Recorder, Sources, Stage, StepResult};
+use crate::decision::{CallDecision, CallFacts, Sources, Stage, Steps, Stopped};
 use crate::definition::{Definitions, why_not_callable};
 use crate::error::{LongName, Refusal};
 
-impl<R: Recorder> CallDecision<'_, '_, R> {
+impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     /// Checks the access of the caller, and of the agents on whose behalf the call is made.
     #[inline]
-    pub(in crate::decision) fn check_access(&mut self) -> Result<(), Refusal> {
+    pub(in crate::decision) fn check_access(&mut self) -> Result<(), Stopped<Refusal>> {
         let Self { facts, snapshot, .. } = *self;
         let Some(view) = snapshot.access() else { return Ok(()) };
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
-        let default = || snapshot.policy(server).default_policy;
+        let default = || snapshot.policy().default_policy;
         let check = AccessCheck { cx, server, tool: Some(tool), at };
         check.run(view, default, &mut self.steps)?;
         let Some(delegation) = cx.extensions.get::<Delegation>() else { return Ok(()) };
@@ -43,7 +45,8 @@ pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Resu
     let (server, at) = (sources.server_of(cx), Moment::of(&clock));
     let default = || sources.policies.get(server).default_policy;
     let check = AccessCheck { cx, server, tool, at: &at };
-    check.run(&access.view(&cx.principal), default, &mut NoSteps)
+    let steps = &mut Steps::<false>::default();
+    check.run(&access.view(&cx.principal), default, steps).map_err(Stopped::into_inner)
 }
 
 /// Checks whether a caller is allowed to see a tool, by the rules of access and definition only; asks no questions.
@@ -80,33 +83,32 @@ struct AccessCheck<'a> {
 
 impl AccessCheck<'_> {
     #[inline]
-    fn run(
+    fn run<const EXPLAINS: bool>(
         &self,
         view: &AccessView<'_>,
         default: impl FnOnce() -> DefaultPolicy,
-        steps: &mut impl Recorder,
-    ) -> Result<(), Refusal> {
+        steps: &mut Steps<EXPLAINS>,
+    ) -> Result<(), Stopped<Refusal>> {
         let Self { cx, server, tool, at } = *self;
         // An access entry cannot contain a name longer than `MAX_NAME`, so no entry can allow such a tool. The refusal
         // does not repeat the name.
         if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
-            steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
-            return Err(LongName::new(long, MAX_NAME).into());
+            let rule = once_with(|| format!("a name of {long} bytes"));
+            return Err(steps.refuse_by(Stage::Access, rule, LongName::new(long, MAX_NAME)));
         }
         // Credentials that permit only some of a server's tools do not permit using the server as a whole, so a message
         // that names no tool needs the permission for the whole server.
         let need = tool.map_or(Need::Server, Need::Call);
         let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
-        let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
-            steps.add(Stage::Access, StepResult::Refused, || ended.to_string());
-        })?;
+        let ruling = view.judge(credentials, id, tool, need, at, default);
+        let ruling = ruling.map_err(|ended| steps.refuse(Stage::Access, ended))?;
+        let rule = once_with(|| ruling.to_decision().rule().as_str().to_owned());
         if ruling.is_allowed() {
-            let rule = || ruling.to_decision().rule().as_str().to_owned();
-            steps.add(Stage::Access, StepResult::Passed, rule);
+            steps.pass(Stage::Access, rule);
             return Ok(());
         }
-        let decision = ruling.to_decision();
-        steps.add(Stage::Access, StepResult::Refused, || decision.rule().as_str().to_owned());
-        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
+        let agent = name_of(&cx.principal);
+        let denied = AccessDenied::new(agent, server, tool, &ruling.to_decision());
+        Err(steps.refuse_by(Stage::Access, rule, denied))
     }
 }

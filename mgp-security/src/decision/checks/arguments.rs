@@ -5,28 +5,27 @@ use std::sync::Arc;
 
 use mgp_types::mgp::Validator;
 
-use crate::decision::{CallDecision, CallFacts, CallOutcome, Recorder, Stage, StepResult};
+use crate::decision::{CallDecision, CallFacts, Stage, Stopped};
 #[cfg(feature = "schemas")]
 use crate::definition::KnownTool;
 use crate::error::Refusal;
 use crate::permission::PermissionJudgement;
 use crate::tool::Assessment;
 
-impl<R: Recorder> CallDecision<'_, '_, R> {
+impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     /// Checks the arguments against the input schema of the tool, if the server's policy requires it.
     #[cfg(feature = "schemas")]
     pub(in crate::decision) fn check_schema(
         &mut self,
         known: Option<&Arc<KnownTool>>,
-    ) -> Result<(), CallOutcome> {
+    ) -> Result<(), Stopped> {
         let facts = self.facts;
         let Some(known) = known.filter(|_| !facts.preparations.any_arguments) else {
             return Ok(());
         };
-        known.check_arguments(facts.arguments).map_err(|refused| {
-            self.steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
-            Refusal::Arguments(refused).into()
-        })
+        known
+            .check_arguments(facts.arguments)
+            .map_err(|refused| self.steps.refuse(Stage::Schema, Refusal::Arguments(refused)).into())
     }
 
     /// Runs the validators of the tool. `judgement` is the judgement about the permissions of the call, or `None` if
@@ -35,7 +34,7 @@ impl<R: Recorder> CallDecision<'_, '_, R> {
         &mut self,
         assessment: &Assessment,
         judgement: Option<&PermissionJudgement>,
-    ) -> Result<(), CallOutcome> {
+    ) -> Result<(), Stopped> {
         let Self { facts, snapshot, .. } = *self;
         if assessment.validators.is_empty() || facts.preparations.any_arguments {
             return Ok(());
@@ -43,18 +42,14 @@ impl<R: Recorder> CallDecision<'_, '_, R> {
         let Some(validators) = snapshot.validators() else { return Ok(()) };
         let call = (facts.call, facts.server, facts.tool);
         let definition = snapshot.definition(facts.tool);
-        let trust = &snapshot.policy(facts.server).trust;
+        let trust = &snapshot.policy().trust;
         let limits_paths = are_paths_limited(facts, assessment, judgement);
         let validation = validators.check(call, assessment, definition, trust, limits_paths);
-        let passed = validation.applied.len() - usize::from(validation.fails_last());
-        for validator in &validation.applied[..passed] {
-            let name = || validator.as_str().to_owned();
-            self.steps.add(Stage::Validators, StepResult::Passed, name);
-        }
+        let passed = validation.applied[..validation.passed].iter().map(Validator::as_str);
+        self.steps.pass(Stage::Validators, passed);
         self.findings.set_applied(validation.applied);
         let Some(blocked) = validation.blocked else { return Ok(()) };
-        self.steps.add(Stage::Validators, StepResult::Refused, || blocked.to_string());
-        Err(Refusal::Blocked(blocked).into())
+        Err(self.steps.refuse(Stage::Validators, Refusal::Blocked(blocked)).into())
     }
 }
 

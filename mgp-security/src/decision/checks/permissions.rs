@@ -1,47 +1,51 @@
 //! The check of the permissions that the call needs from its server (§3).
 
+use std::iter::once_with;
+
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::StoreError;
 
 use crate::access::Moment;
-use crate::decision::{
-    CallDecision, CallFacts, CallOutcome, Recorder, Requirement, Snapshot, Sources, Stage,
-    StepResult,
-};
-use crate::error::Refusal;
+use crate::decision::{CallDecision, CallFacts, Requirement, Snapshot, Sources, Stage, Stopped};
 use crate::permission::{
     AskOutcomes, MissingPermission, PermissionJudgement, PermissionNeed, PermissionRefused,
 };
 use crate::tool::Assessment;
 
-impl<R: Recorder> CallDecision<'_, '_, R> {
-    /// Checks that the call has its permissions, which [`judge_permissions`] has judged. Returns a permission whose
-    /// limits the call may exceed, if there is one.
+impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
+    /// Judges the permissions of the call; returns `None` if it needs none. Refuses the call if the stored permissions
+    /// cannot be read.
+    pub(in crate::decision) fn judge_permissions(
+        &mut self,
+        assessment: &Assessment,
+    ) -> Result<Option<PermissionJudgement>, Stopped> {
+        let judged = judge_permissions(self.facts, self.snapshot, assessment).transpose();
+        judged.map_err(|error| {
+            let refused = Box::new(PermissionRefused::unreadable(&error));
+            let rule = once_with(|| error.to_string());
+            self.steps.refuse_by(Stage::Permissions, rule, refused).into()
+        })
+    }
+
+    /// Checks that the call has its permissions, which were judged before. Returns a permission whose limits the call
+    /// may exceed, if there is one.
     pub(in crate::decision) fn check_permissions<'j>(
         &mut self,
         assessment: &Assessment,
-        judged: Option<&'j Result<PermissionJudgement, StoreError>>,
-    ) -> Result<Option<&'j MissingPermission>, CallOutcome> {
-        let Some(judged) = judged else { return Ok(None) };
-        let judgement = judged.as_ref().map_err(|error| {
-            self.steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
-            Refusal::from(Box::new(PermissionRefused::unreadable(error)))
-        })?;
+        judgement: Option<&'j PermissionJudgement>,
+    ) -> Result<Option<&'j MissingPermission>, Stopped> {
+        let Some(judgement) = judgement else { return Ok(None) };
         let is_asked = self.facts.preparations.asked.is_some();
         if judgement.missing.is_empty() && (is_asked || !judgement.to_record) {
-            for permission in &assessment.permissions {
-                let name = || permission.as_str().to_owned();
-                self.steps.add(Stage::Permissions, StepResult::Passed, name);
-            }
-            return Ok(judgement.doubt.as_ref());
+            let names = assessment.permissions.iter().map(Permission::as_str);
+            self.steps.pass(Stage::Permissions, names);
+        } else if self.is_granted_for_call(judgement) {
+            self.steps.pass(Stage::Permissions, ["granted for this call"]);
+        } else {
+            return Err(self.ask_or_refuse(judgement));
         }
-        if self.is_granted_for_call(judgement) {
-            let why = || "granted for this call".to_owned();
-            self.steps.add(Stage::Permissions, StepResult::Passed, why);
-            return Ok(judgement.doubt.as_ref());
-        }
-        Err(self.ask_or_refuse(judgement))
+        Ok(judgement.doubt.as_ref())
     }
 
     /// Returns whether a person granted the missing permissions for this call, or for similar calls.
@@ -57,25 +61,20 @@ impl<R: Recorder> CallDecision<'_, '_, R> {
 
     /// Returns the question about the missing permissions, or the refusal if approvers cannot be asked or were already
     /// asked.
-    fn ask_or_refuse(&mut self, judgement: &PermissionJudgement) -> CallOutcome {
+    fn ask_or_refuse(&mut self, judgement: &PermissionJudgement) -> Stopped {
         let CallFacts { server, tool, preparations, .. } = *self.facts;
-        let asks = may_be_granted(judgement) && preparations.asked.is_none();
-        for missing in &judgement.missing {
-            let result = if asks { StepResult::Asks } else { StepResult::Refused };
-            let why = || format!("{}: {}", missing.permission, missing.why);
-            self.steps.add(Stage::Permissions, result, why);
-        }
         let missing = judgement.missing.clone();
-        if asks {
-            if missing.is_empty() {
-                let why = || "an event must record what the policy grants first".to_owned();
-                self.steps.add(Stage::Permissions, StepResult::Asks, why);
-            }
-            return CallOutcome::Ask(Requirement::Permissions(missing));
+        let whys =
+            judgement.missing.iter().map(|lack| format!("{}: {}", lack.permission, lack.why));
+        if may_be_granted(judgement) && preparations.asked.is_none() {
+            let record =
+                missing.is_empty().then_some("an event must first record what the policy grants");
+            let whys = whys.chain(record.into_iter().map(str::to_owned));
+            return self.steps.ask(Stage::Permissions, whys, Requirement::Permissions(missing));
         }
         let none = AskOutcomes::default();
-        let outcomes = preparations.asked.as_ref().unwrap_or(&none);
-        Refusal::from(Box::new(outcomes.refuse(server, tool, missing))).into()
+        let refused = preparations.asked.as_ref().unwrap_or(&none).refuse(server, tool, missing);
+        self.steps.refuse_by(Stage::Permissions, whys, Box::new(refused)).into()
     }
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn judge_permissions(
 ) -> Option<Result<PermissionJudgement, StoreError>> {
     let needed = assessment.permissions.as_slice();
     let CallFacts { server, tool, arguments, .. } = *facts;
-    let view = snapshot.permissions_for(server, needed)?;
+    let view = snapshot.permissions_for(needed)?;
     let (principal, at) = (&facts.call.cx().principal, facts.at.get());
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
     let need = PermissionNeed {
@@ -101,7 +100,7 @@ pub(crate) fn judge_permissions(
         at,
         is_of_tools,
     };
-    Some(view.judge(&need, &snapshot.policy(server)))
+    Some(view.judge(&need, &snapshot.policy()))
 }
 
 /// Returns whether a call lacks no permission, or approvers can be asked about all that it lacks.
@@ -134,16 +133,13 @@ pub(crate) fn missing(
     let clock = || sources.now();
     let at = Moment::of(&clock);
     let snapshot = Snapshot::of(sources, principal, Some(server));
-    let assessment = snapshot.assessment(Some(server), tool, snapshot.known(tool));
+    let assessment = snapshot.assessment(tool, snapshot.known(tool));
     let needed = assessment.permissions.as_slice();
-    let server = Some(server);
-    let Some(view) = snapshot.permissions_for(server, needed) else {
-        return Vec::new();
-    };
+    let Some(view) = snapshot.permissions_for(needed) else { return Vec::new() };
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
     let need = PermissionNeed {
         principal,
-        server,
+        server: Some(server),
         tool,
         needed,
         arguments: None,
@@ -152,5 +148,5 @@ pub(crate) fn missing(
         at: at.get(),
         is_of_tools,
     };
-    view.missing(&need, &snapshot.policy(server))
+    view.missing(&need, &snapshot.policy())
 }

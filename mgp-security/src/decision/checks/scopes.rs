@@ -1,31 +1,31 @@
 //! The check of the scopes that the tool requires (extension `scopes`).
 
-use crate::decision::{CallDecision, CallOutcome, Recorder, Stage, StepResult};
+use crate::decision::{CallDecision, Stage, Stopped};
 use crate::error::Refusal;
-use crate::scope::{HeldScopes, ScopesMissing};
+use crate::scope::{HeldScopes, ScopesMissing, covers};
 use crate::tool::Assessment;
 
-impl<R: Recorder> CallDecision<'_, '_, R> {
+impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     /// Checks that the call has the scopes that the tool requires. Only calls in sessions with limited scopes carry
     /// scopes.
     pub(in crate::decision) fn check_scopes(
         &mut self,
         assessment: &Assessment,
-    ) -> Result<(), CallOutcome> {
+    ) -> Result<(), Stopped> {
         let facts = self.facts;
-        let Some(held) = facts.call.cx().extensions.get::<HeldScopes>() else { return Ok(()) };
-        let missing = held.missing(&assessment.required_scopes).map_err(|ended| {
-            self.steps.add(Stage::Scopes, StepResult::Refused, || ended.to_string());
-            Refusal::from(ended)
-        })?;
-        for scope in &assessment.required_scopes {
-            let is_held = !missing.contains(scope);
-            let result = if is_held { StepResult::Passed } else { StepResult::Refused };
-            self.steps.add(Stage::Scopes, result, || scope.clone());
-        }
+        let held = facts.call.cx().extensions.get::<HeldScopes>();
+        let Some(HeldScopes(held)) = held else { return Ok(()) };
+        let held = held.as_ref().map_err(|ended| self.steps.refuse(Stage::Scopes, *ended))?;
+        let is_held = |scope: &&String| covers(held, scope);
+        let required = &assessment.required_scopes;
+        self.steps.pass(Stage::Scopes, required.iter().filter(is_held));
+        let missing: Vec<String> =
+            required.iter().filter(|scope| !is_held(scope)).cloned().collect();
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing))).into())
+        let rules = missing.clone();
+        let refused = Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing)));
+        Err(self.steps.refuse_by(Stage::Scopes, rules, refused).into())
     }
 }

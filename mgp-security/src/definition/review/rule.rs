@@ -61,7 +61,7 @@ rules! {
     Schema "schema.broken" Refused ""
     Reference "schema.reference" Held "a reference leads nowhere"
     Pattern "schema.pattern" Held "a pattern takes forever on some texts"
-    ReadOnly "capability.read-only" Held "the tool claims only to read, but its name does not"
+    ReadOnly "capability.read-only" Held "the tool claims to be harmless, but its name does not"
     Execute "capability.execute" Held "an argument runs code, which the tool does not claim to do"
     Reach "capability.reach" Flagged "an argument reaches files or addresses, which the tool does not mention"
     Mention "shadow.mention" Held "steers the use of a tool of another server"

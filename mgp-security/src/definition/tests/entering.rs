@@ -289,3 +289,21 @@ async fn a_tool_with_two_definitions_is_refused_as_long_as_its_server_lists_both
     world.list().await;
     assert_eq!(world.standing("read"), DefinitionState::Pinned);
 }
+
+#[tokio::test]
+async fn a_server_that_returns_after_its_removal_has_another_revision_than_before() {
+    let definitions = world().definitions;
+    let revision = || definitions.revisions().get(&files()).copied();
+    let mut revisions = Vec::new();
+    for _ in 0..2 {
+        definitions.observe(&files(), &[tool(READ)]).await.unwrap();
+        assert_eq!(revision(), None, "no caller knew the tool");
+        definitions.observe(&files(), &[tool(READ_MORE)]).await.unwrap();
+        revisions.push(revision().unwrap());
+        definitions.observe(&files(), &[tool(READ_MORE)]).await.unwrap();
+        assert_eq!(revision(), revisions.last().copied(), "nothing has changed");
+        definitions.remove_server(&files()).await.unwrap();
+        assert_eq!(revision(), None);
+    }
+    assert_ne!(revisions[0], revisions[1]);
+}

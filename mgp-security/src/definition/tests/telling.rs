@@ -166,7 +166,6 @@ async fn who_decides_without_being_an_operator_is_recorded() {
     let (bob, hash) = (Principal::new("acme", "bob"), &held.fingerprint);
     definitions.approve(&bob, &files(), "read", hash, None).await.unwrap_err();
     definitions.reject(&bob, &files(), "read", hash, None).await.unwrap_err();
-    definitions.forget(&bob, &files(), None).await.unwrap_err();
     let refused: Vec<String> = world
         .audit
         .events()
@@ -177,7 +176,7 @@ async fn who_decides_without_being_an_operator_is_recorded() {
             event.details.unwrap().decode("method").unwrap().unwrap()
         })
         .collect();
-    assert_eq!(refused, ["approve_definition", "reject_definition", "forget_definitions"]);
+    assert_eq!(refused, ["approve_definition", "reject_definition"]);
     assert_eq!(world.standing("read").as_str(), "changed");
 }
 
@@ -190,7 +189,7 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     world.list().await;
     let copy = Payload::parse(READ.to_owned()).unwrap();
     world.definitions.observe(&"fi1es".into(), std::slice::from_ref(&copy)).await.unwrap();
-    world.definitions.forget(&operator(), &files(), Some("set up anew")).await.unwrap();
+    world.definitions.remove_server(&files()).await.unwrap();
     let event = world.audit.events().pop().unwrap();
     assert_eq!(event.event_type.as_str(), "dev.cloto.definitions_forgotten");
     assert_eq!(event.details.unwrap().decode::<u64>("count").unwrap(), Some(3));

@@ -212,6 +212,9 @@ async fn an_approval_that_names_a_tool_is_found_for_confirmations() {
     };
     permissions.approve(&by, files(&["camera"])).await.unwrap();
     assert!(of("look", NOW).is_none(), "it names no tool");
+    let usual = files(&["camera"]).tools(["look"]).confirm(ConfirmRule::Usual);
+    permissions.approve(&by, usual).await.unwrap();
+    assert!(of("look", NOW).is_none(), "it leaves confirmations as they are");
     permissions.approve(&by, files(&["camera"]).tools(["look"])).await.unwrap();
     assert_eq!(of("look", NOW).unwrap().confirm, None);
     let change = files(&["shell"]).tools(["look", "run"]).confirm(ConfirmRule::Never);

@@ -334,7 +334,7 @@ async fn servers_are_told_what_stands() {
     assert_eq!(decision.approved_by.as_deref(), Some("configuration, olga"));
     assert_eq!(clerk.asked_for(), ["shell.execute for -"]);
     assert_eq!(
-        words(&permissions.standing(&cx, &server())),
+        words(&permissions.standing(&cx, &server(), &[])),
         [
             "camera denied",
             "com.example.x approved",

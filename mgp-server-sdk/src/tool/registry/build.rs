@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::service::Extensions;
+use rustc_hash::FxHashMap;
 
 use super::super::{SchemaStyle, Tool};
 use super::Tools;
@@ -22,13 +23,25 @@ impl Tools {
 
     /// Sets whether schemas describe the types of fields in place or under `$defs`, and generates all schemas again.
     pub(crate) fn set_schema_style(&self, style: SchemaStyle) {
-        self.change(|entries, settings| {
-            settings.style = style;
+        self.configure(|settings| settings.style = style);
+        // Tools that are added from now on already have the new style, so only the others are created again.
+        let snapshot = self.snapshot();
+        let outdated = snapshot.entries.iter().filter(|entry| entry.tool.style.is_none());
+        let renew = |entry: &Arc<Entry>| {
+            let mut tool = (*entry.tool).clone();
+            tool.write_schemas(style);
+            (Arc::clone(&entry.tool), Entry::new(tool, entry.is_enabled))
+        };
+        let renewed: FxHashMap<&str, _> =
+            outdated.map(|entry| (&*entry.definition.name, renew(entry))).collect();
+        self.change(|entries| {
             for entry in entries {
-                let mut tool = (*entry.tool).clone();
-                if tool.style.is_none() {
-                    tool.write_schemas(style);
-                    *entry = Entry::new(tool, style, entry.is_enabled);
+                // A layer that ran meanwhile may have replaced, removed, enabled or disabled a tool.
+                if let Some((outdated, new)) = renewed.get(&*entry.definition.name)
+                    && Arc::ptr_eq(outdated, &entry.tool)
+                {
+                    let is_enabled = entry.is_enabled;
+                    *entry = Arc::new(Entry { is_enabled, ..(**new).clone() });
                 }
             }
         });
@@ -37,12 +50,12 @@ impl Tools {
     /// Makes the server check arguments against the schema of their tool before the tool runs.
     #[cfg(feature = "schemas")]
     pub(crate) fn check_arguments(&self) {
-        self.change(|_, settings| settings.checks_arguments = true);
+        self.configure(|settings| settings.checks_arguments = true);
     }
 
     /// Makes the server omit tools from a client's list if the client is known to deny a permission that they need.
     pub(crate) fn hide_denied_tools(&self) {
-        self.change(|_, settings| settings.hides_denied = true);
+        self.configure(|settings| settings.hides_denied = true);
     }
 
     /// Sets the server's state, and whether callers may know the names of all tools. If the server lacks state that a
@@ -51,7 +64,7 @@ impl Tools {
         let snapshot = self.snapshot();
         let missing = snapshot.entries.iter().map(|entry| entry.tool.check_state(&state));
         let errors = missing.filter_map(Result::err).collect();
-        self.change(|_, settings| {
+        self.configure(|settings| {
             settings.state = Some(state);
             settings.shows_names = shows_names;
         });

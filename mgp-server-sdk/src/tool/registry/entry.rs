@@ -12,7 +12,7 @@ use mgp_types::service::{Call, Context, HeaderParams, HeaderPlan, Stack};
 #[cfg(feature = "schemas")]
 use super::super::argument_schema;
 use super::super::extract::admit;
-use super::super::{SchemaStyle, Tool, definition_check, version};
+use super::super::{Tool, definition_check, version};
 
 /// A registered tool.
 #[derive(Clone, Debug)]
@@ -31,10 +31,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(mut tool: Tool, style: SchemaStyle, is_enabled: bool) -> Arc<Self> {
-        if tool.style.is_none() && style != SchemaStyle::default() {
-            tool.write_schemas(style);
-        }
+    /// Creates an entry. This runs the tool's layers, which are code of the author, so the registry must not be locked.
+    pub(super) fn new(tool: Tool, is_enabled: bool) -> Arc<Self> {
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
         let permissions = definition_check::permissions(&definition).into();

@@ -18,7 +18,7 @@ pub(super) struct Hooks {
     access: OnceLock<Box<AccessFn>>,
 }
 
-type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
+type ObserveFn = dyn Fn(&[Arc<mcp::Tool>]) + Send + Sync;
 type RecheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 type AccessFn = dyn Fn(&Context, &str) -> bool + Send + Sync;
 
@@ -35,7 +35,7 @@ impl Tools {
     /// Sets the function that receives the tools' definitions; returns `false` if one is already set.
     pub(crate) fn observe_definitions(
         &self,
-        observe: impl Fn(&[mcp::Tool]) + Send + Sync + 'static,
+        observe: impl Fn(&[Arc<mcp::Tool>]) + Send + Sync + 'static,
     ) -> bool {
         let is_first = self.0.hooks.observer.set(Box::new(observe)).is_ok();
         self.report_definitions();
@@ -70,7 +70,7 @@ impl Tools {
         loop {
             let snapshot = self.snapshot();
             let all: Vec<_> =
-                snapshot.entries.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
+                snapshot.entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
             observe(&all);
             // If the tools changed in the meantime, another thread may have reported the newer definitions first, so
             // report them again. A lock would prevent this, but the observer runs hooks of the author, which may change
@@ -101,5 +101,20 @@ mod tests {
         });
         tools.add(Tool::new("a", "A", || async { "" }));
         assert_eq!(*seen.lock(), [0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn an_observer_receives_the_same_definition_of_a_tool_until_that_tool_is_replaced() {
+        let (tools, seen) = (Tools::default(), Arc::new(Mutex::new(Vec::<Arc<_>>::new())));
+        let received = Arc::clone(&seen);
+        tools.observe_definitions(move |all| received.lock().extend(all.first().cloned()));
+        let add = |name: &str| tools.add(Tool::new(name, "A tool", || async { "" }));
+        add("a");
+        add("b");
+        assert!(tools.disable("b"));
+        add("a");
+        let seen = seen.lock();
+        let is_same: Vec<_> = seen.windows(2).map(|two| Arc::ptr_eq(&two[0], &two[1])).collect();
+        assert_eq!(is_same, [true, true, false]);
     }
 }

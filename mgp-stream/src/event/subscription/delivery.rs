@@ -12,7 +12,7 @@ use mgp_types::method::{EventNotification, Notification as _};
 use mgp_types::service::{Call, Context, Method, Params, ScopeId};
 use tokio::time::Instant;
 
-use super::{HIGH_MARK, Subscription, SubscriptionState, Target};
+use super::{LOW_MARK, Subscription, SubscriptionState, Target};
 use crate::event::EventHub;
 use crate::event::draft::PublishedEvent;
 use crate::event::hub::Hub;
@@ -43,7 +43,7 @@ impl Subscription {
     }
 
     /// Waits until the subscriber has room for more events. If the subscriber still has no room at `deadline`, records
-    /// that it reads nothing.
+    /// that it is slow.
     pub(in crate::event) async fn wait_for_room(&self, deadline: Instant) {
         loop {
             let sent = self.sent.notified();
@@ -51,8 +51,8 @@ impl Subscription {
                 return;
             }
             if tokio::time::timeout_at(deadline, sent).await.is_err() {
-                if !self.is_stuck.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(subscription = %self.id, "subscriber does not read; events are dropped");
+                if !self.is_slow.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(subscription = %self.id, "slow subscriber; events can be dropped");
                 }
                 return;
             }
@@ -95,8 +95,8 @@ impl Subscription {
         let state = self.state.lock();
         state.target.is_some()
             && !state.is_ended
-            && state.next_seq - 1 - state.cursor >= HIGH_MARK / 2
-            && !self.is_stuck.load(Ordering::Relaxed)
+            && state.unsent() >= LOW_MARK
+            && !self.is_slow.load(Ordering::Relaxed)
     }
 
     /// Sends the unsent events until there are none left, or until no connection or stream is attached.
@@ -146,7 +146,7 @@ impl Subscription {
             }
             state.cursor = state.cursor.max(seq);
             // Check access again: it may have been revoked since the event was published.
-            if !hub.sees(&state.viewer, &event.draft.subject) {
+            if !event.is_last() && !hub.sees(&state.viewer, &event.draft.subject) {
                 return true;
             }
         }
@@ -183,9 +183,11 @@ impl Subscription {
         let mut state = self.state.lock();
         let (mut events, dropped) = state.after(state.cursor, BATCH);
         let target = state.target.clone().filter(|_| !state.is_ended && !events.is_empty());
+        if target.is_none() || state.unsent() < LOW_MARK {
+            self.is_slow.store(false, Ordering::Relaxed);
+        }
         let Some(target) = target else {
             state.is_sending = false;
-            self.is_stuck.store(false, Ordering::Relaxed);
             return None;
         };
         events.shrink_to_fit();

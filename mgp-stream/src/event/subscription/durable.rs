@@ -24,9 +24,9 @@ const USE_INTERVAL: Duration = Duration::from_hours(1);
 impl Subscription {
     /// Restores a durable subscription from its stored form; no connection or stream is attached to it yet.
     pub(in crate::event) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
-        let (principal, patterns, rank) = Terms::read(&stored.terms)?;
+        let (principal, patterns, filter) = Terms::read(&stored.terms)?;
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
-        let mut new = Self::new(stored.id.clone(), &cx, patterns, rank, true);
+        let mut new = Self::new(stored.id.clone(), &cx, patterns, filter, true);
         let state = new.state.get_mut();
         state.kept_bytes = stored.sizes.iter().map(|size| *size as usize).sum();
         state.sizes = stored.sizes.iter().copied().collect();
@@ -136,7 +136,7 @@ impl Subscription {
     fn stored_form(&self, state: &SubscriptionState) -> StoredSubscription {
         StoredSubscription {
             id: self.id.clone(),
-            terms: Terms::to_json(&self.principal, &self.patterns, self.rank),
+            terms: Terms::to_json(&self.principal, &self.patterns, &self.filter),
             next_seq: state.next_seq,
             sizes: Vec::new(),
             cursor: state.cursor,

@@ -19,6 +19,42 @@ fn durable() -> serde_json::Value {
 }
 
 #[tokio::test]
+async fn a_stored_subscription_keeps_its_filter() {
+    let folder = mgp_testkit::temp_dir();
+    let id = {
+        let hub = hub(&folder).await;
+        let filter = json!({"min_severity": "warning", "data": {"n": 1}});
+        let params = json!({"channels": ["a.*"], "durable": true, "filter": filter});
+        let answer = Subscriber::new(&hub).request("mgp/events/subscribe", params).await.unwrap();
+        answer["subscription_id"].clone()
+    };
+    let hub = hub(&folder).await;
+    let mut again = Subscriber::new(&hub);
+    let resume = json!({"channels": [], "subscription_id": id});
+    again.request("mgp/events/subscribe", resume).await.unwrap();
+    for (n, severity) in [(2, Severity::Error), (1, Severity::Info), (1, Severity::Warning)] {
+        let draft = EventDraft::new(format!("a.{severity}")).severity(severity);
+        hub.publish(draft.data(&json!({"n": n})).unwrap()).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(again.channels(), ["a.warning"]);
+}
+
+#[tokio::test]
+async fn a_durable_subscription_cannot_have_a_lifetime() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    let mut one = Subscriber::new(&hub);
+    let both = json!({"channels": ["a.*"], "durable": true, "ttl_seconds": 60});
+    assert_eq!(one.request("mgp/events/subscribe", both).await, Err(-32602));
+    assert_eq!(hub.subscriptions(), 0);
+    let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
+    let id = &answer["subscription_id"];
+    let later = json!({"channels": [], "subscription_id": id, "ttl_seconds": 60});
+    assert_eq!(one.request("mgp/events/subscribe", later).await, Err(-32602));
+}
+
+#[tokio::test]
 async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once() {
     let folder = mgp_testkit::temp_dir();
     let id = {

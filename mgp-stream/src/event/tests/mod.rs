@@ -88,6 +88,51 @@ async fn patterns_stay_live_and_an_event_is_sent_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscription_with_a_lifetime_ends_with_a_last_event_that_every_subscriber_sees() {
+    let hub = EventHub::with_limits(EventLimits::default(), |_, subject| subject.server.is_some());
+    let mut one = Subscriber::new(&hub);
+    let params = json!({"channels": ["a"], "ttl_seconds": 60});
+    let answer = one.request("mgp/events/subscribe", params.clone()).await.unwrap();
+    assert!(answer["expires_at"].is_string() && answer.get("supported").is_none(), "{answer}");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert!(one.channels().is_empty());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((one.channels(), hub.subscriptions()), (vec!["subscription_terminated".into()], 0));
+    let gone = json!({"subscription_id": answer["subscription_id"]});
+    assert_eq!(one.request("mgp/events/replay", gone).await, Err(-32602));
+
+    // A subscriber that reads nothing does not keep its subscription alive.
+    let mut stuck = Subscriber::with(&hub, Stack::from_fn(|_| std::future::pending()));
+    stuck.request("mgp/events/subscribe", params.clone()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert!(hub.is_sending());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(!hub.is_sending());
+
+    // A subscription that its subscriber ended earlier sends no last event.
+    let answer = one.request("mgp/events/subscribe", params).await.unwrap();
+    let ended = json!({"subscription_id": answer["subscription_id"]});
+    one.request("mgp/events/unsubscribe", ended).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(one.channels().len(), 1);
+
+    let forged = hub.publish(EventDraft::new("subscription_terminated")).await.unwrap_err();
+    assert_eq!(forged.code().0, -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_to_which_no_events_are_sent_learns_how_often_to_ask() {
+    let hub = EventHub::new();
+    let mut plain = mock::client(Stack::new(hub.router()));
+    let answer = plain.request("mgp/events/subscribe", r#"{"channels":["a"]}"#).await.unwrap();
+    let answer: Value = answer.get().unwrap();
+    assert_eq!(
+        (&answer["supported"], &answer["poll_interval_seconds"]),
+        (&json!(false), &json!(30))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() {
     let hub = EventHub::new();
     let mut one = Subscriber::new(&hub);
@@ -106,6 +151,7 @@ async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() 
 
     for (filter, word) in [
         (json!({"severity": "info"}), "min_severity"),
+        (json!({"data": {"n": "x".repeat(5_000)}}), "4096 bytes"),
         (json!({"min_severity": "loud"}), "info, warning, error"),
     ] {
         let params = json!({"channels": ["*"], "filter": filter}).to_string();
@@ -116,6 +162,34 @@ async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() 
     for channels in [json!([]), json!(["a*b"]), json!(vec!["a"; 65])] {
         let params = json!({"channels": channels});
         assert_eq!(one.request("mgp/events/subscribe", params).await.unwrap_err(), -32602);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_on_data_selects_events_and_stays_with_the_subscription() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let filter = json!({"data": {"repository": "app", "pushed": true}});
+    let params = json!({"channels": ["*"], "filter": filter});
+    let subscribed = one.request("mgp/events/subscribe", params).await.unwrap();
+    for (number, data) in [
+        json!({"repository": "app", "pushed": true, "by": "ann"}),
+        json!({"repository": "app"}),
+        json!({"repository": "other", "pushed": true}),
+        json!(["app"]),
+    ]
+    .iter()
+    .enumerate()
+    {
+        hub.publish(EventDraft::new(format!("n{number}")).data(data).unwrap()).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(one.channels(), ["n0"]);
+
+    let id = &subscribed["subscription_id"];
+    for (filter, is_same) in [(filter, true), (json!({"data": {"repository": "b"}}), false)] {
+        let params = json!({"channels": [], "subscription_id": id, "filter": filter});
+        assert_eq!(one.request("mgp/events/subscribe", params).await.is_ok(), is_same, "{filter}");
     }
 }
 
@@ -244,6 +318,39 @@ async fn after_unsubscribe_no_event_is_sent_and_a_slow_one_is_told_what_it_lost(
     hub.publish(EventDraft::new("a")).await.unwrap();
     settle().await;
     assert_eq!(slow.events().len(), before);
+}
+
+/// Regression test: after a subscriber was slow once, publishers did not wait for it until its queue was empty, so a
+/// subscriber that read all the time lost events.
+#[tokio::test(start_paused = true)]
+async fn publishers_wait_again_for_a_slow_subscriber_that_has_caught_up_in_part() {
+    let hub = EventHub::new();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let permits = Arc::clone(&gate);
+    let mut slow = Subscriber::with(&hub, {
+        Stack::from_fn(move |_| {
+            let permits = Arc::clone(&permits);
+            async move {
+                permits.acquire().await.unwrap().forget();
+                Ok(Reply::None)
+            }
+        })
+    });
+    slow.subscribe(&["*"]).await;
+    let publish = async |count: usize| {
+        let began = tokio::time::Instant::now();
+        for _ in 0..count {
+            hub.publish(EventDraft::new("a")).await.unwrap();
+        }
+        began.elapsed()
+    };
+    let wait = Duration::from_millis(250);
+    assert!(publish(QUEUE_ROOM + 1).await >= wait);
+    assert!(publish(1).await < wait, "it is slow, so publishers do not wait");
+    gate.add_permits(QUEUE_ROOM - 100);
+    settle().await;
+    assert_eq!(slow.events().len(), QUEUE_ROOM - 99, "its queue is not empty");
+    assert!(publish(QUEUE_ROOM).await >= wait);
 }
 
 #[tokio::test(start_paused = true)]

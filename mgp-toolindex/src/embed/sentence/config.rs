@@ -28,12 +28,6 @@ impl SentencesConfig {
         self.cached_vectors = max;
         self
     }
-
-    /// Sets the cache folder for models from the Hugging Face hub.
-    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.cache = folder.into();
-        self
-    }
 }
 
 impl Default for SentencesConfig {

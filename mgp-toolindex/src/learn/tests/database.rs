@@ -273,3 +273,16 @@ async fn damaged_rows_are_left_out() {
     assert!(again.stats().queries >= 40, "{:?}", again.stats());
     assert_eq!(best(&again, &me(), "play music").unwrap().0, "s.tool3");
 }
+
+#[tokio::test]
+async fn the_callers_of_stored_and_of_unmet_searches_are_read() {
+    let db = Db::in_memory().await.unwrap();
+    assert!(History::callers(&db).await.unwrap().is_empty());
+    let by_agent = HistoryConfig::new().scope(HistoryScope::Agent);
+    let history = History::open(db.clone(), by_agent).await.unwrap();
+    let (ada, ben) = (Principal::new("acme", "ann").agent("ada"), Principal::new("beta", "ben"));
+    history.record(&ada, "where is the purple elephant", "s.find");
+    history.record_search(&ben, 1, "how tall is the green giraffe", ["s.find"; 0]);
+    history.flush().await.unwrap();
+    assert_eq!(History::callers(&db).await.unwrap(), [ada, ben]);
+}

@@ -78,8 +78,8 @@ record! {
         /// The ids of servers that were removed from the configuration, and whose access entries, permissions and tool
         /// definitions the kernel must delete. Ids of servers that still exist are skipped.
         list forget: List<String>,
-        /// The tenants that were removed, and whose searches and idempotency keys the kernel must erase. If only
-        /// tenants are named, the kernel does not read its configuration.
+        /// The tenants that were removed, and whose searches, idempotency keys and transactions the kernel must erase.
+        /// If only tenants are named, the kernel does not read its configuration.
         list forget_tenants: List<String>,
     }
 

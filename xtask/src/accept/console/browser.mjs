@@ -110,9 +110,12 @@ const PAGES = [
   ['search', '/search?query=add+two+numbers&agent=coder'], ['configuration', '/configuration'],
 ];
 
-// Presses a button of the page, and expects its notice.
+// Presses a button of the page, and expects its notice. The page does not change while the pointer is over a button,
+// and a button answers no click within 0.6 s after a change.
 const press = async (page, selector, expected, failed = false) => {
   clicked += 1;
+  await page.locator(selector).first().hover();
+  await sleep(700);
   await Promise.all([page.waitForURL(/[?&](done|failed)=/), page.locator(selector).first().click()]);
   const notice = await page.locator(failed ? 'p.failed' : 'p.done').first().textContent();
   check(notice.includes(expected), `${selector}: "${notice}" instead of "${expected}"`);
@@ -253,6 +256,40 @@ const live = async () => {
   await page.context().close();
 };
 
+// A click that was aimed at something else answers nothing, and a page keeps the button that has the focus.
+const aim = async () => {
+  const page = await open(1400, 'light', true);
+  await logIn(page);
+  const ended = ['one', 'two', 'three'].map((number) => call('desk.echo', { message: `aim at ${number}` }));
+  await waiting(3);
+  await page.goto(base);
+  await page.locator('button[value=once]').first().dblclick({ delay: 50 });
+  await page.waitForURL(/[?&](done|failed)=/);
+  check((await page.locator('p.done').count()) === 1, 'a double click answers one call, once');
+  await waiting(2);
+  await page.goto(base);
+  await page.locator('button[value=deny]').first().focus();
+  ended.push(call('desk.echo', { message: 'aim at four' }));
+  await page.waitForFunction(() => document.title.startsWith('(3)'));
+  await sleep(1000);
+  check(await page.evaluate(() => document.activeElement.value === 'deny'), 'a button keeps the focus while a call begins to wait');
+  const changed = await page.evaluate(() => new Promise((done) => {
+    const content = document.getElementById('content');
+    const press = () => { content.querySelector('button[value=deny]').click(); done(true); };
+    new MutationObserver(press).observe(content, { childList: true });
+    setTimeout(() => done(false), 10000);
+    document.activeElement.blur();
+  }));
+  check(changed, 'the page changes once no button has the focus');
+  await sleep(500);
+  await waiting(3);
+  clicked += 2;
+  for (let left = 3; left > 0; left -= 1) { await page.goto(base); await press(page, 'button[value=deny]', 'denied'); }
+  const statuses = await Promise.all(ended);
+  check(statuses.filter((status) => status === 200).length === 1, `of four calls, one was approved: ${statuses}`);
+  await page.context().close();
+};
+
 // The hostile definition waits from the beginning.
 const approveDefinition = async () => {
   const page = await open(800, 'dark', true);
@@ -267,6 +304,7 @@ const approveDefinition = async () => {
 try {
   await approveDefinition();
   await live();
+  await aim();
   for (const [scripts, width] of [[true, 1400], [false, 360]]) {
     const page = await open(width, 'light', scripts);
     await logIn(page);

@@ -37,11 +37,11 @@ const MIN_SAVED_PERCENT: f64 = 95.0;
 /// The way in which a client is connected to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Connection {
-    /// Through a shim on stdio, which connects to the running kernel.
+    /// The host starts a shim and talks to it on stdio; the shim connects to the running kernel.
     Stdio,
-    /// Over HTTP, with an API key.
+    /// The client connects to the running kernel over HTTP, with an API key.
     Http,
-    /// On stdio, to a kernel inside the process that the host starts, instead of the shared running kernel.
+    /// The host starts a process that contains its own kernel, and talks to it on stdio; the running one is not used.
     Standalone,
 }
 

@@ -396,7 +396,9 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     if details.get("cancelled") == Some(&Value::Bool(true)) {
         return Some("cancelled".to_owned());
     }
-    details.get("code").map(|code| format!("code {code}"))
+    let code = details.get("code").map(|code| format!("code {code}"));
+    // The intent comes last, because it is only a claim of the agent.
+    code.or_else(|| details.get("intent").map(|intent| format!("intent: {}", text(intent))))
 }
 
 /// Returns the count in an event as a number with its noun, e.g. `5 changes` for the type `dev.cloto.changes_lost`.

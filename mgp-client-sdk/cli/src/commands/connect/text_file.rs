@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::exit::{CliResult, Failure};
+use crate::pipe::explained;
 use crate::replace_file::replace_with_backup;
 
 /// Reads the text of a host's file; `None` if the file does not exist.
@@ -20,7 +21,7 @@ pub(super) fn read(file: &Path) -> CliResult<Option<String>> {
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
-        Ok(_) => fs::read_to_string(file).map(Some).map_err(failed),
+        Ok(_) => fs::read_to_string(file).map(Some).map_err(|error| failed(explained(error))),
     }
 }
 

@@ -28,6 +28,30 @@ pub(super) async fn read_all(global: &Global, args: &SourceArgs) -> CliResult<Ve
     Ok(tools)
 }
 
+/// Reads the definitions of all sources of a command. A tool of a server is named `SERVER.TOOL`, which a kernel accepts
+/// even if several servers have a tool of that name. Tools from files keep their names.
+pub(super) async fn read_all_with_server(
+    global: &Global,
+    args: &SourceArgs,
+) -> CliResult<Vec<Contract>> {
+    let mut all = Vec::new();
+    for source in &args.sources {
+        let mut tools = read(global, source, &args.common).await?;
+        if is_server(source) {
+            for tool in &mut tools {
+                tool.name = format!("{source}.{}", tool.name);
+            }
+        }
+        all.extend(tools);
+    }
+    Ok(all)
+}
+
+/// Returns whether a source is a server, i.e. not standard input or a file.
+fn is_server(source: &str) -> bool {
+    source != "-" && !Path::new(source).is_file()
+}
+
 /// Returns the sources of a command, and its other options.
 pub(super) fn names(args: &SourceArgs) -> (&[String], &CommonArgs) {
     (&args.sources, &args.common)
@@ -56,7 +80,7 @@ pub(super) fn read_text(source: &str) -> CliResult<Option<String>> {
         io::stdin().take(MAX_BYTES).read_to_string(&mut text).map_err(failed)?;
         return Ok(Some(text));
     }
-    if !Path::new(source).is_file() {
+    if is_server(source) {
         let is_path = source.contains(std::path::is_separator) || source.contains(".json");
         let missing = || Failure::failed(format!("there is no file `{source}`"));
         return if is_path { Err(missing()) } else { Ok(None) };

@@ -43,7 +43,9 @@ impl Changes {
         let mut whole = own().filter(|entry| entry.tool_name.is_none());
         let is_open = own().all(is_of_command) || whole.any(is_of_command);
         let mut granted = if is_open { grants(wanted, server, &limit) } else { Vec::new() };
-        granted.retain(|params| kept.iter().all(|entry| entry.tool_name != params.tool_name));
+        granted.retain(|params| {
+            kept.iter().all(|entry| entry.tool_name != params.tool_name || confirms(entry))
+        });
         Self { revoked: revoked.collect(), granted }
     }
 
@@ -59,7 +61,9 @@ fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<Access
     let allow = || AccessGrantParams::allow(agent, server).because(because);
     let deny = || AccessGrantParams::deny(agent, server).because(because);
     match limit {
-        ToolLimit::Only(tools) => tools.iter().map(|tool| allow().tool(tool)).collect(),
+        ToolLimit::Only(tools) => {
+            tools.iter().map(|tool| allow().tool(tool).with_usual_confirmation()).collect()
+        }
         // Deny the tools first, so that no call of them is possible between the changes.
         ToolLimit::Except(tools) => {
             tools.iter().map(|tool| deny().tool(tool)).chain([allow()]).collect()
@@ -70,6 +74,12 @@ fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<Access
 fn is_of_command(entry: &AccessEntry) -> bool {
     let because = entry.justification.as_deref().unwrap_or_default();
     COMMANDS.iter().any(|command| because.starts_with(command))
+}
+
+/// Returns whether a command of an earlier version wrote an entry that names a tool, and so confirms the tool's calls.
+fn confirms(entry: &AccessEntry) -> bool {
+    let allows_tool = entry.tool_name.is_some() && entry.permission == AccessPermission::Allow;
+    allows_tool && entry.extra.get("confirm").is_none() && is_of_command(entry)
 }
 
 /// Returns whether an entry that an earlier command wrote contradicts the limit that the command named in `because`
@@ -169,4 +179,40 @@ pub(super) async fn grant_tools(
         backend.grant(params).await?;
     }
     Ok(excess(agent, server, &wanted.limit(id), &entries(backend, agent, id).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use mgp_types::mgp::EntryType;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_earlier_versions_are_replaced_by_ones_that_confirm_nothing() {
+        let only = ToolLimit::Only(BTreeSet::from(["write".to_owned()]));
+        let wanted = NewAccess {
+            agent: "ada".to_owned(),
+            servers: vec![],
+            tools: BTreeMap::from([("files".to_owned(), only)]),
+            because: "mgp setup".to_owned(),
+        };
+        let granted = |because: &str, confirm: Option<&str>| {
+            let allow = AccessPermission::Allow;
+            let mut entry = AccessEntry::new(EntryType::ToolGrant, "ada", "files", allow);
+            entry.tool_name = Some("write".to_owned());
+            entry.justification = Some(because.to_owned());
+            if let Some(rule) = confirm {
+                entry.extra.encode("confirm", rule).unwrap();
+            }
+            let changes = Changes::new(&wanted, "files", &[entry]);
+            assert!(changes.revoked.is_empty());
+            changes.granted.len()
+        };
+        assert_eq!(granted("mgp setup", None), 1);
+        assert_eq!(granted("mgp setup", Some("usual")), 0);
+        assert_eq!(granted("for the report", None), 0);
+        assert_eq!(granted("for the report", Some("never")), 0);
+    }
 }

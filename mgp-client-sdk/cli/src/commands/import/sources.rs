@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, claude_settings, home};
 use crate::output::print_note;
+use crate::pipe::explained;
 use crate::state;
 use crate::this_program::is_mgp;
 
@@ -244,7 +245,7 @@ pub(super) fn read_text(file: &Path) -> CliResult<String> {
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(failed("it is not a plain file, or too long".to_owned()));
     }
-    fs::read_to_string(file).map_err(|error| failed(error.to_string()))
+    fs::read_to_string(file).map_err(|error| failed(explained(error).to_string()))
 }
 
 /// Returns whether a text is a server document of the MCP registry.

@@ -205,9 +205,15 @@ fn check_words(command: &[String]) -> CliResult {
 /// Refuses a text that cannot be the id of a new server in a configuration file. The kernel uses no tool of a server
 /// whose id is reserved or looks like the id of another server.
 pub(super) fn valid_id(file: &Path, add: &Add, id: &str) -> CliResult {
-    config_file::check_server_id(id)?;
-    let ids = ConfigFile::open(file.to_owned())?.server_ids()?;
     let is_derived = add.url.is_none() && add.command.is_empty() && add.new_id.is_none();
+    config_file::check_server_id(id).map_err(|failure| {
+        if is_derived {
+            Failure::usage(format!("{failure}; choose one with --id"))
+        } else {
+            failure
+        }
+    })?;
+    let ids = ConfigFile::open(file.to_owned())?.server_ids()?;
     let remedy = if is_derived { " with --id" } else { "" };
     NameFlaw::check_server(id, ids.iter().map(String::as_str))
         .map_err(|flaw| Failure::usage(format!("{flaw}{remedy}")))

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use mgp_discovery::import::{Answer, Answers, Bundle, Entry};
 use mgp_discovery::{ServerConfig, TargetConfig, changes_code};
-use serde_json::Value;
 
-use super::unpack::MAX_MANIFEST_BYTES;
+use super::unpack::{MAX_MANIFEST_BYTES, parse_manifest};
 use crate::output::first_line;
 
 /// The changes of a server's entry for another version of its bundle.
@@ -109,7 +108,7 @@ fn installed(folder: &Path) -> Option<Bundle> {
     if !metadata.is_file() || metadata.len() > MAX_MANIFEST_BYTES {
         return None;
     }
-    let manifest: Value = serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
+    let manifest = parse_manifest(&std::fs::read_to_string(file).ok()?).ok()?;
     Bundle::new(&manifest).ok()
 }
 

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::import::{Bundle, PublishedBundle, PublishedServer};
+use serde_json::Value;
 use zip::ZipArchive;
 
 use super::bundle_users::{self, BundleUsers, fits_folder_name};
@@ -34,6 +35,11 @@ pub(super) fn is_bundle(name: &str) -> bool {
     ending.is_some_and(|ending| {
         ending.eq_ignore_ascii_case("mcpb") || ending.eq_ignore_ascii_case("dxt")
     })
+}
+
+/// Parses the manifest of a bundle; some editors write a byte order mark before it.
+pub(super) fn parse_manifest(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text.trim_start_matches('\u{feff}'))
 }
 
 /// A bundle file that is not unpacked yet.
@@ -67,7 +73,7 @@ impl BundleFile {
         if text.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(failed("its manifest is too long".to_owned()));
         }
-        let manifest = serde_json::from_str(&text)
+        let manifest = parse_manifest(&text)
             .map_err(|error| failed(format!("its manifest is not JSON: {error}")))?;
         let bundle = Bundle::new(&manifest).map_err(failed)?;
         Ok(Self { path: path.to_owned(), is_download: false, archive, bundle })
@@ -150,24 +156,23 @@ impl BundleFile {
             let entry = self.archive.by_index(at).map_err(|error| failed(error.to_string()))?;
             let name = entry.name().map_err(|error| failed(error.to_string()))?.into_owned();
             let failed_at = |why: &str| failed(format!("`{}`{why}", name.escape_debug()));
+            let not_written = |error: io::Error| failed_at(&format!(": {error}"));
             let inside = inside(&name).ok_or_else(|| failed_at(" leads out of its folder"))?;
             if entry.is_symlink() {
                 return Err(failed_at(" is a link"));
             }
             let target = folder.join(inside);
             if entry.is_dir() {
-                fs::create_dir_all(&target)?;
+                fs::create_dir_all(&target).map_err(not_written)?;
                 continue;
             }
             if let Some(parent) = target.parent() {
-                fs::create_dir_all(parent)?;
+                fs::create_dir_all(parent).map_err(not_written)?;
             }
             let is_program = entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
-            let mut file =
-                create_private(&target).map_err(|error| failed_at(&format!(": {error}")))?;
+            let mut file = create_private(&target).map_err(not_written)?;
             // The size that an archive states may be wrong, so what is unpacked is counted.
-            let copied = io::copy(&mut entry.take(left + 1), &mut file)
-                .map_err(|error| failed_at(&format!(": {error}")))?;
+            let copied = io::copy(&mut entry.take(left + 1), &mut file).map_err(not_written)?;
             left = left
                 .checked_sub(copied)
                 .ok_or_else(|| failed(format!("its files have more than {MAX_BYTES} bytes")))?;

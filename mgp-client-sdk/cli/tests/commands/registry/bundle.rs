@@ -191,6 +191,8 @@ fn a_bundle_that_leads_out_of_its_folder_is_refused() {
     zip.add_symlink("server", "/etc", SimpleFileOptions::default()).unwrap();
     zip.finish().unwrap();
     home.fail(1, &add, "`server` is a link");
+    archive(&path, &[("manifest.json", manifest.as_bytes()), ("a", b"x"), ("a/b", b"y")]);
+    home.fail(1, &add, "was not unpacked: `a/b`: ");
     archive(&path, &[("x", b"y")]);
     home.fail(1, &add, "has no `manifest.json`");
     fs::write(&path, "no archive").unwrap();
@@ -199,6 +201,20 @@ fn a_bundle_that_leads_out_of_its_folder_is_refused() {
     home.fail(1, &add, "its manifest is too long");
     archive(&path, &[("manifest.json", b"{\"name\": \"x\"}")]);
     home.fail(1, &add, "its manifest has no `version`");
+}
+
+#[test]
+fn a_bundle_whose_name_cannot_be_an_id_needs_another_one() {
+    let home = Home::new();
+    let mut manifest = manifest("1");
+    manifest["name"] = json!("погода");
+    // Some editors write a byte order mark before the manifest.
+    let text = format!("\u{feff}{manifest}");
+    let path = archive(&home.path("weather.mcpb"), &[("manifest.json", text.as_bytes())]);
+    let add = ["servers", "add", path.to_str().unwrap(), "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.fail(2, &add, "choose one with --id");
+    let with_id: Vec<&str> = add.iter().copied().chain(["--id", "weather"]).collect();
+    home.succeed(&with_id);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! queries of its audit log and events.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_security::AuditQuery;
+use mgp_server_sdk::{Server, Tool};
 use mgp_types::method::{
     KernelAudit, KernelEvents, KernelExplain, KernelInfo, KernelReload, KernelServers,
     KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
@@ -15,9 +17,10 @@ use mgp_types::mgp::{
     KernelReloadParams, KernelServerLogsParams, KernelServerParams, KernelServersParams,
     KernelStopParams, ServerState,
 };
+use mgp_types::service::ServerId;
 
 use super::world::World;
-use crate::route::world::recorded;
+use crate::route::world::{kernel_with, open, recorded};
 
 #[tokio::test]
 async fn a_server_is_stopped_stays_down_and_is_started_again() {
@@ -58,6 +61,27 @@ async fn a_drained_server_finishes_its_calls_before_it_stops() {
     let result = operator.request::<KernelServersDrain>(&clock).await.unwrap();
     assert_eq!(result.status, ServerState::Disconnected);
     assert!(running.await.unwrap().is_ok(), "the call was finished");
+}
+
+#[tokio::test]
+async fn a_server_receives_the_reason_for_which_it_is_stopped() {
+    let reasons: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&reasons);
+    let make = move || {
+        let log = Arc::clone(&log);
+        let server = Server::new("s", "1").tool(Tool::new("t", "Does something", || async { "x" }));
+        server.drain_handle().on_transition(move |change| {
+            if change.new_state == ServerState::Draining {
+                log.lock().unwrap().extend(change.reason);
+            }
+            Box::pin(std::future::ready(()))
+        });
+        server
+    };
+    let kernel = kernel_with("s", open(&["t"]), 1, make).await;
+    kernel.restart_server(&ServerId::from("s")).await.unwrap();
+    kernel.stop().await;
+    assert_eq!(*reasons.lock().unwrap(), ["operator_request", "kernel_shutdown"]);
 }
 
 #[tokio::test]

@@ -138,6 +138,7 @@ async fn code_3003_timeout() {
     let stack = server.into_stack().unwrap();
     ExpectedError::new(ErrorCode::TIMEOUT)
         .message(["no answer within 1.5s; it may have run: call again only if that does no harm"])
+        .details(["timeout_ms", "tool"])
         .check_all_peers(&stack, "hang")
         .await;
     // A client may repeat a call that timed out if the tool only reads.
@@ -150,6 +151,7 @@ async fn code_3003_timeout() {
     let stack = Server::new("s", "1").tool(reads.annotations(hints)).into_stack().unwrap();
     ExpectedError::new(ErrorCode::TIMEOUT)
         .message(["no answer within 30s"])
+        .details(["timeout_ms", "tool"])
         .of_repeatable()
         .check_all_peers(&stack, "reads")
         .await;

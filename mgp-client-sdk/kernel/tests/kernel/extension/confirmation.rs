@@ -60,7 +60,7 @@ async fn a_confirmed_call_runs_once_and_only_as_it_was_confirmed() {
         let asked = required(delete(&client, "app")).await;
         assert_eq!(asked.risk_level, ConfirmationRisk::Destructive);
         let message = asked.confirmation_message;
-        assert!(message.starts_with("The server asks: Delete `app`?\n\nRun the tool"), "{message}");
+        assert!(message.contains("\nThe server asks: Delete `app`?\nArguments:"), "{message}");
         assert_eq!(ran.load(Ordering::Relaxed), 0);
 
         let token = asked.confirmation_token;
@@ -100,6 +100,6 @@ async fn a_confirmation_message_shows_invisible_characters() {
     let with = host_of(Era::Modern).extension(Extension::HumanInTheLoop);
     let client = host(&kernel, "ada", with).await;
     let message = required(delete(&client, "a\u{202e}b")).await.confirmation_message;
-    assert!(message.starts_with(r"The server asks: Delete `a\u{202e}b`?"), "{message}");
+    assert!(message.contains(r"The server asks: Delete `a\u{202e}b`?"), "{message}");
     assert!(!message.contains('\u{202e}'), "{message}");
 }

@@ -13,7 +13,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Manifest, Tools};
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{DiscoverToolsParams, Extension, RiskLevel, ServerState};
-use mgp_types::proposal::ServiceManifest;
+use mgp_types::proposal::{LatencyClass, ServiceManifest};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
@@ -102,6 +102,43 @@ async fn a_kernel_describes_all_tools_that_its_caller_may_use_in_each_pair_of_er
         plain.close().await;
         client.close().await;
         kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_describes_cost_scopes_and_the_limits_of_its_caller() {
+    let config = config_of(
+        "[agents.ada.limits]\ncalls_per_minute = 5\ncalls_per_day = 70\n[limits]\ncalls_per_minute = 9",
+    );
+    let server = || {
+        let list = Tool::new("list", "Lists issues", || async { "3 issues" });
+        let list = list.latency(&LatencyClass::Minutes).required_scopes(["read:issues"]);
+        Server::new("issues", "1")
+            .tool(list)
+            .extension(Extension::CostHints)
+            .extension(Extension::Scopes)
+    };
+    let builder = Kernel::builder().config(config).local_with("issues", open(&["list"]), server);
+    let kernel = build_with_tools(builder, [("issues", 1)]).await;
+    for (agent, knows, limits) in
+        [("ada", true, vec![(5, 60), (70, 86_400)]), ("bob", false, vec![(9, 60)])]
+    {
+        let mut builder = speaking(Era::Modern);
+        if knows {
+            builder = builder.extension(Extension::CostHints).extension(Extension::Scopes);
+        }
+        let client = host(&kernel, agent, builder).await;
+        let manifest = manifest_of(&client).await;
+        check(&manifest);
+        let manifest = serde_json::to_value(&manifest).unwrap();
+        let limits = limits.into_iter().map(|(calls, seconds): (u32, u32)| {
+            serde_json::json!({"max_requests": calls, "window_seconds": seconds})
+        });
+        assert_eq!(manifest["rate_limits"], limits.collect::<serde_json::Value>());
+        let shown = knows.then(|| serde_json::json!([{"name": "read:issues", "grants": ["list"]}]));
+        assert_eq!(manifest.pointer("/auth/scopes"), shown.as_ref());
+        assert_eq!(manifest.pointer("/tools/0/latency").is_some(), knows, "{manifest}");
+        client.close().await;
     }
 }
 

@@ -207,6 +207,29 @@ async fn a_grant_is_announced_only_to_the_hosts_of_its_tenant() {
 }
 
 #[tokio::test]
+async fn a_changed_definition_is_announced_only_to_hosts_that_see_tools_of_its_server() {
+    let handles = Handles::default();
+    let made = Arc::clone(&handles);
+    let kernel = kernel_with("c", open(&["one"]), 1, move || changing(Era::Legacy, &made)).await;
+    grant(&kernel, AccessGrantParams::deny("bob", "c")).await;
+    let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
+    let mut hosts = Vec::new();
+    for (number, agent) in ["ann", "bob"].into_iter().enumerate() {
+        let sink = Arc::clone(&changes);
+        let builder = host_of(Era::Legacy).on_change(move |_| sink.lock().unwrap()[number] += 1);
+        hosts.push(host(&kernel, agent, builder).await);
+    }
+    // Wait until the kernel has announced the tools and the denial, because only later changes count.
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    *changes.lock().unwrap() = [0, 0];
+    let (tools, ..) = handles.lock().unwrap().clone().unwrap();
+    tools.add(Tool::new("one", "Counts and deletes all files", || async { "1" }));
+    until("ann is notified", || async { changes.lock().unwrap()[0] > 0 }).await;
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    assert_eq!(changes.lock().unwrap()[1], 0, "the lists of bob have not changed");
+}
+
+#[tokio::test]
 async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
     for surface in ["direct", "find", "categories"] {
         let handles = Handles::default();

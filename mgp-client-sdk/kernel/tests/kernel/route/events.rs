@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EventStream, ServerEvent};
-use mgp_discovery::GovernanceConfig;
+use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{EventDraft, EventHub};
 use mgp_types::Payload;
 use mgp_types::mcp::Era;
-use mgp_types::method::{KernelEvents, ToolsCall};
-use mgp_types::mgp::{AccessGrantParams, KernelEventsParams, Severity};
+use mgp_types::method::{EventsChannels, EventsSubscribe, KernelEvents, Request as _, ToolsCall};
+use mgp_types::mgp::{AccessGrantParams, KernelEventsParams, Severity, SubscribeEventsParams};
 use mgp_types::service::{Call, Principal, Reply, Router, ServerId, Stack, around};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -95,6 +95,121 @@ async fn events_of_a_server_pass_once_in_every_pair_of_eras() {
         }
         assert_eq!(hub.subscriptions(), 1, "one subscription serves all hosts");
     }
+}
+
+/// Makes a server accept only names of channels, as in MGP §13.2, and no patterns. Records in `asked` the channels in
+/// its requests to subscribe.
+fn only_names(server: Server, asked: &Arc<Mutex<Vec<String>>>) -> Server {
+    let asked = Arc::clone(asked);
+    server.layer(around(move |call: Call, next: Stack| {
+        let asked = Arc::clone(&asked);
+        async move {
+            match call.method().as_str() {
+                EventsChannels::METHOD => Err(RpcError::method_not_found(EventsChannels::METHOD)),
+                EventsSubscribe::METHOD => {
+                    let channels = call.params().get::<SubscribeEventsParams>()?.channels;
+                    if channels == ["*"] {
+                        let answer =
+                            r#"{"subscribed":[],"unsupported":["*"],"subscription_id":"none"}"#;
+                        return Ok(Reply::raw(Payload::parse(answer)?));
+                    }
+                    asked.lock().unwrap().extend(channels);
+                    next.send(call).await
+                }
+                _ => next.send(call).await,
+            }
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_accepts_no_patterns_is_asked_for_the_channels_that_clients_name() {
+    let hubs = Hubs::default();
+    let make = models(Era::Legacy, &hubs);
+    let tools = open(&["ask", "fail", "hang"]);
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let log = Arc::clone(&asked);
+    let kernel = kernel_with("models", tools, 3, move || only_names(make(), &log)).await;
+    grant(&kernel, AccessGrantParams::deny("eve", "models")).await;
+    let eve = host(&kernel, "eve", host_of(Era::Legacy)).await;
+    let secret = subscribe(&eve, &["eve.secret"]).await;
+    assert!(secret.subscribed().is_empty());
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let mut events = subscribe(&ada, &["model.loaded", "model.none"]).await;
+    assert_eq!(events.subscribed(), ["model.loaded"]);
+    followed(&hubs).await.emit("model.loaded", Severity::Info, &1).await.unwrap();
+    assert_eq!(next(&mut events).await.data.as_str(), "1");
+
+    let ben = host(&kernel, "ben", host_of(Era::Modern)).await;
+    let mut of_another = subscribe(&ben, &["model.*"]).await;
+    assert_eq!(of_another.subscribed(), ["model.loaded"], "it is known by now");
+    // The server has just refused this channel, so the kernel does not request it again.
+    drop(subscribe(&ben, &["model.none"]).await);
+    kernel.restart_server(&ServerId::from("models")).await.unwrap();
+    followed(&hubs).await.emit("model.loaded", Severity::Info, &2).await.unwrap();
+    for events in [&mut events, &mut of_another] {
+        assert_eq!(next(events).await.data.as_str(), "2");
+        assert!(is_silent(events).await, "it arrives once");
+    }
+    let each_start = ["model.loaded", "model.none"];
+    assert_eq!(*asked.lock().unwrap(), [each_start, each_start].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_was_refused_together_with_an_unknown_one_is_requested_again() {
+    let hubs = Hubs::default();
+    let (make, asked) = (models(Era::Legacy, &hubs), Arc::default());
+    let strict = move || {
+        let refuses_unknown = around(|call: Call, next: Stack| async move {
+            if call.method().as_str() == EventsSubscribe::METHOD {
+                let channels = call.params().get::<SubscribeEventsParams>()?.channels;
+                if channels.iter().any(|channel| channel == "model.none") {
+                    return Err(RpcError::invalid_params("unknown channel"));
+                }
+            }
+            next.send(call).await
+        });
+        only_names(make(), &asked).layer(refuses_unknown)
+    };
+    let kernel = kernel_with("models", open(&["ask", "fail", "hang"]), 3, strict).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let refused = subscribe(&ada, &["model.loaded", "model.none"]).await;
+    assert!(refused.subscribed().is_empty());
+    let events = subscribe(&ada, &["model.loaded"]).await;
+    assert_eq!(events.subscribed(), ["model.loaded"]);
+}
+
+/// Regression test: a connection to an instance that accepts only names removed the channels of another instance of the
+/// same server from the list, so the kernel could stop that instance although it had a subscriber.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_accepts_no_patterns_does_not_hide_the_channels_of_another_instance() {
+    let hubs = Hubs::default();
+    let (make, names_only) = (models(Era::Legacy, &hubs), Arc::new(AtomicBool::new(false)));
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let (log, is_set) = (Arc::clone(&asked), Arc::clone(&names_only));
+    let instance = move || {
+        let server = make();
+        if is_set.load(Ordering::Relaxed) { only_names(server, &log) } else { server }
+    };
+    let mut mgp = open(&["ask", "fail", "hang"]);
+    mgp.isolation = Isolation::PerAgent;
+    let kernel = kernel_with("models", mgp, 3, instance).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let is_listed =
+        async || subscribe(&ada, &["model.*"]).await.subscribed().contains(&"model.loaded".into());
+    ada.call("models.ask").await.unwrap();
+    until("the channels of ada's instance are listed", is_listed).await;
+
+    names_only.store(true, Ordering::Relaxed);
+    let ben = host(&kernel, "ben", host_of(Era::Legacy)).await;
+    ben.call("models.ask").await.unwrap();
+    until("the kernel has asked ben's instance", async || {
+        drop(subscribe(&ben, &["model.none"]).await);
+        !asked.lock().unwrap().is_empty()
+    })
+    .await;
+    let events = subscribe(&ada, &["model.*"]).await;
+    assert_eq!(events.subscribed(), ["model.loaded"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -191,6 +306,7 @@ async fn a_revoked_agent_gets_nothing_more_and_a_server_cannot_use_the_kernels_c
         "tool.completed",
         "TOOL.completed",
         "approvals.x",
+        "Subscription_Terminated",
         "model.loaded",
     ] {
         hub.emit(channel, Severity::Error, &json!({"forged": true})).await.unwrap();

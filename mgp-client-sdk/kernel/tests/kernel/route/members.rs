@@ -318,6 +318,26 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
     }
 }
 
+#[tokio::test]
+async fn the_tools_of_the_kernel_have_security_metadata() {
+    let kernel = world().await;
+    let security = ExtensionSet::EMPTY.with(Extension::ToolSecurity);
+    for era in [Era::Legacy, Era::Modern] {
+        for (builder, risks) in [
+            (host_of(era).mgp(security), [json!("safe"), json!("dangerous")]),
+            (host_of(era).without_mgp(), [Value::Null, Value::Null]),
+        ] {
+            let host = host(&kernel, "ada", builder).await;
+            let mut tools = host.list_tools().await.unwrap();
+            tools.retain(|tool| ["mgp_tools_discover", "mgp_tools_call"].contains(&&*tool.name));
+            let found: Vec<_> =
+                tools.iter().map(|tool| json!(tool)["security"]["risk_level"].clone()).collect();
+            assert_eq!(found, risks, "{era:?}");
+            host.close().await;
+        }
+    }
+}
+
 /// Regression test: a request for tools counted as fulfilled by a tool that the caller's key permits to see but not to
 /// call.
 #[tokio::test]

@@ -12,16 +12,16 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::method::{HealthPing, HealthStatusGet};
 use mgp_types::mgp::{
-    HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams, StatusParams,
-    StatusResult,
+    AccessGrantParams, HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams,
+    StatusParams, StatusResult,
 };
 use mgp_types::service::{Principal, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::world::{
-    NotifyOnDrop, PAIRS, build_with_tools, host, host_as, host_of, kernel_with, limit_era, open,
-    until,
+    NotifyOnDrop, PAIRS, build_with_tools, grant, host, host_as, host_of, kernel_with, limit_era,
+    open, until,
 };
 
 /// Starts a kernel with the MGP server `new` and the plain server `old`.
@@ -87,6 +87,10 @@ async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
     kernel.stop_server(&ServerId::from("new")).await.unwrap();
     let status = status_of(&host, None).await;
     assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(1)), "{status:?}");
+    // Tools of a server without access are not counted.
+    grant(&kernel, AccessGrantParams::deny("ada", "old")).await;
+    let status = status_of(&host, None).await;
+    assert_eq!((status.tools_total, status.tools_available), (Some(1), Some(0)), "{status:?}");
     let _present = kernel.clients().add(Principal::local(), mgp_kernel::ClientTransport::Socket);
     let resources = status_of(&host, None).await.resources.unwrap();
     assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");

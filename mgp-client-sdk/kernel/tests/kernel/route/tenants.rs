@@ -1,5 +1,5 @@
-//! Tests of two hosts that send the same ids and tokens to one server: neither host receives a message of the other
-//! host.
+//! Tests of two hosts that send the same ids and tokens to one server: neither host may receive a message of the other.
+//! Tests of a server that is for another tenant than the host: for the host, it must not exist.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,17 +7,22 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
+use mgp_security::ServerPolicy;
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, LogLevel, Logger};
+use mgp_server_sdk::{ContextExt, LogLevel, Logger, Prompt, Resource};
 use mgp_testkit::Alive;
 use mgp_types::Payload;
-use mgp_types::mcp::{CreateMessageResult, ElicitParams, Era, LogMessageParams};
+use mgp_types::mcp::{
+    CompleteReference, CreateMessageResult, ElicitParams, Era, LogMessageParams, PromptReference,
+};
 use mgp_types::method::LogMessage;
 use mgp_types::service::OutletItem;
-use mgp_types::service::{Call, Outlet};
+use mgp_types::service::{Call, Outlet, Principal, ServerId};
 use tokio::sync::{Barrier, Notify};
 
-use super::world::{Guest, PAIRS, host, host_of, kernel_with, limit_era, open, until};
+use super::world::{
+    Guest, NO_ARGUMENTS, PAIRS, build, host, host_as, host_of, kernel_with, limit_era, open, until,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
@@ -281,4 +286,48 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let received = of_ann.0.lock().unwrap().clone();
     assert!(!received.iter().any(|line| line.contains("of bob")), "{received:?}");
+}
+
+#[tokio::test]
+async fn the_entries_of_a_server_that_is_for_another_tenant_do_not_exist() {
+    let make = |name: &'static str| {
+        move || {
+            let plan =
+                Prompt::new(format!("plan_{name}"), "Plans", |Args(by): Args<Who>| async move {
+                    by.who
+                });
+            let note = Resource::text(format!("note://{name}"), name, name);
+            Server::new("s", "1").prompt(plan).resource(note)
+        }
+    };
+    let builder = Kernel::builder().local_with("open", open(&[]), make("open")).local_with(
+        "secret",
+        open(&[]),
+        make("secret"),
+    );
+    let kernel = build(builder).await;
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    until("both are listed", || async { ann.prompts().await.unwrap().len() == 2 }).await;
+    ann.read_resource("note://secret").await.unwrap();
+
+    let policies = kernel.governance().policies();
+    let policy = ServerPolicy::clone(&policies.get(Some(&ServerId::from("secret"))));
+    policies.set("secret", policy.tenants(["local"]));
+    for era in [Era::Legacy, Era::Modern] {
+        let of_beta = Principal::new("beta", "ann").agent("ann");
+        let beta = host_as(&kernel, of_beta, host_of(era)).await;
+        let refused = async |name: &str| {
+            let prompt = format!("plan_{name}");
+            let reference = CompleteReference::Prompt(PromptReference::new(prompt.as_str()));
+            let errors = [
+                // The kernel must not ask `secret` for a resource that is not listed, but only `open`.
+                beta.read_resource(&format!("note://{name}")).await.unwrap_err(),
+                beta.get_prompt(&prompt, [("who", "ann")]).await.unwrap_err(),
+                beta.complete(reference, "who", "a", NO_ARGUMENTS).await.unwrap_err(),
+            ];
+            errors.map(|error| error.to_string().replace(name, "NAME"))
+        };
+        assert_eq!(refused("secret").await, refused("nothing").await, "{era:?}");
+    }
+    ann.get_prompt("plan_secret", [("who", "ann")]).await.unwrap();
 }

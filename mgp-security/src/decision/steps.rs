@@ -1,0 +1,77 @@
+//! The steps of a decision: the rules that it considers, each with the result. One method records the result and
+//! creates the outcome, so that an explanation cannot disagree with the decision.
+
+use std::iter::once_with;
+
+use super::{CallOutcome, Requirement, Stage, Step, StepResult};
+use crate::error::Refusal;
+
+/// Descriptions of rules, which are built only for an explanation.
+pub(super) trait RuleTexts: IntoIterator<Item: Into<String>> {}
+
+impl<R: IntoIterator<Item: Into<String>>> RuleTexts for R {}
+
+/// The considered rules; empty unless `EXPLAINS` is `true`.
+#[derive(Default)]
+pub(super) struct Steps<const EXPLAINS: bool>(Vec<Step>);
+
+/// The reason why a check stops a call: a refusal, or a question to a person. A `Stopped<Refusal>` is always a refusal.
+/// Only [`Steps`] creates this type, so each check that stops a call records a step.
+#[must_use]
+pub(super) struct Stopped<T = CallOutcome>(T);
+
+impl<const EXPLAINS: bool> Steps<EXPLAINS> {
+    pub(super) fn pass(&mut self, stage: Stage, rules: impl RuleTexts) {
+        self.add(stage, StepResult::Passed, rules);
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        stage: Stage,
+        rules: impl RuleTexts,
+        need: Requirement,
+    ) -> Stopped {
+        self.add(stage, StepResult::Asks, rules);
+        Stopped(CallOutcome::Ask(need))
+    }
+
+    /// Refuses a call; the text of the refusal also describes the rule in the step.
+    pub(super) fn refuse(&mut self, stage: Stage, refusal: impl Into<Refusal>) -> Stopped<Refusal> {
+        let refusal = refusal.into();
+        self.add(stage, StepResult::Refused, once_with(|| refusal.to_string()));
+        Stopped(refusal)
+    }
+
+    /// Refuses a call; `rules` describe the rules in the steps, and not the text of the refusal.
+    pub(super) fn refuse_by(
+        &mut self,
+        stage: Stage,
+        rules: impl RuleTexts,
+        refusal: impl Into<Refusal>,
+    ) -> Stopped<Refusal> {
+        self.add(stage, StepResult::Refused, rules);
+        Stopped(refusal.into())
+    }
+
+    fn add(&mut self, stage: Stage, result: StepResult, rules: impl RuleTexts) {
+        if EXPLAINS {
+            self.0.extend(rules.into_iter().map(|rule| Step { stage, result, rule: rule.into() }));
+        }
+    }
+
+    pub(super) fn into_list(self) -> Vec<Step> {
+        self.0
+    }
+}
+
+impl<T> Stopped<T> {
+    pub(super) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl From<Stopped<Refusal>> for Stopped {
+    fn from(refused: Stopped<Refusal>) -> Self {
+        Self(refused.0.into())
+    }
+}
