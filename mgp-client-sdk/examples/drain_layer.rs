@@ -1,4 +1,4 @@
-//! Finishes running calls and refuses new ones with `DrainLayer`, on a client and on a server (MGP §11.4).
+//! Finishes running calls and refuses new calls with `DrainLayer`, on a client and on a server (MGP §11.4).
 //!
 //! `cargo run -q -p mgp-client-sdk --example drain_layer`
 

@@ -32,8 +32,8 @@ use crate::wire::is_openable;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call failed: the server refused it, did not answer in time (code 3003), or is no longer connected (code
-    /// 2000).
+    /// The call failed: the server refused it, did not answer in time (code 3003, timeout), or is no longer connected
+    /// (code 2000, server not ready).
     #[error(transparent)]
     Call(#[from] RpcError),
     /// The tool ran and reported a failure (`isError`).
@@ -84,10 +84,11 @@ pub struct ToolFailure {
 }
 
 impl Error {
-    /// Returns the server's error code or, if the client detected the failure, the code for this failure, e.g. 2000 if
-    /// the connection has ended, and 3003 if the server did not answer in time.
+    /// Returns the server's error code or, if the client detected the failure, the code for this failure: e.g. code
+    /// 2000 (server not ready) if the connection has ended, and code 3003 (timeout) if the server did not answer in
+    /// time.
     ///
-    /// If a tool failed without a code, the code is −32603.
+    /// If a tool failed without a code, returns code −32603 (internal error).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -154,10 +155,12 @@ impl Error {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25). Leaves out
-    /// pages with unsafe addresses: neither `https` nor, on this machine, `http`.
+    /// Returns the pages that the user must visit before the call can succeed, if a server of 2025-11-25 refused it
+    /// with code −32042 (URL elicitation required). Leaves out pages with unsafe addresses, which are neither `https`
+    /// nor, on this machine, `http`.
     ///
-    /// Repeat the call once the hook [`ClientBuilder::on_elicitation_complete`] has been called for each of them.
+    /// Repeat the call once the hook [`ClientBuilder::on_elicitation_complete`] has been called for each of these
+    /// pages.
     ///
     /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
     #[must_use]

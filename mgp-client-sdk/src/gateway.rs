@@ -24,6 +24,7 @@ use mgp_types::RpcError;
 use mgp_types::method::EventsChannels;
 use mgp_types::mgp::{CallbackRequestParams, EventChannelsParams, SubscribeEventsParams};
 use mgp_types::service::{BoxFuture, Call, Context, SpawnError, Stack};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::builder::ClientBuilder;
@@ -143,8 +144,8 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
-/// Returns the count of events that were missed before the one with this sequence number, and stores the sequence
-/// number.
+/// Returns the count of events that were missed directly before the event with the sequence number `seq`, and stores
+/// `seq`.
 fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
     let Some(seq) = seq else { return 0 };
     let before = last.fetch_max(seq, Ordering::Relaxed);
@@ -229,9 +230,9 @@ impl NewConnection {
         }
     }
 
-    /// Subscribes to channels of the server until the connection ends, and returns the channels that the server has. A
-    /// channel can be a pattern if the server accepts patterns. Returns `None` if the server has none of the channels
-    /// and accepts no pattern among them; it then sends no events.
+    /// Subscribes to channels of the server until the connection ends or the returned value is dropped. A channel can
+    /// be a pattern if the server accepts patterns. Returns `None` if the server has none of the channels and accepts
+    /// no pattern among them; it then sends no events.
     ///
     /// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
     /// and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what the server dropped
@@ -246,7 +247,7 @@ impl NewConnection {
         &self,
         channels: Vec<String>,
         hook: impl Fn(ServerEvent) + Send + Sync + 'static,
-    ) -> Result<Option<Vec<String>>, Error> {
+    ) -> Result<Option<ForwardedEvents>, Error> {
         let last = AtomicU64::new(0);
         let sink: EventSink = Arc::new(move |mut event: ServerEvent| {
             event.dropped = event.dropped.max(missed(&last, event.seq));
@@ -264,14 +265,43 @@ impl NewConnection {
             }
             return Ok(None);
         }
-        // Do not unsubscribe when the value is dropped, because the subscription must last as long as the connection.
-        subscription.keep();
-        let (liveness, channels) =
-            (self.client.liveness().clone(), subscription.subscribed.clone());
+        let (end, ended) = oneshot::channel();
+        let channels = subscription.subscribed.clone();
+        let forwarded =
+            ForwardedEvents { channels, shares_id: subscription.is_repeated, _end: end };
+        let liveness = self.client.liveness().clone();
         tokio::spawn(async move {
-            liveness.ended().await;
-            drop(subscription);
+            tokio::select! {
+                // Do not unsubscribe, because the subscription has ended with the connection.
+                () = liveness.ended() => subscription.keep(),
+                _ = ended => {}
+            }
         });
-        Ok(Some(channels))
+        Ok(Some(forwarded))
+    }
+}
+
+/// A subscription whose events [`NewConnection::forward_events`] forwards; dropping it ends the subscription.
+#[derive(Debug)]
+#[must_use = "dropping it ends the subscription"]
+pub struct ForwardedEvents {
+    channels: Vec<String>,
+    shares_id: bool,
+    /// Dropping it makes the task that holds the subscription end.
+    _end: oneshot::Sender<()>,
+}
+
+impl ForwardedEvents {
+    /// Returns the channels that the server has.
+    #[must_use]
+    pub fn channels(&self) -> &[String] {
+        &self.channels
+    }
+
+    /// Returns whether the server gave the subscription the id of an earlier one of the connection. Such subscriptions
+    /// end together.
+    #[must_use]
+    pub fn shares_id(&self) -> bool {
+        self.shares_id
     }
 }

@@ -99,7 +99,7 @@ impl HealthWatch {
     /// Waits until the server is unhealthy and returns the change with its reason.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// The future may be dropped, and the method may be called again at any time.
     pub async fn unhealthy(&self) -> HealthChange {
         let mut last = self.channels.last.subscribe();
         let is_unhealthy = |last: &Option<HealthChange>| {
@@ -158,7 +158,7 @@ impl Prober {
                 Either::Left(_) => Some(HealthSignal::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
-            // An answer to any other call is also a sign of life, even if the server answers the ping slowly.
+            // If the ping has no answer yet, count an answer to any other call as a sign of life, too.
             let sign = sign
                 .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {

@@ -28,13 +28,13 @@ pub trait ToolResult: Sized {
     /// Decodes the structured content or, if there is none, the text as JSON.
     ///
     /// # Errors
-    /// [`Error::Tool`] if the tool failed, −32603 if the data has the wrong type.
+    /// [`Error::Tool`] if the tool failed; code −32603 (internal error) if the data has the wrong type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
     /// Returns an extension's member of the result, if the server added this member.
     ///
     /// # Errors
-    /// −32602 if the member has the wrong form.
+    /// Code −32602 (invalid params) if the member has the wrong form.
     fn member<M: Member>(&self) -> Result<Option<M>, Error>;
 
     /// Returns the text blocks of the result, one per line.

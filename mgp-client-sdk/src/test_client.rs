@@ -8,7 +8,7 @@ use std::panic::Location;
 use mgp_lifecycle::EraChoice;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::CallToolResult;
-use mgp_types::service::Stack;
+use mgp_types::service::{Principal, Stack};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -92,11 +92,50 @@ impl TestClient {
     where
         S: TryInto<Stack, Error: fmt::Display>,
     {
+        Self::connect(server, builder, Principal::local())
+    }
+
+    /// Connects as a principal, e.g. as an operator or an agent. The other functions connect as the local principal,
+    /// because the stack of a server does not contain the principal that `Server::principal` sets.
+    ///
+    /// ```
+    /// use mgp_client_sdk::TestClient;
+    /// use mgp_client_sdk::types::service::Principal;
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let caller = |principal: Principal| async move { principal.name().to_owned() };
+    /// let server = Server::new("names", "1.0").tool(Tool::new("whoami", "The caller", caller));
+    /// let client = TestClient::with_principal(server, Principal::local().agent("editor")).await;
+    /// assert_eq!(client.text("whoami", ()).await, "editor");
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// If the server cannot be built or the handshake fails.
+    #[track_caller]
+    pub fn with_principal<S>(server: S, principal: Principal) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
+        Self::connect(server, Client::builder("test", "1.0"), principal)
+    }
+
+    #[track_caller]
+    fn connect<S>(
+        server: S,
+        builder: ClientBuilder,
+        principal: Principal,
+    ) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
         let at = Location::caller();
         async move {
             let stack = loud!(at, server.try_into(), "the server cannot be built");
             let (here, there) = duplex();
-            tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+            let connection = Connection::new(there.reader, there.writer, stack);
+            tokio::spawn(connection.principal(principal).run());
             let client = builder.connect(here.reader, here.writer).await;
             Self(loud!(at, client, "the handshake failed"))
         }

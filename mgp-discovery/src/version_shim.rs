@@ -29,7 +29,7 @@ impl VersionShim {
     pub fn at(path: &Path) -> Option<Self> {
         let program = path.file_name()?;
         let file = dunce::canonicalize(path).ok()?;
-        // Scoop, on Windows, puts a file `NAME.shim` with a fixed target beside each of its launchers. So such a
+        // Scoop, on Windows, puts a file `NAME.shim` with a fixed target next to each of its launchers. So such a
         // launcher always starts the same program and is not a shim in this sense.
         if path.with_extension("shim").is_file() {
             return None;

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The message that is sent to the peer; the message of the panic itself is only logged.
+/// The error message for the peer. The message of the panic itself is only logged.
 const PANICKED: &str = "the handler panicked; see the log of the server";
 
 /// Layer that catches panics of inner services and answers with error −32603 (internal error).

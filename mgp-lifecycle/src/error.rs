@@ -22,13 +22,13 @@ pub enum LifecycleError {
     #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
     /// A call took longer than allowed.
-    #[error("no answer within {:?}; it may have run: call again only if that does no harm", about(*.0))]
+    #[error("no answer within {}; it may have run: call again only if that does no harm", in_words(*.0))]
     TimedOut(Duration),
     /// A call that reported progress took longer than allowed in total.
-    #[error("not finished within {:?}, although it reported progress; it may have run: call again only if that does no harm", about(*.0))]
+    #[error("not finished within {}, although it reported progress; it may have run: call again only if that does no harm", in_words(*.0))]
     TotalTimedOut(Duration),
     /// The deadline of the caller passed before the call got a permit, so the call did not run.
-    #[error("the call waited {:?} because too many calls run, and did not start; call again when fewer calls run", about(*.0))]
+    #[error("the call waited {} because too many calls run, and did not start; call again when fewer calls run", in_words(*.0))]
     NotStarted(Duration),
     /// Calls arrive at a higher rate than allowed.
     #[error(transparent)]
@@ -84,7 +84,7 @@ pub enum LifecycleError {
     /// A server has more open permission requests than allowed.
     #[error("more than {0} requests for permissions are open; wait for their answers")]
     TooManyPermissionRequests(usize),
-    /// The task table is full.
+    /// The task table is full, or the caller has the maximum number of tasks.
     #[error("too many tasks are kept; wait for one to end or expire")]
     TooManyTasks,
     /// The caller has no task with this id; another principal's task is reported the same way.
@@ -103,7 +103,7 @@ pub enum LifecycleError {
     /// A task that ended cannot be cancelled (MCP 2025-11-25).
     #[error("the task has ended: {0}")]
     TaskEnded(TaskStatus),
-    /// There is no result, because the task was cancelled.
+    /// The task has no result, because it was cancelled.
     #[error("the task was cancelled")]
     TaskCancelled,
     /// The task was aborted without an answer.
@@ -111,9 +111,9 @@ pub enum LifecycleError {
     TaskAborted,
     /// The server could not be reached several times in a row, so calls to it are refused for a while (MGP §14.6).
     #[error(
-        "{} could not be reached several times in a row; it is tried again in {:?}",
+        "{} could not be reached several times in a row; it is tried again in {}",
         named(server.as_ref()),
-        about(*wait)
+        in_words(*wait)
     )]
     CircuitOpen {
         /// The server, if it is known.
@@ -337,6 +337,10 @@ fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
     details
 }
 
+fn in_words(time: Duration) -> String {
+    mgp_types::duration_words(about(time))
+}
+
 /// Rounds a time for a message, because a measured time is always slightly longer than the limit that was set.
 fn about(time: Duration) -> Duration {
     let step = Duration::from_millis(if time < Duration::from_secs(1) { 1 } else { 100 });
@@ -363,7 +367,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
                 ServerState::Error if cause.as_deref().is_some_and(needs_operator) => {
                     defaults.no_retry()
                 }
-                // After the drain comes the restart, during which calls are refused with code 2002 (server restarting).
+                // The server restarts after the drain, and meanwhile refuses calls with code 2002 (server restarting).
                 // These hints are the same as the hints of that code.
                 ServerState::Draining if *restarts => {
                     defaults.retry(RetryStrategy::FixedDelay, 1000, 5)
@@ -427,7 +431,7 @@ fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
     hints.details(details)
 }
 
-/// Returns the details of a call that took longer than this limit.
+/// Returns the error details for a call that took longer than this limit.
 fn exceeded(limit: Duration) -> Object {
     let mut details = Object::new();
     // Encoding a number cannot fail.
@@ -435,7 +439,7 @@ fn exceeded(limit: Duration) -> Object {
     details
 }
 
-/// Returns the details that state whether a call was started.
+/// Returns the error details that state whether a call was started.
 fn started(started: bool) -> Object {
     let mut details = Object::new();
     // Encoding a boolean cannot fail.
@@ -450,12 +454,12 @@ mod tests {
     #[test]
     fn a_time_is_shown_as_it_was_set() {
         for (ms, shown) in [
-            (0, "0ns"),
-            (4, "4ms"),
-            (999, "999ms"),
-            (1_500, "1.5s"),
-            (60_001, "60s"),
-            (4_999, "5s"),
+            (0, "0 ns"),
+            (4, "4 ms"),
+            (999, "999 ms"),
+            (1_500, "1.5 s"),
+            (60_001, "60 s"),
+            (4_999, "5 s"),
         ] {
             let text = LifecycleError::TimedOut(Duration::from_millis(ms)).to_string();
             assert!(text.starts_with(&format!("no answer within {shown}; ")), "{text}");
@@ -470,7 +474,7 @@ mod tests {
         let login = "`files` requires a login; run `mgp servers login files`";
         assert!(text(login).ends_with("run `mgp servers login files`"), "{}", text(login));
         assert!(text("exited with code 1").ends_with("restart it once the cause is gone"));
-        let given_up = "restart_limit_exceeded: 5 restarts within 300s; exited with code 1";
+        let given_up = "restart_limit_exceeded: 5 restarts within 300 s; exited with code 1";
         for (cause, retryable) in [(login, false), (given_up, false), ("exited with code 1", true)]
         {
             let (state, cause) = (ServerState::Error, Some(cause.into()));

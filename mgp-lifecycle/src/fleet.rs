@@ -1,14 +1,15 @@
-//! Access to the servers behind this one, for the methods whose params can name a `server_id` (MGP §11.3, §11.4).
+//! Access to the servers to which a kernel forwards calls, for the methods whose params can name a `server_id` (MGP
+//! §11.3, §11.4).
 
 use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mgp::{PingResult, ShutdownParams, ShutdownResult, StatusResult};
 use mgp_types::service::{Context, ServerId};
 
-/// The servers behind a kernel.
+/// The servers to which a kernel forwards calls.
 ///
-/// The methods with a `server` return `None` if that server does not exist or if the caller is not allowed to see it,
-/// so that the caller cannot distinguish the two cases.
+/// The methods with a `server` return `None` if that server does not exist, and also if the caller is not allowed to
+/// see it. So the caller cannot distinguish the two cases.
 ///
 /// Implement this trait with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
@@ -27,6 +28,13 @@ pub trait Fleet: Send + Sync + 'static {
     /// itself contains both numbers. If this method returns `None`, the default, the status contains the numbers of
     /// [`Health`](crate::Health).
     fn count_tools(&self, cx: &Context) -> Option<(u64, u64)> {
+        let _ = cx;
+        None
+    }
+
+    /// Returns the number of open connections of the caller's tenant; the status of the kernel itself contains it. If
+    /// this method returns `None`, the default, the status contains the number of [`Health`](crate::Health).
+    fn count_connections(&self, cx: &Context) -> Option<u64> {
         let _ = cx;
         None
     }

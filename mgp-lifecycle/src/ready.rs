@@ -147,14 +147,15 @@ impl ReadyLayer {
         let cause = reason.filter(|reason| reason.contains(' '));
         let restarts = match self.state.is_start_pending() {
             // The supervisor decided on the restart before the drain began. The reason of the drain does not show that
-            // decision.
+            // decision, so use the supervisor's own state.
             Some(is_pending) if state == ServerState::Draining => is_pending,
             _ => follows || cause.is_some(),
         };
         Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 
-    /// Waits until the server is connected, but not beyond the wait of this layer or the call's deadline.
+    /// Waits until the server is connected, but not beyond the wait of this layer or the call's deadline. Refuses the
+    /// call if the server does not connect by then, or if too many calls wait already.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
         let waits = match self.state.get() {
             ServerState::Connecting | ServerState::Restarting => true,
@@ -242,11 +243,11 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// Returns whether a call is passed on in every state: the handshake, requests about the server, and messages that
-/// belong to running calls.
+/// Returns whether a call is passed on in every state: the handshake, notifications, requests about the server, and
+/// messages that belong to running calls.
 fn passes_always(call: &Call) -> bool {
     call.kind() == Kind::Notification
-        // A call with a request state is a further round of a running call.
+        // A call with a request state is a further round of a running call, so it passes.
         || call.hop().request_state.is_some()
         || is_handshake(call)
         || call.is::<Ping>()
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
         assert_eq!(before.elapsed(), Duration::from_secs(2));
 
-        // The deadline of the caller is earlier than the end of the wait.
+        // The deadline of the caller is earlier than the end of the wait, so the call is refused at the deadline.
         let mut client = gated(&layer);
         client.cx.deadline = Deadline::after(Duration::from_millis(300));
         let before = Instant::now();
@@ -393,7 +394,7 @@ mod tests {
         state.enter(ServerState::Connected, "ready").unwrap();
         assert!(waiting.await.unwrap().is_ok());
 
-        // The supervisor does not start the server again.
+        // The supervisor will not start the server again, so the waiting call is refused once the state is `error`.
         is_lost.store(true, Ordering::Relaxed);
         let (waiting, before) = (tokio::spawn(client.call(CALL.0, CALL.1)), Instant::now());
         sleep(Duration::from_secs(1)).await;

@@ -68,7 +68,7 @@ impl Default for Timeouts {
 /// let hangs = Stack::from_fn(|_| std::future::pending());
 /// let mut client = mock::client(Stack::new(TimeoutLayer::new(Duration::from_secs(30)).layer(hangs)));
 /// let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
-/// assert_eq!(error.to_string(), "no answer within 30s; it may have run: call again only if that does no harm (3003)");
+/// assert_eq!(error.to_string(), "no answer within 30 s; it may have run: call again only if that does no harm (3003)");
 /// # });
 /// ```
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl TimeoutLayer {
     /// let layer = TimeoutLayer::default().per_call(move |call| call.tool().and_then(|tool| slow(tool.name)));
     /// let mut client = mock::client(Stack::new(layer.layer(Stack::from_fn(|_| std::future::pending()))));
     /// let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
-    /// assert_eq!(error.to_string(), "no answer within 300s; it may have run: call again only if that does no harm (3003)");
+    /// assert_eq!(error.to_string(), "no answer within 300 s; it may have run: call again only if that does no harm (3003)");
     /// # });
     /// ```
     pub fn per_call(
@@ -245,7 +245,7 @@ mod tests {
             )
         };
         let mut client = client(&TimeoutLayer::default());
-        check(&mut client, ToolsCall::METHOD, &timed_out("30s")).await;
+        check(&mut client, ToolsCall::METHOD, &timed_out("30 s")).await;
         for method in [
             ToolsDiscover::METHOD,
             ToolsRequest::METHOD,
@@ -255,7 +255,7 @@ mod tests {
             DiscoveryRegister::METHOD,
             DiscoveryDeregister::METHOD,
         ] {
-            check(&mut client, method, &timed_out("2s")).await;
+            check(&mut client, method, &timed_out("2 s")).await;
         }
         check(&mut client, ToolsList::METHOD, "for ever").await;
     }
@@ -267,7 +267,7 @@ mod tests {
         client.cx.deadline = Deadline::after(Duration::from_secs(5));
         let start = Instant::now();
         let error = client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();
-        assert!(error.message().starts_with("no answer within 5s"), "{error}");
+        assert!(error.message().starts_with("no answer within 5 s"), "{error}");
         assert_eq!(start.elapsed().as_secs(), 5);
         client.cx.deadline = Deadline::none();
         client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();

@@ -2,7 +2,8 @@
 //! whether a call, a tool definition, a change of a definition, or a registration would be blocked (MGP §4, §7).
 //!
 //! The answer is `{"id", "decision": "block" | "allow", "reason"}`, one per line, in order; an unreadable line is
-//! blocked. `docs/validators.md` has the members of a line. `--timing` reports the cost at the end.
+//! blocked. `docs/validators.md` has the members of a line. With `--timing`, the program reports at the end how long
+//! the checks took.
 //!
 //! ```sh
 //! echo '{"id":1,"input":"rm -rf /"}' | cargo run -q -p mgp-security --all-features --example guard -- sandbox

@@ -16,7 +16,8 @@ use tokio::sync::MutexGuard;
 
 use crate::state::{ChangeError, Found, Snapshot, State};
 
-/// The maximum number of expired entries whose end one commit records; the next commit records further ones.
+/// The maximum number of expired entries whose end one commit records. Another commit records the end of further
+/// entries.
 const MAX_ENDS: usize = 256;
 
 /// The maximum number of attempts if other processes change the same entries at the same time.
@@ -102,7 +103,8 @@ impl<S: Expiring> Entries<S> {
             // From here on, an entry that expires starts a further task, because `record_ends` might miss it.
             entries.0.is_queued.swap(false, Ordering::AcqRel);
             if let Err(error) = entries.record_ends().await {
-                // The expired entries have no effect in any case; the next change tries again to record their ends.
+                // Only log the error: the expired entries have no effect in any case, and the next change tries again
+                // to record their ends.
                 tracing::warn!(space = S::SPACE, %error, "the ends of expired entries were not recorded");
             }
         });

@@ -61,14 +61,15 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
-    /// The permissions that the server needs for all of its tools, in addition to those that it declares itself.
+    /// The permissions that the server needs for all of its tools, in addition to the permissions that it declares
+    /// itself.
     pub permissions_required: Vec<Permission>,
     /// The limits of the granted [`permissions`](Self::permissions). Each limit applies only to the permissions that it
     /// concerns, e.g. `hosts` to `network.outbound`. Only limits of paths, hosts, ports and commands have an effect
     /// here; with an unknown limit, no permission that the configuration grants is within the limits. A list that is
     /// empty in the configuration's text allows nothing.
     pub permission_limits: PermissionScope,
-    /// The permissions that the server never gets, even if they are granted elsewhere; in the spellings of
+    /// The permissions that the server never gets, even if they are granted elsewhere; written as in
     /// [`auto_approve_except`](Self::auto_approve_except).
     pub denied: Vec<Permission>,
     /// The risk of single tools by name; replaces the computed risk.
@@ -81,8 +82,8 @@ pub struct ServerPolicy {
     /// `true` if the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default:
     /// `false`.
     pub check_schemas: bool,
-    /// `true` if the validators that fit the arguments of a tool apply in addition to those that the server declares.
-    /// Default: `false`.
+    /// `true` if the validators that fit the arguments of a tool apply in addition to the validators that the server
+    /// declares. Default: `false`.
     pub default_validators: bool,
 }
 
@@ -226,7 +227,7 @@ impl ServerPolicy {
         self
     }
 
-    /// Sets whether the validators that fit the arguments of a tool apply in addition to those that the server
+    /// Sets whether the validators that fit the arguments of a tool apply in addition to the validators that the server
     /// declares.
     #[must_use]
     pub fn default_validators(mut self, apply: bool) -> Self {

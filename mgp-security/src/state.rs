@@ -39,7 +39,7 @@ pub(crate) use check::check_entries;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum time for which the task that waits for the next expiry sleeps. After the machine was suspended, an
-/// expiry is announced at most this late.
+/// expiry is announced with at most this delay.
 const MAX_SLEEP: Duration = Duration::from_mins(1);
 
 /// An immutable view of all entries of one space, from which decisions are made.
@@ -206,7 +206,7 @@ impl<S: Snapshot> State<S> {
     /// Checks that decisions can be made from the snapshot.
     ///
     /// # Errors
-    /// As [`now`](Self::now).
+    /// The same errors as [`now`](Self::now).
     pub(crate) fn readable(&self) -> Result<(), StoreError> {
         let inner = &*self.0;
         if inner.followed.load(Ordering::Acquire) && !inner.lost.load(Ordering::Acquire) {
@@ -215,7 +215,7 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// Checks the same as [`readable`](Self::readable), for the rare cases that no task follows the store, or that the
+    /// Checks the same as [`readable`](Self::readable), for the rare cases in which no task follows the store or the
     /// snapshot might be outdated. Starts the task if there is none.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
@@ -249,7 +249,7 @@ impl<S: Snapshot> State<S> {
     /// Writes entries together with their audit events. When this returns, the change is in force.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same errors as [`commit`](Self::commit).
     pub(crate) async fn write(
         &self,
         writes: Writes<S::Entry>,
@@ -291,7 +291,7 @@ impl<S: Snapshot> State<S> {
         let patience = inner.store.answer_timeout();
         let commit = |change| async move {
             with_timeout(patience, inner.store.commit(change)).await.map_err(|error| {
-                // Follow the store: the task that does so detects whether the change was made.
+                // Start the task that follows the store: it detects whether the change was made.
                 self.follow();
                 commit_error(error)
             })
@@ -318,7 +318,7 @@ impl<S: Snapshot> State<S> {
     /// Commits the expiry of an entry. Unlike other changes, it is made even if it cannot be recorded.
     ///
     /// # Errors
-    /// As for [`commit`](Self::commit), but a change that could not be recorded is not undone.
+    /// The same errors as [`commit`](Self::commit), but a change that could not be recorded is not undone.
     pub(crate) async fn commit_end(
         &self,
         change: Change,
@@ -360,7 +360,8 @@ impl<S: Snapshot> State<S> {
         // Run this in a separate task: if the caller drops its future, the work must not stop between the change and
         // its audit record.
         let work = runtime.spawn(work);
-        // If nothing is received, the task has ended, and the result of the task contains the error.
+        // If nothing is received, the task has ended. Treat this as success here, because the result of the task below
+        // contains the error.
         let was_made = async { was_made.await.or(Ok(())) };
         with_timeout(self.0.store.answer_timeout(), was_made).await.map_err(commit_error)?;
         match work.await {
@@ -401,8 +402,8 @@ impl<S: Snapshot> State<S> {
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // Changes were made while no task followed the store. With this flag set, the next decision reads them
-            // first.
+            // Changes were made while no task followed the store. So set this flag, with which the next decision reads
+            // them first.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -556,7 +557,7 @@ impl<S: Snapshot> Follower<S> {
                         }
                         break;
                     }
-                    // The process is about to end.
+                    // The store is closed, because the process is about to end. So stop following it.
                     Err(StoreError::Closed) => return,
                     Err(error) => {
                         tracing::error!(space = S::SPACE, %error, "failed to read the state; decisions are denied");

@@ -54,7 +54,7 @@ struct Overwrite {
     sure: bool,
 }
 
-/// Reads a note; `None` means that there is no such resource.
+/// Reads a note; returns `None` if it does not exist.
 async fn read(State(notebook): State<Notebook>, Args(note): Args<Named>) -> Option<String> {
     notebook.read(&note.name)
 }

@@ -1,4 +1,5 @@
-//! A server with a single layer, which refuses calls with code 2000 until the server is ready (MGP §11.2).
+//! A server with a single layer, which refuses calls with code 2000 (server not ready) until the server is ready (MGP
+//! §11.2).
 //!
 //! `cargo run -q -p mgp-server-sdk --example warmup_alone -- MILLISECONDS` sets the time to warm up.
 

@@ -100,7 +100,7 @@ impl Server {
 impl Server {
     /// Limits the rate of tool calls. If several limits are set, a call must satisfy all of them. Default: no limit.
     ///
-    /// Refused calls fail with code 3000; the error contains the time after which to retry.
+    /// Refused calls fail with code 3000 (rate limited); the error contains the time after which to retry.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -117,8 +117,8 @@ impl Server {
         self
     }
 
-    /// Gives each caller a quota of calls per period; when the quota is used up, further calls fail with code 3002.
-    /// Default: no quota.
+    /// Gives each caller a quota of calls per period. When the quota is used up, further calls fail with code 3002
+    /// (quota exceeded). Default: no quota.
     ///
     /// A [`QuotaLayer`] reports how much of the quota is used. Tools can charge additional units with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
@@ -149,15 +149,15 @@ impl Server {
     }
 
     /// Limits the size of a tool's result, in bytes of JSON, and separately the total size of its chunks. If the result
-    /// is too large, the caller receives code 3001 and the size instead. Default: no limit for results; for chunks see
-    /// [`max_stream_bytes`](Self::max_stream_bytes).
+    /// is too large, the caller receives code 3001 (resource exhausted) and the size instead. Default: no limit for
+    /// results; for chunks see [`max_stream_bytes`](Self::max_stream_bytes).
     pub fn max_result(mut self, bytes: usize) -> Self {
         self.call_limits.max_result = Some(bytes);
         self
     }
 
-    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001.
-    /// Default: 16 MiB.
+    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001
+    /// (resource exhausted). Default: 16 MiB.
     ///
     /// ```
     /// use mgp_server_sdk::ResultStream;
@@ -177,6 +177,9 @@ impl Server {
 
     /// Makes the server check the arguments of each call against the schema of the tool, including all constraints,
     /// before the tool runs. If they do not fit, the server refuses the call with code 4000 (invalid arguments).
+    ///
+    /// If a layer asks a person about a call, e.g. on a [governed](Self::governed) server, the check comes before the
+    /// question.
     #[cfg(feature = "schemas")]
     pub fn check_arguments(self) -> Self {
         self.own_tools().check_arguments();
@@ -240,11 +243,11 @@ impl Server {
 // === Shutdown ===
 
 impl Server {
-    /// Returns a handle that ends the server gracefully: running calls finish, new calls fail with code 2001, and then
-    /// [`Server::serve`] and the other serving methods return.
+    /// Returns a handle that ends the server gracefully: running calls finish, new calls fail with code 2001 (server
+    /// draining), and then [`Server::serve`] and the other serving methods return.
     ///
-    /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and the operating
-    /// system by sending SIGTERM.
+    /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and a process manager by sending
+    /// SIGTERM.
     ///
     /// ```
     /// use std::time::Duration;

@@ -110,8 +110,8 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets the number of entries on a page, and the cursor that the last page returns. `None` keeps the current value
-    /// of either.
+    /// Sets the number of entries on a page, and the cursor that the last page returns. An argument that is `None`
+    /// keeps the current value.
     pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
         let mut current = self.0.snapshot.lock();
         let page_size = page_size.unwrap_or(current.page_size).max(1);
@@ -142,7 +142,8 @@ impl<E: Entry> Catalog<E> {
             let new = Snapshot::new(order, current.page_size, current.final_cursor.clone());
             (result, std::mem::replace(&mut *current, Arc::new(new)))
         };
-        // Dropping an entry can run code of the author, which may use this catalog. So it happens without the lock.
+        // Drop the old entries only after the lock is released, because this can run code of the author, which may use
+        // this catalog.
         drop(old);
         result
     }
@@ -203,7 +204,7 @@ impl<E: Entry> Snapshot<E> {
     }
 }
 
-/// Returns −32602 for a cursor that is invalid, or belongs to an earlier version of the list.
+/// Returns −32602 (invalid params) for a cursor that is invalid, or belongs to an earlier version of the list.
 pub(crate) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not one of this list, or the list has changed; start again without it",

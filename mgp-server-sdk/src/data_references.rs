@@ -185,7 +185,7 @@ impl DataReferences {
     /// not see, and only if the caller negotiated the extension.
     ///
     /// # Errors
-    /// −32603 if the reference cannot be written as JSON.
+    /// −32603 (internal error) if the reference cannot be written as JSON.
     pub fn answer(
         &self,
         cx: &Context,
@@ -206,7 +206,8 @@ impl DataReferences {
     /// type [`FromCaller<DataReference>`](crate::FromCaller).
     ///
     /// # Errors
-    /// −32602 if the caller sent no reference, or one that has no URL, or a checksum other than SHA-256.
+    /// −32602 (invalid params) if the caller sent no reference, or a reference without a URL or with a checksum other
+    /// than SHA-256.
     pub fn reader(&self, reference: Option<&DataReference>) -> Result<ReferenceReader, RpcError> {
         let reference = reference.ok_or_else(|| {
             RpcError::invalid_params("there is no `_meta.data_reference`: export the data first")

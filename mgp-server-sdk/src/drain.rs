@@ -24,9 +24,8 @@ impl CloseWhenDrained {
         // the drain is over.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // First announce to the connection that it will end. If the peer does not read, answers of finished calls
-            // are held back, and these calls would otherwise still count as running; the drain would wait for them
-            // forever.
+            // First announce to the connection that it will end. Otherwise, while the peer does not read, finished
+            // calls whose answers are not sent yet would count as running, and the drain would wait for them forever.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

@@ -32,8 +32,8 @@ impl ServerExtension for Extension {
     }
 }
 
-/// Makes a server run only one of the tool calls that have the same idempotency key. The key of a call is checked only
-/// after all other layers have admitted the call.
+/// Makes a server run a tool call only once per idempotency key. The key of a call is checked only after all other
+/// layers have admitted the call.
 ///
 /// ```
 /// use mgp_server_sdk::Idempotency;

@@ -88,7 +88,7 @@ impl Features {
     }
 
     /// Replaces the table of clients that are notified of changes. The resources and prompts depend on the table, so
-    /// they are replaced by empty ones; all other features stay.
+    /// this also replaces them by empty lists. All other features stay.
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
         // Resources and prompts that the author added before would be lost, because they use the replaced table; so
         // this order of calls is a mistake of the author.

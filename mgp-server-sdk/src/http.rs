@@ -212,8 +212,8 @@ impl HttpServer {
         self
     }
 
-    /// Suppresses the warnings about an address that other machines can reach, for programs that warn of it in the
-    /// words of their own options.
+    /// Suppresses the warnings about an address that other machines can reach. Use this in a program that itself warns
+    /// of such an address, in the words of its own options.
     pub fn without_warnings(mut self) -> Self {
         self.logs_warnings = false;
         self
@@ -418,7 +418,8 @@ impl BoundServer {
 
     /// Serves until the server has [drained](Server::drain_handle).
     ///
-    /// Until then, new connections are still accepted, so that their calls fail with code 2001 instead of being lost.
+    /// Until then, new connections are still accepted, so that their calls fail with code 2001 (server draining)
+    /// instead of being lost.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.

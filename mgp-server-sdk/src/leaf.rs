@@ -70,9 +70,10 @@ impl Service<Call> for Leaf {
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
                 let Some(hub) = self.events.clone() else {
-                    return Either::Left { future: self.run(call) };
+                    return Either::Left { future: LeafFuture::new(self.tools.call(call)) };
                 };
-                let (scope, running) = (call.cx().scope.clone(), self.run(call));
+                let scope = call.cx().scope.clone();
+                let running = LeafFuture::new(self.tools.call(call));
                 Either::Right { future: Box::pin(answer_after_events(hub, scope, running)) }
             }
             ToolsList::METHOD if self.own_lists => {
@@ -90,25 +91,6 @@ impl Leaf {
         let routes = |method: &str| endpoints.get(method).is_some();
         let (own_calls, own_lists) = (!routes(ToolsCall::METHOD), !routes(ToolsList::METHOD));
         Self { tools, endpoints, own_calls, own_lists, events }
-    }
-
-    /// Starts a tool, or asks the caller for missing permissions.
-    fn run(&self, mut call: Call) -> LeafFuture {
-        // Ask about permissions only if the arguments are an object. The tool refuses any other call anyway, so such a
-        // call must not cause a question to the caller.
-        let callable = call
-            .tool()
-            .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
-        if permission::sends_grants(&call)
-            && let Some(needed) =
-                callable.and_then(|tool| self.tools.permissions_of(tool.name, call.cx()))
-        {
-            match permission::apply_grants_or_ask(&mut call, &needed) {
-                Ok(None) => {}
-                question => return LeafFuture::Ready(question.transpose()),
-            }
-        }
-        LeafFuture::new(self.tools.call(call))
     }
 }
 

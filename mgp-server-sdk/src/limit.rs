@@ -20,8 +20,8 @@ pub(crate) struct CallLimits {
 impl CallLimits {
     /// Returns the layer that sends chunks, and the gates (see [`Gate`]) that check the limits, innermost first.
     ///
-    /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate limit, and a
-    /// call above its rate limit is not charged to a quota. A limit that is not set adds no layer.
+    /// The layer with the cheapest check is outermost. So a call that is too large does not count for a rate limit, and
+    /// a call above its rate limit is not charged to a quota. A limit that is not set adds no layer.
     pub(crate) fn gates(
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,

@@ -112,9 +112,9 @@ async fn listen(
     Ok(ended)
 }
 
-/// Subscribes a stream to resources, all at the same time. Returns the URIs of the successful subscriptions in the
-/// order of the request. Subscriptions that fail or take too long are left out, so that a resource that is stored
-/// elsewhere does not delay the stream.
+/// Subscribes a stream to resources, all at the same time. Returns the URIs of the successful subscriptions, in the
+/// order of the request. Leaves out subscriptions that fail or take too long, so that a slow subscription, e.g. to a
+/// resource that is stored elsewhere, does not delay the stream.
 async fn subscribe(
     resources: &ResourceWatcher,
     cx: &Context,

@@ -123,8 +123,8 @@ impl<S: MgpService> Service<Call> for ManifestService<S> {
             }
             _ => return Either::Left { future: self.inner.call(call) },
         };
-        // Apply the grants in this request now, because the list of tools depends on them, and the inner request for
-        // the list has its own params without grants.
+        // Apply the grants in this request now, because the list of tools depends on them. The inner request for the
+        // list has its own params, which contain no grants.
         permission::apply_grants(&mut call);
         let (_, _, cx) = call.into_parts();
         let layer = self.layer.clone();

@@ -1,4 +1,4 @@
-//! Plain pages that a server serves in addition to its endpoint, e.g. for health probes.
+//! Plain-text pages that a server serves in addition to its endpoint, e.g. for health probes.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -10,8 +10,8 @@ use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use mgp_transport::http::HttpBody;
 use tower_service::Service;
 
-/// Pages that every caller may read without credentials, by path. Used as a service of its own, it answers all other
-/// paths with 404.
+/// Pages that every caller may read without credentials, by path. If this value is used as a separate service, it
+/// answers requests for all other paths with 404.
 ///
 /// ```
 /// use http::{Request, StatusCode};

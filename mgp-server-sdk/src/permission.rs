@@ -24,16 +24,17 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Stores in the context of a call the grants that it contains. `needed` are the permissions that its tool needs. If
-/// the call contains no decision about one of them, and no answer to an earlier question, returns a question to the
-/// caller instead.
+/// Stores the grants that a call contains in the call's context. `needed` are the permissions that the called tool
+/// needs. If the call contains neither a decision about one of them nor an answer to an earlier question, returns a
+/// question to the caller instead.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
     let (sent, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
     if sent.is_none() && answered.is_none() && Grants::from_context(call.cx()).is_told() {
-        // This client sent its grants earlier, in separate requests, so the call need not contain any.
+        // This client sent its grants earlier, in separate requests. So the call need not contain any, and nothing is
+        // asked.
         return Ok(None);
     }
     let decided = Permission::canonical(sent.iter().flat_map(|sent| sent.grants.keys()));
@@ -46,8 +47,8 @@ pub(crate) fn apply_grants_or_ask(
     Ok(None)
 }
 
-/// Returns whether the caller is one that sends its grants with each call: a modern caller that negotiated
-/// `permissions`. A caller without MGP sends none, and is never asked for them.
+/// Returns whether the caller sends its grants with each call, as a modern caller does that negotiated `permissions`. A
+/// caller without MGP sends no grants, and is never asked for them.
 pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)

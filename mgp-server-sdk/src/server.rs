@@ -9,7 +9,7 @@ use mgp_stream::{CallbackLayer, CancelLayer};
 use mgp_transport::Limits;
 use mgp_types::mcp::{Implementation, TaskSupport};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Extensions, MgpService, Router, Stack};
+use mgp_types::service::{Extensions, MgpService, Principal, Router, Stack};
 use tower_layer::Layer;
 
 use crate::drain::Shutdown;
@@ -48,6 +48,8 @@ pub struct Server {
     pub(crate) call_limits: CallLimits,
     pub(crate) timeouts: Timeouts,
     wire_limits: Limits,
+    /// The principal of the peer over a pair of byte streams.
+    principal: Principal,
     /// The layers inside the handshake; the innermost is first.
     gates: Vec<Gate>,
     /// The layers around the whole server; the innermost is first.
@@ -62,7 +64,7 @@ pub struct Server {
     pub(crate) health: Health,
     /// The extension that answers requests for the manifest, if the author added it.
     manifest: Option<Manifest>,
-    /// `true` if the author set the MGP extensions in the offer. The server then does not add the ones that its
+    /// `true` if the author set the MGP extensions in the offer. The server then does not add the extensions that its
     /// features need.
     chose_extensions: bool,
 }
@@ -135,6 +137,7 @@ impl Server {
             call_limits: CallLimits::default(),
             timeouts: Timeouts::default(),
             wire_limits: Limits::default(),
+            principal: Principal::local(),
             gates: Vec::new(),
             outer_gates: Vec::new(),
             steps: StepLayers::default(),
@@ -199,7 +202,8 @@ impl Server {
 
     /// Omits tools from a client's list if the client is known to deny a permission that they need.
     ///
-    /// By default, such tools are listed. In both cases, calls of them fail with code 1000.
+    /// By default, such tools are listed. Whether they are listed or not, calls of them fail with code 1000 (permission
+    /// denied).
     pub fn hide_denied_tools(self) -> Self {
         self.tools.hide_denied_tools();
         self
@@ -328,8 +332,8 @@ impl Server {
     /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn. Default:
     /// 256 calls run, 1024 wait.
     ///
-    /// A function on the blocking pool cannot be stopped: it counts as running until it returns, also after its call
-    /// ended.
+    /// A function on the blocking pool cannot be stopped. So it counts as running until it returns, even after its call
+    /// has ended.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.concurrency = limit;
         self
@@ -344,8 +348,8 @@ impl Server {
 
     /// Sets the time limit of the functions that implement tools, prompts, resources and completions. Default: 30 s.
     ///
-    /// The limit includes the time in which a caller of 2025-11-25 or before answers questions, so a server that asks
-    /// people needs a longer one, or a longer [`Tool::timeout`](crate::Tool::timeout).
+    /// The limit includes the time in which a caller of 2025-11-25 or before answers questions. So a server that asks
+    /// people needs a longer limit here, or for the tools that ask ([`Tool::timeout`](crate::Tool::timeout)).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tool = timeout;
         self
@@ -355,6 +359,25 @@ impl Server {
     /// `HttpServer::config`.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.wire_limits = limits;
+        self
+    }
+
+    /// Sets the principal of the peer of [`serve`](Self::serve) and [`serve_stdio`](Self::serve_stdio); access entries,
+    /// settings of agents and the audit log refer to it. Default: [`Principal::local`], without an agent. Over HTTP, the
+    /// credentials of a request determine its principal.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::types::service::Principal;
+    ///
+    /// let caller = |principal: Principal| async move { principal.name().to_owned() };
+    /// let server = Server::new("names", "1.0")
+    ///     .tool(Tool::new("whoami", "The name of the caller", caller))
+    ///     .principal(Principal::local().agent("editor"));
+    /// # drop(server);
+    /// ```
+    pub fn principal(mut self, principal: Principal) -> Self {
+        self.principal = principal;
         self
     }
 

@@ -46,7 +46,7 @@ impl SessionStates {
     /// Creates the extension with a random key; sessions end when this process ends.
     ///
     /// # Errors
-    /// Returns −32603 if the operating system provides no randomness.
+    /// Returns −32603 (internal error) if the operating system provides no randomness.
     pub fn random() -> Result<Self, RpcError> {
         Sealer::random().map(Self::with_sealer)
     }
@@ -97,7 +97,7 @@ impl CallerState {
     ///
     /// # Errors
     /// Returns code 4000 (invalid arguments) if the state was changed, has expired, or belongs to another caller; the
-    /// caller must start a new session. Returns −32603 if the state has another type.
+    /// caller must start a new session. Returns −32603 (internal error) if the state has another type.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, RpcError> {
         let (Some(states), Some(state)) = (&self.states, self.cx.member::<SessionState>()?) else {
             return Ok(None);
@@ -119,8 +119,8 @@ impl CallerState {
     /// stores no state.
     ///
     /// # Errors
-    /// Returns code 3001 (resource exhausted) if the sealed state is longer than 64 KiB, −32603 if the state cannot be
-    /// written as JSON.
+    /// Returns code 3001 (resource exhausted) if the sealed state is longer than 64 KiB, −32603 (internal error) if the
+    /// state cannot be written as JSON.
     pub fn store<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), RpcError> {
         let Some(states) = self.states.as_ref().filter(|_| self.is_kept()) else { return Ok(()) };
         let bytes = serde_json::to_vec(value).map_err(|error| {

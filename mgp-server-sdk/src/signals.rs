@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT: the first signal drains the servers, a second one ends the process (MGP §11.4).
 //!
-//! When a program handles a signal, the system's default action no longer happens. So this module must end the process
-//! itself: at the second signal, or at the first one after all servers have ended.
+//! When a program handles a signal, the system no longer ends the process at this signal. So this module must end the
+//! process itself: at the second signal, or at the first signal after all servers have ended.
 
 #[cfg(unix)]
 use std::future::poll_fn;
@@ -9,11 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(unix)]
 use std::task::Poll;
+use std::time::Duration;
 
 use mgp_lifecycle::Drain;
 use mgp_types::mgp::ShutdownReason;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+/// The time in which a repeated signal counts as the same signal. GNU `timeout` sends its signal to the process and
+/// then to the group of the process, so the process receives it twice.
+const REPETITION: Duration = Duration::from_secs(1);
 
 /// The number of servers in this process that drain on signals.
 static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
@@ -92,22 +98,25 @@ impl SignalStream {
 
 impl SignalStream {
     async fn follow(mut self, drain: Drain, is_active: Arc<AtomicBool>) {
-        let mut is_first = true;
+        let mut first: Option<(i32, Instant)> = None;
         loop {
             let number = self.next().await;
             let (is_active, other_servers) =
                 (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
             if !is_active && other_servers {
-                // This server has ended, but another one in this process is still running; the task of that server
+                // Do nothing: this server has ended, but another server in this process is still running, and its task
                 // handles the signal.
                 continue;
             }
-            if !is_active || !is_first {
+            if first.is_some_and(|(one, at)| number == one && at.elapsed() < REPETITION) {
+                continue;
+            }
+            if !is_active || first.is_some() {
                 tracing::warn!(number, "ending the process on a signal");
-                // This is the exit status that shells report for a process that was ended by a signal.
+                // Use the exit status that shells report for a process that was ended by this signal.
                 std::process::exit(128 + number);
             }
-            is_first = false;
+            first = Some((number, Instant::now()));
             tracing::info!(number, "draining on a signal; a second one ends the process");
             drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
         }

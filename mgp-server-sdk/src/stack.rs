@@ -83,8 +83,8 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
     if let Some(calls) = untimed_calls {
-        // A gateway sets no time limit on tool calls, because its clients set one, and only the servers behind it know
-        // the tools.
+        // A gateway sets no time limit on tool calls: its clients set a limit, and only the servers behind it know the
+        // tools.
         let leaf = GatewayLeaf { tools: tools.clone(), calls, others: bounded };
         // The limit of running calls is inside the gates, so that a refused call does not count as running.
         let gated = gated(gates, limit.layer(leaf));
@@ -140,8 +140,8 @@ impl OuterLayers {
             // Inner gates and handlers can ask a modern caller for input; this layer converts their questions to the
             // reply.
             .layer(self.rounds)
-            // Outside of every layer that waits. A cancellation immediately after a call then finds the call, and an
-            // answer to a callback need not wait until the call ends that needs the answer.
+            // Outside of every layer that waits. So a cancellation that follows a call immediately finds the call, and
+            // an answer to a callback arrives while the call that needs the answer still runs.
             .layer(self.cancel)
             // Outside of the limits and the drain, so that health is reported under any load, and also
             // while the server drains.

@@ -92,7 +92,7 @@ struct ListenerState {
     /// `true` if changes can be sent now. `false` for a stream before its acknowledgement, which must be its first
     /// message.
     is_open: bool,
-    /// `true` while a task collects and sends the changes, so that no second one is started.
+    /// `true` while a task collects and sends the changes, so that no second task is started.
     is_sending: bool,
 }
 
@@ -339,8 +339,8 @@ impl Subscribers {
         state.changes.resources.remove(uri);
         let removed: Vec<_> =
             state.watched.extract_if(.., |_, watching| watching.uri == uri).collect();
-        // Drop the guards of the subscriptions after all locks are released, because they run code of the server's
-        // author, which may use this table.
+        // Drop the guards of the subscriptions only after all locks are released: they run code of the server's author,
+        // which may use this table.
         drop(state);
         drop(removed);
     }

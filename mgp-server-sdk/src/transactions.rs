@@ -61,12 +61,17 @@ impl StepLayers {
         limits.chain(keys).chain(transactions).chain(authors).collect()
     }
 
-    /// Returns a layer that stores in each tool call a check of its key and transaction. Layers that ask a person about
-    /// the call run this check before they ask.
-    pub(crate) fn check(&self) -> Option<Gate> {
-        let (keys, transactions) = (self.keys.clone()?, self.transactions.clone());
+    /// Returns a layer that stores in each tool call a check of its tool, key and transaction. Layers that ask a person
+    /// about the call run this check before they ask. `tools` is `None` if no layer can ask about calls of these tools;
+    /// `has_others` is `true` if a layer might answer calls of other tools.
+    pub(crate) fn check(&self, tools: Option<Tools>, has_others: bool) -> Option<Gate> {
+        let (keys, transactions) = (self.keys.clone(), self.transactions.clone());
+        if tools.is_none() && keys.is_none() {
+            return None;
+        }
         let check = Arc::new(AskCheck::new(move |call| {
-            keys.check(call)?;
+            tools.as_ref().map_or(Ok(()), |tools| tools.check_before_question(call, has_others))?;
+            keys.as_ref().map_or(Ok(()), |keys| keys.check(call))?;
             transactions.as_ref().map_or(Ok(()), |transactions| transactions.check(call))
         }));
         Some(Gate::new(around(move |mut call: Call, next: Stack| {
@@ -134,9 +139,10 @@ impl TransactionTools for OwnTools {
     }
 }
 
-/// Refuses a tool that needs a permission: the call that undoes a step has no decisions of its caller.
+/// Refuses a tool that needs a permission. The call that undoes a step contains no decisions of its caller about
+/// permissions, so none is granted.
 fn refuse_permissions(tools: &Tools, tool: &str, cx: &Context) -> Result<(), RpcError> {
-    if tools.permissions_of(tool, cx).is_none() {
+    if !tools.needs_permission(tool, cx) {
         return Ok(());
     }
     let message =

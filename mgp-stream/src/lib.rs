@@ -31,6 +31,6 @@ pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};
 pub use event::{
     AttachedEvents, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
-    Publishing, ReadEvent, StoredEvent, StoredSubscription,
+    Published, ReadEvent, StoredEvent, StoredSubscription,
 };
 pub use route::{Route, RouteLayer};

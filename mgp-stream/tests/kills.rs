@@ -49,7 +49,8 @@ async fn publisher() {
     }
     say("ready", (run, 0));
     for number in 0.. {
-        hub.publish(EventDraft::new("n").data(&(run, number)).unwrap()).await.unwrap();
+        let draft = EventDraft::new("n").data(&(run, number)).unwrap();
+        hub.publish(draft).unwrap().acknowledged().await.unwrap();
         say("acknowledged", (run, number));
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct LineBuffer {
     buffer: Vec<u8>,
     /// The position at which the current line begins.
     start: usize,
-    /// The position up to which the buffer was searched: between `start` and this position there is no newline.
+    /// The position up to which the buffer was searched: the bytes between `start` and this position contain no
+    /// newline.
     scanned: usize,
     limit: usize,
     overlong: Overlong,

@@ -22,7 +22,7 @@ where
         // The task holds the guard, so that a finished call removes its hook from the scope; otherwise a long session
         // would collect these hooks.
         let _guard = guard.await;
-        // Sending fails only if the caller stopped waiting.
+        // Ignore an error: sending fails only if the caller has stopped waiting.
         let _ = answer.send(work.await);
     });
     let hook = running.abort_handle();

@@ -17,6 +17,7 @@ mod backoff;
 mod canonical;
 mod clip;
 pub mod dialect;
+mod duration;
 #[cfg(feature = "skills")]
 mod frontmatter;
 mod hex;
@@ -53,6 +54,7 @@ mod readme {}
 pub use backoff::{Backoff, millis};
 pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
+pub use duration::duration_words;
 #[cfg(feature = "skills")]
 pub use frontmatter::{FrontmatterError, frontmatter};
 pub use hex::{from_hex, push_hex, to_hex};

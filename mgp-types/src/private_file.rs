@@ -88,7 +88,7 @@ pub enum PrivateFileError {
         max_bytes: u64,
     },
     /// Another process, or another handle of this process, held the lock for too long.
-    #[error("another process has held `{path}` for {timeout:?}; look for one that hangs")]
+    #[error("another process has held `{path}` for {}; look for one that hangs", crate::duration_words(*.timeout))]
     Busy {
         /// The path of the lock.
         path: PathBuf,

@@ -1,7 +1,7 @@
 //! Locks that remain usable after a thread panicked while it held a lock.
 //!
-//! The data behind these locks must be consistent between any two statements. Lock poisoning, which refuses access
-//! after a panic, would therefore not add safety.
+//! The data that these locks protect must be consistent between any two statements. Lock poisoning, which refuses
+//! access after a panic, would therefore not add safety.
 
 #[cfg(feature = "interleave")]
 pub mod interleave;

@@ -132,7 +132,7 @@ impl Listing<'_> {
         lines.insert(format!("{kind} {name}"));
     }
 
-    /// Returns the module of this crate that a path refers to; `None` if the path leads to another crate.
+    /// Returns the module of this crate to which a path refers; `None` if the path leads to another crate.
     fn target(&self, module: &str, path: &[String]) -> Option<String> {
         let mut at = module.to_owned();
         for (number, part) in path.iter().enumerate() {

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt::Write};
 pub(crate) struct Command {
     /// The name of the command on the command line.
     pub(crate) name: &'static str,
-    /// The arguments of the command, as its help shows them: `[--FLAG]` is a flag without a value, `[--FLAG VALUE]` one
-    /// with a value.
+    /// The arguments of the command, as its help shows them: `[--FLAG]` is a flag without a value, `[--FLAG VALUE]` a
+    /// flag with a value.
     pub(crate) usage: &'static str,
     /// One line of help about the command.
     pub(crate) help: &'static str,

@@ -10,17 +10,20 @@ use mgp_discovery::{LoadedConfig, Sources};
 use crate::exit::{CliResult, Failure};
 use crate::state;
 
+/// The heading of the options of every command, so that the help lists them after the command's own options.
+const GLOBAL: &str = "Global options";
+
 /// The options of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Folder of the kernel's state
-    #[arg(long, global = true, value_name = "DIR", env = STATE, value_parser = StateFolder)]
+    #[arg(long, global = true, value_name = "DIR", env = STATE, value_parser = StateFolder, help_heading = GLOBAL)]
     pub(crate) state: Option<PathBuf>,
     /// Print JSON that follows the schemas in docs/schema/cli
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Log more; give it twice for debug messages
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
@@ -35,7 +38,7 @@ impl Global {
 /// The environment variable that names the state folder.
 const STATE: &str = "MGP_STATE";
 
-/// The parser of the path of the state folder. An empty path is accepted only from the environment variable.
+/// A parser for the path of the state folder. It accepts an empty path only from the environment variable.
 #[derive(Clone, Debug)]
 struct StateFolder;
 

@@ -60,7 +60,8 @@ impl Backend {
         }
     }
 
-    /// Connects to the running kernel, or locks the state folder if no kernel runs.
+    /// Connects to the running kernel, or locks the state folder if no kernel runs. If another process holds the lock,
+    /// tries both again for up to [`LOCK_TIMEOUT`].
     ///
     /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires. A
     /// process that a server started is always refused.
@@ -376,7 +377,7 @@ pub(crate) enum PermissionDecision {
 }
 
 impl PermissionDecision {
-    /// Returns whether this decision takes back earlier ones, e.g. approvals of later calls.
+    /// Returns whether this decision takes back earlier decisions, e.g. approvals of later calls.
     pub(crate) fn takes_back(self) -> bool {
         matches!(self, Self::Revoke | Self::Reset)
     }

@@ -69,6 +69,7 @@ pub(crate) enum Command {
     /// Stop the kernel after its running calls have finished
     Stop(kernel::Stop),
     /// Show the log of the kernel, or the standard error of a server
+    #[command(alias = "log")]
     Logs(logs::Logs),
     /// Write what helps to find the cause of a fault into one file, without secrets
     Report(report::ReportArgs),
@@ -94,10 +95,10 @@ pub(crate) enum Command {
     Approvals(approvals::Approvals),
     /// Open the page for approvals, servers, the audit log, access and search
     Console(ConsoleArgs),
-    /// Answer the questions of servers whose callers cannot be asked: list, answer, dismiss
+    /// Answer servers whose callers cannot be asked: list, answer, dismiss
     #[command(subcommand, alias = "callback")]
     Callbacks(callbacks::Callbacks),
-    /// Settle transactions of agents that could not be rolled back: list, show, retry, resolve
+    /// Settle transactions that could not be rolled back: list, show, retry, resolve
     #[command(subcommand, alias = "transaction")]
     Transactions(transactions::Transactions),
     /// Manage API keys for agents that connect over HTTP
@@ -107,7 +108,7 @@ pub(crate) enum Command {
     #[command(subcommand, alias = "tenant")]
     Tenants(tenants::Tenants),
     /// Store values for `${keyring:NAME}` in the configuration
-    #[command(subcommand)]
+    #[command(subcommand, alias = "secret")]
     Secrets(secrets::Secrets),
     /// Set the passphrase that `operator.proof = "passphrase"` requires for changes
     #[command(subcommand)]
@@ -116,13 +117,16 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Audit(audit::Audit),
     /// Show events of the kernel and its servers, and with --follow new ones as they occur
+    #[command(alias = "event")]
     Events(events::Events),
     /// Show the webhooks and the events that they could not deliver
+    #[command(alias = "webhook")]
     Webhooks,
     /// Test the messages that reach you when a decision waits
     #[command(subcommand)]
     Notify(notify::Notify),
     /// Show the tools that agents have in context
+    #[command(alias = "session")]
     Sessions(kernel::Sessions),
     /// Export the index of tools
     #[command(subcommand)]
@@ -141,9 +145,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Validate(validate::Validate),
     /// Print a completion script for a shell
+    #[command(alias = "completion")]
     Completions(completions::Completions),
     /// Write the man pages of all commands
     Man(man::Man),
+    /// Print the version, like `--version`
+    #[command(hide = true)]
+    Version,
     /// Print the names that can follow on a command line, for the completion scripts
     #[command(name = "__complete", hide = true)]
     Complete(complete::Complete),

@@ -61,8 +61,8 @@ impl ConfigFile {
         entry.is_none() && of_kernel.is_none()
     }
 
-    /// Sets whether a person can answer the questions of an agent (`interactive`), if that is given, and
-    /// `portable_names = true` if the agent needs it. Returns whether that changed the file.
+    /// Sets two keys of an agent: `interactive`, if it is given, i.e. whether a person can answer the agent's
+    /// questions; and `portable_names = true`, if the agent needs it. Returns whether that changed the file.
     pub(crate) fn set_agent(
         &self,
         agent: &str,
@@ -135,13 +135,13 @@ impl ConfigFile {
         if let Some(other) = Self::file_with(id) {
             let word = shell_path_or("FILE", &other);
             let other = other.display();
-            return Err(Failure::usage(format!(
+            return Err(Failure::failed(format!(
                 "`{id}` is not in {file}, but in {other}; add `--config {word}`"
             )));
         }
         let near = nearest(id, ids.iter().map(String::as_str));
         let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        Err(Failure::usage(format!("there is no server `{id}` in {file}{near}")))
+        Err(Failure::failed(format!("there is no server `{id}` in {file}{near}")))
     }
 
     /// Returns the configuration file that has a server, among the files that a kernel in this folder would read.
@@ -377,7 +377,8 @@ fn replace_value(old: &mut Value, new: impl Into<Value>) {
     *old.decor_mut() = decor;
 }
 
-/// Replaces texts anywhere in a TOML value: each text that is a key of `replacements` becomes the value of that key.
+/// Replaces texts in a TOML value, in its tables and among the elements of its arrays: each text that is a key of
+/// `replacements` becomes the value of that key.
 fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
     let replace = |text: &mut Value| {
         if let Some(to) = text.as_str().and_then(|text| replacements.get(text)) {

@@ -115,7 +115,8 @@ pub(crate) async fn start_kernel(global: &Global) -> CliResult {
 
 /// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
 pub(crate) async fn reload(global: &Global) {
-    // If changes require a proof, so does a reload; the command gave the proof before it changed the file.
+    // Connect as for a change, because a reload requires the same proof. The person gave it before the command changed
+    // the file.
     if let Ok(client) = connect_to_change(global).await {
         reload_over(&client).await;
         client.close().await;
@@ -165,7 +166,7 @@ pub(crate) async fn greet(
     passphrase: impl Fn() -> CliResult<String>,
 ) -> CliResult<Option<Greeting>> {
     let no_kernel = |error: io::Error| match error.kind() {
-        // A program has accepted the connection, so a kernel may be running.
+        // Report that no answer came. A program has accepted the connection, so "no kernel is running" might be false.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => socket_hello::no_answer(path),
         _ => no_kernel(path.parent().unwrap_or(path)),
     };
@@ -208,6 +209,13 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
 }
 
 fn no_kernel(folder: &Path) -> Failure {
+    let listed = std::fs::read_dir(folder);
+    if listed.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        return Failure::failed(format!(
+            "this user may not read `{}`; name another folder with --state DIR",
+            folder.display()
+        ));
+    }
     if lock::is_held(folder) {
         return Failure::no_kernel(lock::unserved_text(folder));
     }

@@ -1,5 +1,6 @@
 //! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -88,6 +89,18 @@ impl Failure {
         Self::with_code(0, "standard output is closed")
     }
 
+    /// Creates the result of a command that cannot write its output.
+    pub(crate) fn unwritten_output(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::output_closed(),
+            // Replace the system's text: it is that of a process that cannot be started, see `NOT_STARTED`.
+            io::ErrorKind::WouldBlock => Self::failed(
+                "standard output is full and does not block; write it to a file, or add `| cat`",
+            ),
+            _ => error.into(),
+        }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
@@ -121,7 +134,11 @@ impl fmt::Display for Failure {
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::failed(error)
+        let text = error.to_string();
+        // Leave out the JSON-RPC code of invalid params and its name, which do not help a person.
+        let plain = text.strip_suffix(" (-32602)");
+        let plain = plain.map(|text| text.strip_prefix("invalid params: ").unwrap_or(text));
+        Self::failed(plain.unwrap_or(&text))
     }
 }
 
@@ -156,14 +173,55 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
+/// The system's text if it refuses to start a thread or a process.
+const NOT_STARTED: &str = "Resource temporarily unavailable";
+
+/// Adds the usual cause to a message of the system that it refuses to start a thread or a process.
+fn explained(message: &str) -> Cow<'_, str> {
+    if !message.contains(NOT_STARTED) {
+        return message.into();
+    }
+    format!(
+        "{message}; probably the limit of processes and threads is reached: raise it (`ulimit -u`, or that of the container), or end other processes"
+    )
+    .into()
+}
+
+/// Replaces the report of a panic by one line if the system refused to start a thread, because libraries panic then.
+pub(crate) fn explain_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| match panic.payload_as_str() {
+        Some(text) if text.contains(NOT_STARTED) => {
+            print_stderr(&format!("mgp: {}", explained(text)));
+        }
+        _ => usual(panic),
+    }));
+}
+
 /// Prints a failure, with `--json` also as JSON, and returns the exit code of the command.
 pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {
+        let message = explained(&failure.message);
         if global.json {
-            print_json_error(failure.code, &failure.message);
+            print_json_error(failure.code, &message);
         }
-        print_stderr(&state_option::add_to(&format!("mgp: {}", failure.message)));
+        print_stderr(&state_option::add_to(&format!("mgp: {message}")));
     }
     ExitCode::from(failure.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_the_system_refuses_to_start_is_explained_by_the_limit() {
+        let refused =
+            "OS can't spawn worker thread: Resource temporarily unavailable (os error 11)";
+        assert!(
+            explained(refused).starts_with(refused) && explained(refused).contains("ulimit -u")
+        );
+        assert_eq!(explained("no servers"), "no servers");
+    }
 }

@@ -1,7 +1,7 @@
 //! The MCP hosts that `mgp setup`, `mgp connect` and `mgp import` know by name, and the paths of their configuration
 //! files.
 
-use std::path::{Path, PathBuf};
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -116,7 +116,8 @@ impl KnownHost {
     /// Returns what a person has to know about this host once its file has this text, which starts mgp.
     pub(crate) fn note(self, text: &str) -> Option<&'static str> {
         match self.format() {
-            // The file already has settings for this tool, so the user has decided whether Codex or mgp asks.
+            // Return no note if the file has settings for this tool: the user has then decided whether Codex or mgp
+            // asks.
             Host::Codex if text.contains("mgp_tools_call") => None,
             // https://developers.openai.com/codex/config-reference
             Host::Codex => Some(
@@ -154,7 +155,7 @@ impl KnownHost {
                 or_other(home.join(path), home.join(EARLIER_FILE_OF_ANTIGRAVITY))
             }
             Home(path) => home.join(path),
-            // OpenCode has the same folder on all systems.
+            // On all systems, OpenCode has its file in the same folder below the user's home folder.
             Config(path @ "opencode/opencode.json") => or_jsonc(config().join(path)),
             // On Windows, the folder of Goose is two levels deeper.
             Config("goose/config.yaml") if cfg!(windows) => {
@@ -441,9 +442,36 @@ pub(crate) fn home() -> CliResult<PathBuf> {
     std::env::home_dir().ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))
 }
 
+/// Shortens the paths below the user's home folder in a text for people, e.g. to `~/.claude.json`. Keeps a path in
+/// quotation marks, where a shell does not know `~`.
+pub(crate) fn with_tilde(text: &str) -> String {
+    match std::env::home_dir().filter(|home| home.parent().is_some()) {
+        Some(home) => shortened(text, &home.to_string_lossy()),
+        None => text.to_owned(),
+    }
+}
+
+fn shortened(text: &str, home: &str) -> String {
+    let home = home.trim_end_matches(MAIN_SEPARATOR);
+    [' ', '`'].into_iter().fold(text.to_owned(), |text, before| {
+        let path = format!("{before}{home}{MAIN_SEPARATOR}");
+        text.replace(&path, &format!("{before}~{MAIN_SEPARATOR}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_path_below_the_home_folder_is_shortened_where_a_shell_would_read_it() {
+        let shown = |text| shortened(text, "/home/ada/");
+        assert_eq!(shown("`/home/ada/a` and x: /home/ada/b c"), "`~/a` and x: ~/b c");
+        for same in ["'/home/ada/a b'", "=/home/ada/a", "/srv/home/ada/a", " /home/adam/a"] {
+            assert_eq!(shown(same), same);
+        }
+    }
 
     #[test]
     fn each_host_is_recognised_by_its_files_alone() {

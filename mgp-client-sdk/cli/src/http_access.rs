@@ -20,7 +20,7 @@ use mgp_types::service::{
 
 use crate::exit::{CliResult, Failure};
 
-/// The minimum to which this process's limit of open files can lower the limit of connections.
+/// The smallest limit of connections that a low limit of open files can cause.
 const MIN_CONNECTIONS: usize = 64;
 
 /// Fails unless a text is an address of the option `--http`. Does not look up the host.
@@ -83,7 +83,8 @@ pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<
 }
 
 /// Sets the limits of connections as configured. All connections together take at most half of this process's file
-/// descriptors, because servers and the clients of the local socket also need some.
+/// descriptors, because servers and the clients of the local socket also need some; [`MIN_CONNECTIONS`] are always
+/// allowed.
 pub(crate) fn limit_connections(config: &HttpAccessConfig, limits: &mut ConnectionLimits) {
     #[cfg(unix)]
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -102,7 +103,7 @@ pub(crate) fn limit_connections(config: &HttpAccessConfig, limits: &mut Connecti
 }
 
 /// Sets the limits of connections as configured, and lowers them so that connections use at most half of the `files`
-/// that this process may open. With `None`, the number of files is not limited.
+/// that this process may open, but not below [`MIN_CONNECTIONS`]. With `None`, the number of files is not limited.
 fn limit_to_files(config: &HttpAccessConfig, files: Option<u64>, limits: &mut ConnectionLimits) {
     if let Some(files) = files {
         let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(MIN_CONNECTIONS);

@@ -81,7 +81,7 @@ fn current_program() -> io::Result<PathBuf> {
     Ok(replaced.map(PathBuf::from).unwrap_or(program))
 }
 
-/// Starts a kernel in a process of its own, and waits until the kernel reports that it serves.
+/// Starts a kernel in a process of its own, and waits up to [`START_TIMEOUT`] until the kernel reports that it serves.
 pub(crate) fn start_detached(
     folder: &Path,
     config: Option<&Path>,
@@ -128,7 +128,8 @@ pub(crate) fn start_detached(
             )))
         }
         Err(_) => Err(Failure::failed(format!(
-            "the kernel takes more than {START_TIMEOUT:?} to start; see `{log}`"
+            "the kernel takes more than {} to start; see `{log}`",
+            mgp_types::duration_words(START_TIMEOUT)
         ))),
     };
     // Wait for the kernel's process in a thread; otherwise a kernel that ends before this process would stay in the

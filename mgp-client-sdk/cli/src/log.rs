@@ -124,8 +124,8 @@ fn line(text: &[u8], is_of_server: bool) -> Cow<'_, str> {
     }
 }
 
-/// Cuts a line that is too long for one write to a pipe, and keeps its line break, so that the next line begins on a
-/// line of its own.
+/// Cuts a line that is too long for one write to a pipe, but keeps its line break, so that the following text begins on
+/// a new line.
 fn cut(line: &str) -> Cow<'_, str> {
     if line.len() <= MAX_PIPE_WRITE {
         return line.into();

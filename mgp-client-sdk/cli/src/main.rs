@@ -13,6 +13,7 @@ mod exit;
 mod folder_watch;
 #[cfg(test)]
 mod guides;
+mod help;
 mod hosts;
 mod http_access;
 mod launch;
@@ -48,7 +49,6 @@ mod version;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser as _};
 use mgp_transport::Keeper;
 
 use args::{Global, SharedKernel};
@@ -84,7 +84,8 @@ fn main() -> ExitCode {
         return exit_code;
     }
     allow_huge_pages(false);
-    let Cli { global, command } = match Cli::try_parse() {
+    exit::explain_panics();
+    let Cli { global, command } = match help::parse() {
         Ok(cli) => cli,
         Err(error) => return exit::print_usage(&error),
     };
@@ -115,7 +116,7 @@ fn start(global: &Global, command: Command) -> CliResult {
             ))
         }
         Command::Kernel(args) => run_shared_kernel(global, args),
-        // The shim uses two plain threads and no async runtime, so that it stays small.
+        // Run the shim without an async runtime: it uses two plain threads, so that it needs little memory.
         Command::Serve(serve) if serve.stdio && !serve.standalone => {
             log::init_stderr(log::level(global.verbose));
             shim::run(global, &serve)
@@ -184,9 +185,10 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::OpenApi(arguments) => openapi::run(global, &arguments).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Validate(validate) => validate::run(global, validate).await,
-        Command::Man(arguments) => man::run(global, &arguments, Cli::command()),
-        Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
-        Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
+        Command::Version => version::print(global),
+        Command::Man(arguments) => man::run(global, &arguments, help::command()),
+        Command::Complete(words) => complete::run(global, &words, help::command()).await,
+        Command::Completions(completions) => completions::run(&completions, &mut help::command()),
     }
 }
 

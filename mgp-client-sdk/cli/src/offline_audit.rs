@@ -60,7 +60,8 @@ impl OfflineAudit {
         &self.store
     }
 
-    /// Closes the log after every event is on disk.
+    /// Closes the log after every event is on disk. If another process writes the log, waits up to [`TAKEN_TIMEOUT`]
+    /// until that process has written the events.
     pub(crate) async fn close(self) -> CliResult {
         match self.log {
             CommandLog::Own(log, lock) => {

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mgp_types::{escape_hidden, is_hidden};
+use mgp_types::{Timestamp, escape_hidden, is_hidden};
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -58,7 +59,8 @@ pub(crate) struct ErrorReport<'a> {
 /// Prints the failure of a command as JSON, unless the command has already printed its result as JSON.
 pub(crate) fn print_json_error(code: u8, error: &str) {
     if !HAS_JSON.load(Ordering::Relaxed) {
-        // Printing fails if the reader of the output has closed it; the exit code reports the failure anyway.
+        // Ignore an error: printing fails only if the reader of the output has closed it, and the exit code reports the
+        // failure anyway.
         let _ = print_json(&ErrorReport { code, error });
     }
 }
@@ -97,11 +99,7 @@ fn safe_json(json: &str) -> String {
 /// Writes to standard output; if the reader has closed it, the command ends without an error.
 pub(crate) fn write_stdout(text: &str) -> CliResult {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::output_closed()),
-        Err(error) => Err(error.into()),
-        Ok(()) => Ok(()),
-    }
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::unwritten_output)
 }
 
 /// The result of a command that changes something.
@@ -198,7 +196,7 @@ const MIN_CELL: usize = 12;
 
 /// The heads of columns that are never truncated: people copy the cells of these columns into commands, or need the end
 /// of a cell, e.g. the remedy or the time of day.
-const WHOLE_COLUMNS: [&str; 15] = [
+const WHOLE_COLUMNS: [&str; 16] = [
     "ID",
     "NAME",
     "TOOL",
@@ -206,6 +204,7 @@ const WHOLE_COLUMNS: [&str; 15] = [
     "AGENT",
     "CHECK",
     "CONNECTED",
+    "PERMISSION",
     "EVENT",
     "FOR",
     "TARGET",
@@ -216,11 +215,38 @@ const WHOLE_COLUMNS: [&str; 15] = [
     "EXPIRES",
 ];
 
+/// Removes the columns in which all cells are empty, except the first.
+fn drop_empty(heads: &mut Vec<&str>, rows: &mut [Vec<Cell>]) {
+    let is_empty = |at: usize| rows.iter().all(|row| matches!(row[at].text(), "" | "-"));
+    let kept: Vec<bool> = (0..heads.len()).map(|at| at == 0 || !is_empty(at)).collect();
+    let mut keep = kept.iter();
+    heads.retain(|_| keep.next() == Some(&true));
+    for row in rows {
+        let mut keep = kept.iter();
+        row.retain(|_| keep.next() == Some(&true));
+    }
+}
+
+/// Returns the width of each column: that of its widest cell.
+fn natural_widths(heads: &[&str], rows: &[Vec<Cell>]) -> Vec<usize> {
+    let mut widths: Vec<usize> = heads.iter().map(|head| head.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.text.width());
+        }
+    }
+    widths
+}
+
+/// Returns the width of a table with columns of these widths and two spaces between them.
+fn width_of(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
 /// Narrows the widest columns of a table until the table fits the terminal, as far as cells may be truncated.
 fn fit(heads: &[&str], widths: &mut [usize], width: usize) {
-    let room = width.saturating_sub(2 * widths.len().saturating_sub(1));
     let min = |head: &str| MIN_CELL.max(head.chars().count());
-    while widths.iter().sum::<usize>() > room {
+    while width_of(widths) > width {
         let cut = heads
             .iter()
             .zip(widths.iter_mut())
@@ -270,13 +296,19 @@ impl Output {
         }
     }
 
-    /// Adds a table with aligned columns, without padding after the last column.
+    /// Adds a table with aligned columns, without padding after the last column. If the terminal is too narrow, columns
+    /// without a value are left out.
     pub(crate) fn table<const N: usize>(
         &mut self,
         heads: [&str; N],
         rows: impl IntoIterator<Item = [Cell; N]>,
     ) {
-        self.grid(&heads, rows.into_iter().map(Vec::from));
+        let mut heads = heads.to_vec();
+        let mut rows: Vec<Vec<Cell>> = rows.into_iter().map(Vec::from).collect();
+        if self.width.is_some_and(|width| width_of(&natural_widths(&heads, &rows)) > width) {
+            drop_empty(&mut heads, &mut rows);
+        }
+        self.grid(&heads, rows);
     }
 
     /// Adds a table whose number of columns is known only at run time.
@@ -284,12 +316,7 @@ impl Output {
         let columns = heads.len();
         let first = heads.iter().map(|head| Cell::from(*head).color(Color::Dim)).collect();
         let rows: Vec<Vec<Cell>> = std::iter::once(first).chain(rows).collect();
-        let mut widths = vec![0; columns];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count());
-            }
-        }
+        let mut widths = natural_widths(heads, &rows);
         if let Some(width) = self.width {
             fit(heads, &mut widths, width);
         }
@@ -299,8 +326,8 @@ impl Output {
                 cell.cut(width);
             }
             for (at, (cell, width)) in row.iter().zip(widths.iter().copied()).enumerate() {
-                let space =
-                    if at + 1 == columns { 0 } else { width - cell.text.chars().count() + 2 };
+                let space = (width + 2).saturating_sub(cell.text.width());
+                let space = if at + 1 == columns { 0 } else { space };
                 self.tint(&mut line, cell);
                 let _ = write!(line, "{:space$}", "");
             }
@@ -346,6 +373,14 @@ impl From<String> for Cell {
     }
 }
 
+impl From<&Timestamp> for Cell {
+    /// Shows a time in whole seconds, because a row must fit a terminal; JSON has the whole time.
+    fn from(time: &Timestamp) -> Self {
+        let (whole, rest) = time.as_str().split_once('.').unwrap_or((time.as_str(), ""));
+        format!("{whole}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())).into()
+    }
+}
+
 impl<T: Into<Self>> From<Option<T>> for Cell {
     fn from(cell: Option<T>) -> Self {
         cell.map_or_else(|| "-".into(), Into::into)
@@ -363,9 +398,15 @@ impl Cell {
 
     /// Truncates the text to a number of columns, and marks the cut with `…`.
     pub(crate) fn cut(&mut self, columns: usize) {
-        if self.text.chars().count() > columns {
-            self.text = self.text.chars().take(columns.saturating_sub(1)).chain(['…']).collect();
+        if self.text.width() <= columns {
+            return;
         }
+        let mut used = 1;
+        let kept = self.text.chars().take_while(|c| {
+            used += c.width().unwrap_or_default();
+            used <= columns
+        });
+        self.text = kept.chain(['…']).collect();
     }
 
     pub(crate) fn color(mut self, color: Color) -> Self {
@@ -458,6 +499,29 @@ mod tests {
     }
 
     #[test]
+    fn wide_characters_take_two_columns() {
+        let mut out = Output { width: Some(40), ..Output::default() };
+        let rows = [
+            ["a".into(), "文件".into(), "1".into()],
+            ["b".into(), "文件".repeat(20).into(), "2".into()],
+        ];
+        out.table(["ID", "WHAT", "N"], rows);
+        let ends: Vec<usize> = out.text.lines().map(UnicodeWidthStr::width).collect();
+        assert_eq!(ends, [40, 40, 40], "{}", out.text);
+    }
+
+    #[test]
+    fn a_time_is_shown_in_whole_seconds_with_its_zone() {
+        for (time, shown) in [
+            ("2026-11-27T18:35:59.123Z", "2026-11-27T18:35:59Z"),
+            ("2026-11-27T18:35:59.1+01:00", "2026-11-27T18:35:59+01:00"),
+            ("2026-11-27T18:35:59Z", "2026-11-27T18:35:59Z"),
+        ] {
+            assert_eq!(Cell::from(&Timestamp::from(time)).text(), shown);
+        }
+    }
+
+    #[test]
     fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
         let row = || {
             [[
@@ -481,6 +545,20 @@ mod tests {
         let mut out = Output::default();
         out.table(["ID", "WHAT", "RUNS"], row());
         assert!(out.text.contains("with many words  npx"), "{}", out.text);
+    }
+
+    #[test]
+    fn a_column_without_a_value_is_left_out_only_where_room_is_needed() {
+        let table = |width| {
+            let mut out = Output { width, ..Output::default() };
+            let words = "filesystem.write for all tools";
+            out.table(["SERVER", "TOOLS", "WHAT"], [["files".into(), "-".into(), words.into()]]);
+            out.text
+        };
+        assert!(table(Some(43)).contains("files   filesystem.write for all tools"));
+        for width in [None, Some(80)] {
+            assert!(table(width).contains("files   -      filesystem.write"), "{width:?}");
+        }
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
         ))
     })?;
     tracing::info!(address, "serving metrics");
-    // The kernel counts calls only after the first `metrics()`. This call makes it count the calls before the first
-    // scrape too.
+    // Call `metrics()` once now, because the kernel counts calls only after the first `metrics()`. Otherwise the calls
+    // before the first scrape would be missing.
     drop(kernel.metrics());
     let read = kernel.clone();
     let pages = probes(kernel, drain).page("/metrics", move || (StatusCode::OK, read.metrics()));

@@ -31,12 +31,12 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Adds each line and each word of the secret values in a server's configuration.
+    /// Adds each line and each word of the secret values in a server's configuration, as [`add`](Self::add) does.
     pub(crate) fn add_server(&mut self, server: &ExpandedServer) {
         server.secrets().for_each(|secret| self.add(secret));
     }
 
-    /// Adds each line and each word of a secret.
+    /// Adds each line and each word of a secret that has at least [`MIN_SECRET_BYTES`] bytes.
     pub(crate) fn add(&mut self, secret: &str) {
         let lines = secret.split(char::is_control);
         let parts =

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 
 use crate::cli::Cli;
 use crate::commands::*;
+use crate::help::GROUPS;
 use crate::output::{ActionReport, ErrorReport};
 
 /// Returns the JSON schema of each document that commands print, by its name.
@@ -154,8 +155,9 @@ fn the_page_has_the_help_of_all_commands() {
         "# Commands of `mgp`\n\nGenerated from the program; `mgp help COMMAND` shows the same.\n\n",
     );
     page += "With `--json` a command prints one JSON document that follows a schema in [schema/cli](schema/cli); commands without output return `done`.\n";
+    page += "Names that other programs use are understood too, e.g. `list` for `ls`, `get` for `show`, `remove` or `delete` for `rm` and `revoke`.\n";
     page += "Results go to standard output, everything else to standard error.\nA DURATION is a number and a unit, e.g. `30s`, `15m`, `12h`, `90d` or `2w`; a TIME is a duration or a timestamp, e.g. `2027-01-31T00:00:00Z`.\n\n";
-    page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | The command needs a kernel, and none is running |\n";
+    page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed, also for a name that does not exist; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | The command needs a kernel, and none is running |\n";
     page += "\nEvery command accepts:\n\n| | |\n|---|---|\n";
     for arg in command.get_arguments().filter(|arg| arg.is_global_set()) {
         let _ = writeln!(page, "{}", row(arg));
@@ -163,6 +165,12 @@ fn the_page_has_the_help_of_all_commands() {
     page += "\nIt also reads these environment variables:\n\n| | |\n|---|---|\n";
     for (name, meaning) in ENVIRONMENT {
         let _ = writeln!(page, "| `{name}` | {meaning} |");
+    }
+    page += "\n| Purpose | Commands |\n|---|---|\n";
+    for (group, names) in GROUPS {
+        let links = names.iter().filter(|name| **name != "help");
+        let links: Vec<_> = links.map(|name| format!("[`{name}`](#mgp-{name})")).collect();
+        let _ = writeln!(page, "| {group} | {} |", links.join(" "));
     }
     commands(&command, "mgp", &mut page);
     check(&docs().join("cli.md"), &page);

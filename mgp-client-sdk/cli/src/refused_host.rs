@@ -25,7 +25,7 @@ pub(crate) fn answer(failure: &Failure) {
         return;
     }
     let (sender, receiver) = mpsc::channel();
-    // A separate thread reads the input, because a host may never send anything.
+    // Read the input in a separate thread, because a host may never send anything.
     let reading = thread::Builder::new().name("mgp-refused".to_owned()).spawn(move || {
         let lines = io::stdin().lock().take(MAX_BYTES).lines();
         let first = lines.map_while(Result::ok).find_map(|line| request_id(&line));

@@ -25,7 +25,8 @@ pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
+/// Replaces a file of another program after copying its old text to a back-up in the same folder; returns the back-up's
+/// path.
 ///
 /// Keeps the ten newest back-ups of the file, and removes older ones.
 pub(crate) fn replace_with_backup(
@@ -42,7 +43,7 @@ pub(crate) fn backup_line(backup: &Path) -> String {
     format!("the previous file is in {}; the newest ten are kept", backup.display())
 }
 
-/// Writes a text to a new back-up file beside a file, and returns the back-up's path.
+/// Writes a text to a new back-up file in the folder of a file, and returns the back-up's path.
 pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
     // Create a new file, which fails if another program has planted a symbolic link at this path.

@@ -43,8 +43,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time a shared kernel waits for a first client, normally the shim that started it.
 const FIRST_HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time a shared kernel waits for the lock of the state folder while the previous kernel stops. Much less than
-/// `launch::START_TIMEOUT`, in which the kernel must also report, on a busy machine too, that it did not get the lock.
+/// The time a shared kernel waits for the lock of the state folder while the previous kernel stops. It is much shorter
+/// than `launch::START_TIMEOUT`: within that time the kernel must also report that it did not get the lock, even on a
+/// busy machine.
 const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time any other kernel waits for a command that holds the lock of the state folder.
@@ -240,9 +241,10 @@ async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sour
     }
 }
 
-/// Locks the state folder for this process.
+/// Locks the state folder for this process. Fails as soon as a kernel that holds the lock accepts connections.
 ///
-/// A shared kernel waits until the previous kernel has stopped; any other kernel waits only for short commands.
+/// A shared kernel waits up to [`KERNEL_LOCK_TIMEOUT`] for the previous kernel to stop. Any other kernel waits up to
+/// [`COMMAND_LOCK_TIMEOUT`], which is long enough for a short command.
 async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
     let timeout = if is_shared { KERNEL_LOCK_TIMEOUT } else { COMMAND_LOCK_TIMEOUT };
     let mut waited = Duration::ZERO;
@@ -503,14 +505,15 @@ impl Running {
         }
     }
 
-    /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
+    /// Drains the kernel, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
         // Remove the ready file and the socket first, so that new hosts start another kernel instead of finding this
         // one.
         drop(ready_file);
         drop(self.socket);
-        signals.exit_on_second(matches!(cause, StopCause::Signal(_)));
+        let received = if let StopCause::Signal(number) = cause { Some(number) } else { None };
+        signals.exit_on_second(received);
         drain(&served, cause).await;
         let closed = timeout(CLOSE_TIMEOUT, async {
             while connections.join_next().await.is_some() {}
@@ -547,20 +550,22 @@ async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
 }
 
 /// Waits until the kernel has had no client for `linger`, and begins the drain; waits forever without that limit.
+/// Before that, gives the first client up to [`FIRST_HOST_TIMEOUT`] to connect.
 async fn idle(served: &ServedKernel, linger: Option<Duration>) {
     let Some(linger) = linger else { return std::future::pending().await };
     let clients = served.kernel.clients();
     let _ = timeout(FIRST_HOST_TIMEOUT, clients.connected()).await;
     loop {
         clients.idle_for(linger).await;
-        // A client may have connected since the kernel became idle; then the drain does not begin.
+        // If a client has connected since the kernel became idle, the drain does not begin; then continue to serve.
         if served.begin_idle_drain(CLOSE_TIMEOUT) {
             return;
         }
     }
 }
 
-/// Starts a drain, which refuses new calls, and waits until running calls have finished.
+/// Starts a drain, which refuses new calls, and waits until running calls have finished or the drain's time limit has
+/// passed.
 async fn drain(served: &ServedKernel, cause: StopCause) {
     let default = served.drain.config().timeout;
     let (reason, timeout) = match cause {

@@ -19,7 +19,8 @@ use tokio::time::timeout;
 use crate::operator::OperatorGate;
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
-/// The time limit for a shim to confirm to an ending kernel that it keeps further requests for the next kernel.
+/// The time limit for a shim's confirmation to an ending kernel. With it, the shim confirms that it keeps further
+/// requests for the next kernel.
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The client at the other end of a connection.

@@ -37,8 +37,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 /// The minimum time to wait for a kernel that is stopping: its calls get 30 s to end, then its servers some seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The time after the end of a kernel during which the shim starts no kernel in the state folder of a service, so that
-/// the service can start one; systemd restarts a failed service after 5 s.
+/// The time after the end of a kernel in which the shim starts no kernel in the state folder of a service, so that the
+/// service can start one. Systemd restarts a failed service after 5 s.
 const SERVICE_GRACE: Duration = Duration::from_secs(7);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -135,7 +135,8 @@ impl Connector<'_> {
         // Create the folder again if a person has removed or renamed it since the host started.
         state::create(folder)?;
         let mut waited = Duration::ZERO;
-        // The time for which started processes have waited for another process to leave the folder.
+        // The total time for which the processes that this shim started have waited until another process left the
+        // folder.
         let mut in_use = Duration::ZERO;
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
         // kernel, and a host with an older program starts none while the previous kernel ends.
@@ -195,7 +196,7 @@ fn try_connect(path: &Path, hello: &[u8]) -> CliResult<Option<(Stream, HelloRepl
         let mut byte = [0];
         match stream.read(&mut byte) {
             Ok(1) => line.push(byte[0]),
-            // The kernel has closed the connection, because it is stopping.
+            // Report that no kernel is connected: this kernel has closed the connection, because it is stopping.
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),

@@ -1,10 +1,17 @@
-//! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process immediately.
+//! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process.
 //! Also handles SIGXFSZ: a write beyond the limit of file sizes fails, but does not end the process.
 
 use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// The number of the signal SIGHUP.
 const HANGUP: i32 = 1;
+
+/// The time in which a repeated signal counts as the same signal. GNU `timeout` sends its signal to the process and
+/// then to the group of the process, so the process receives it twice.
+const REPETITION: Duration = Duration::from_secs(1);
 
 /// A stream of SIGTERM, SIGINT and SIGHUP.
 #[cfg(unix)]
@@ -88,16 +95,18 @@ pub(crate) fn exit_code(number: i32) -> i32 {
 impl Signals {
     /// Makes the kernel's process exit at the second signal; its keepers then end the servers.
     ///
-    /// `received` is `true` if the first signal began the stop. If a host disconnected instead, the next signal counts
-    /// as the first, because many hosts send a signal right after they close the standard input.
-    pub(crate) fn exit_on_second(mut self, received: bool) {
+    /// `received` is the signal that began the stop. If there was none, e.g. because a host disconnected, the next
+    /// signal counts as the first: many hosts send a signal right after they close the standard input.
+    pub(crate) fn exit_on_second(mut self, received: Option<i32>) {
         tokio::spawn(async move {
-            if !received {
-                self.next().await;
-            }
+            let first = match received {
+                Some(first) => first,
+                None => self.next().await,
+            };
+            let begun = Instant::now();
             let mut number = self.next().await;
             // Skip further hangups: when a terminal is closed, its shell repeats the signal.
-            while number == HANGUP {
+            while number == HANGUP || (number == first && begun.elapsed() < REPETITION) {
                 number = self.next().await;
             }
             tracing::warn!(number, "exiting on second signal");

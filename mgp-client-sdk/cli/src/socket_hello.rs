@@ -297,7 +297,7 @@ pub(crate) fn no_answer(socket: &Path) -> Failure {
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {
-    // Both types of lines can always be written as JSON.
+    // The default is never used, because both types of lines can always be written as JSON.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line

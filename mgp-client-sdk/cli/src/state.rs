@@ -46,7 +46,7 @@ pub(crate) fn folder_in_home() -> Option<PathBuf> {
 /// Returns the path of the state folder below `$XDG_STATE_HOME`, if that variable is set to an absolute path.
 pub(crate) fn folder_from_environment() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("XDG_STATE_HOME")?);
-    // A relative path would name another folder for each program; the specification requires to ignore it.
+    // Ignore a relative path, as the XDG specification requires: it would name another folder for each program.
     folder.is_absolute().then(|| folder.join("mgp"))
 }
 
@@ -149,8 +149,8 @@ pub(crate) async fn trust(global: &Global) -> CliResult<Trust> {
     Ok(Trust::new(Arc::new(db(global).await?)))
 }
 
-/// Closes all databases of this process. If the process ended without this, its last changes would only be in
-/// `state.db-wal`, and a copy of `state.db` would lack them.
+/// Closes all databases of this process, and waits up to [`CLOSE_TIMEOUT`] for that. If the process ended without this,
+/// its last changes would only be in `state.db-wal`, and a copy of `state.db` would lack them.
 pub(crate) async fn close_databases() {
     let _ = timeout(CLOSE_TIMEOUT, Db::close_all()).await;
 }

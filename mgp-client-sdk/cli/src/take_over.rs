@@ -25,7 +25,7 @@ use crate::{control, http_access, socket, version};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Stops a kernel that hosts started, as `mgp stop` does, if one runs; its shims keep further requests for the next
+/// Stops the running kernel, as `mgp stop` does, if hosts started it. Its shims keep further requests for the next
 /// kernel.
 ///
 /// While the returned lock exists, no host starts a kernel. The running kernel continues if it cannot be stopped, or if
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// would stop a kernel at each of its restarts. The flag in `http` is `true` if callers need no key.
 ///
 /// # Cancel safety
-/// Dropping the future releases the lock; a kernel that was asked to stop stops all the same.
+/// Dropping the future releases the lock, but a kernel that was already asked to stop still stops.
 pub(crate) async fn take_over(
     folder: &Path,
     sources: &Sources,
@@ -84,7 +84,7 @@ async fn is_of_hosts(folder: &Path) -> bool {
             is_of_hosts && !version::is_newer(&reply.version, version::own())
         }
         Err(failure) => {
-            // The next error names `mgp stop`, which also prints this reason.
+            // Only log the reason: the error that follows names `mgp stop`, which also prints it.
             tracing::info!(reason = %failure, "the running kernel did not report who started it");
             false
         }

@@ -1,4 +1,4 @@
-//! Parses times on the command line: `30m`, `12h`, `90d`, or a timestamp as the logs show it.
+//! Parses times on the command line: `30m`, `12h`, `90d`, or a timestamp as the logs show it; prints the time left.
 
 use std::time::{Duration, SystemTime};
 
@@ -33,9 +33,34 @@ fn time(text: &str, from: impl Fn(Duration) -> Option<SystemTime>) -> Result<Sys
     }
 }
 
+/// Returns the time left until a timestamp in one unit, e.g. `in 23 h`; `None` if the timestamp has passed.
+pub(crate) fn left_until(end: &Timestamp) -> Option<String> {
+    let left = end.to_system_time()?.duration_since(SystemTime::now()).ok()?.as_secs();
+    Some(match left {
+        0..60 => format!("in {left} s"),
+        60..3600 => format!("in {} min", left / 60),
+        3600..172_800 => format!("in {} h", left / 3600),
+        _ => format!("in {} d", left / 86_400),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_left_is_shown_in_one_unit_and_a_passed_time_is_not() {
+        let left = |seconds| {
+            let end = SystemTime::now() + Duration::from_secs(seconds);
+            left_until(&Timestamp::from(end)).unwrap()
+        };
+        // Half a unit more than shown, so that the test has time to run.
+        assert_eq!(left(90), "in 1 min");
+        assert_eq!(left(23 * 3600 + 1800), "in 23 h");
+        assert_eq!(left(2 * 86_400 + 3600), "in 2 d");
+        assert!(left(30).ends_with('s'));
+        assert_eq!(left_until(&Timestamp::from(SystemTime::UNIX_EPOCH)), None);
+    }
 
     #[test]
     fn durations_and_times_are_parsed_and_errors_show_the_format() {

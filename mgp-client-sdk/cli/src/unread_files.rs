@@ -55,7 +55,7 @@ impl KnownHost {
     /// Returns whether the host starts servers other than mgp from a file; `false` if the file does not exist.
     ///
     /// # Errors
-    /// The name of the file, and the reason why it cannot be read.
+    /// Returns the name of the file and the reason if the file cannot be read.
     pub(crate) fn starts_others(self, file: &Path) -> Result<bool, String> {
         let text = match read_short(file) {
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(false),

@@ -1,5 +1,9 @@
 //! The version of this program, and the comparison of versions.
 
+use crate::args::Global;
+use crate::exit::CliResult;
+use crate::output::{ActionReport, print_json, write_stdout};
+
 /// A fixed text and the version of this program; the test of upgrades searches the program's file for the fixed text.
 static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"));
 
@@ -9,6 +13,14 @@ const MARK: usize = "mgp program version ".len();
 /// Returns the version of this program.
 pub(crate) fn own() -> &'static str {
     &MARKED[MARK..]
+}
+
+/// Prints the version as `mgp --version` does; with `--json`, as a document.
+pub(crate) fn print(global: &Global) -> CliResult {
+    if global.json {
+        return print_json(&ActionReport::new("mgp", own()));
+    }
+    write_stdout(&format!("mgp {}\n", own()))
 }
 
 /// Returns whether a version is newer than another; `false` if one of them cannot be parsed.

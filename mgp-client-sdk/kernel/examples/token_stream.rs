@@ -68,7 +68,8 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
         let mut open = GovernanceConfig::default();
         open.default_policy = DefaultPolicy::OptOut;
         open.risk.insert("think".to_owned(), RiskLevel::Safe);
-        // By default an agent gets only the first 32 KiB of a result, and must request the rest; 0 switches this off.
+        // By default an agent gets only the first 32 KiB of a result, and must request the rest. The value 0 switches
+        // this limit off.
         let config = Config::parse("mgp.toml", "[kernel.results]\nmax_text = 0")?.config;
         let builder = Kernel::builder().config(config);
         let kernel = if kernels == 1 {

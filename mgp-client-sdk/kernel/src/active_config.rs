@@ -28,7 +28,7 @@ pub(super) struct ActiveConfig {
     disabled: RwLock<Vec<String>>,
     /// A sender that is dropped together with the kernel. Its drop ends the task that watches the configuration files.
     lifetime: watch::Sender<()>,
-    /// A lock that a task holds while it applies a configuration, so that only one is applied at a time.
+    /// A lock that a task holds while it applies a configuration, so that only one configuration is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
 }
 

@@ -215,7 +215,7 @@ impl Target {
 
 /// Appends a line to a file on a thread for blocking work.
 ///
-/// First waits for an earlier attempt that has not ended, e.g. because no process reads from a pipe; so at most one
+/// First waits for an earlier attempt that has not ended, e.g. because no process reads from a pipe. So at most one
 /// thread is blocked. If the earlier attempt has appended the same line, does not append it again.
 async fn append_once(path: &Path, line: String, running: &mut Option<Append>) -> io::Result<()> {
     if let Some(earlier) = running {

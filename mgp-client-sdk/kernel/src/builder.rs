@@ -170,8 +170,8 @@ impl KernelBuilder {
         self
     }
 
-    /// Adds a server that runs in this process under the same rules as any other server. `make` creates it for each
-    /// start.
+    /// Adds a server that runs in this process under the same rules as any other server: callers need access, and
+    /// tools that declare no risk a confirmation. `make` creates the server for each start.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -361,8 +361,8 @@ impl KernelBuilder {
     }
 }
 
-/// Returns the ids of the servers that the configuration files name but that do not run, because their entries are
-/// invalid or switched off. No other server can use these ids.
+/// Returns the ids of the configured servers that do not run, because their entries are invalid or switched off. No
+/// other server can use these ids.
 fn reserved_ids(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
     loaded.broken.iter().chain(&loaded.disabled).cloned()
 }

@@ -79,7 +79,8 @@ impl Callers {
     }
 
     /// Adds a caller. Returns `false` if the caller was known already, e.g. because a client repeats `initialized`, or
-    /// if there are too many callers.
+    /// if there are too many callers. A connection that used the modern era before counts as new when its client first
+    /// sends `initialized`.
     fn insert(&self, cx: &Context, is_notified: bool) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
@@ -103,7 +104,7 @@ impl Callers {
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {
-            // Treat a known connection as new if its client used the modern era before.
+            // If the client of a known connection used the modern era before, treat the connection as new.
             let is_new = is_notified && !known.is_notified;
             if is_new {
                 (known.cx, known.is_notified) = (own, true);
@@ -164,12 +165,20 @@ impl Callers {
     /// Returns the lowest log level that any of the callers that pass a filter has requested.
     pub(super) fn level(&self, filter: impl Fn(&Context) -> bool) -> Option<LogLevel> {
         let table = self.by_scope.lock();
-        table.values().filter(|caller| filter(&caller.cx)).filter_map(|caller| caller.level).min()
+        table.values().fold(None::<LogLevel>, |lowest, caller| match caller.level {
+            // Apply the filter last, because it decides about the access of the caller, which takes time.
+            Some(level) if lowest.is_none_or(|known| level < known) && filter(&caller.cx) => {
+                Some(level)
+            }
+            _ => lowest,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use mgp_types::service::{Reply, Scope, Stack, mock};
 
     use super::*;
@@ -195,6 +204,31 @@ mod tests {
         assert_eq!(callers.level(|_| true), Some(LogLevel::Error), "it is still the same caller");
         client.cx.scope.end();
         assert!(callers.all(|_| true).is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_lowest_log_level_needs_no_decision_about_callers_that_cannot_lower_it() {
+        let callers = Callers::default();
+        let mut clients = Vec::new();
+        for sets_level in [false, true, true, true] {
+            let notes = callers.clone();
+            let mut client = mock::client(Stack::from_fn(move |call| {
+                notes.note(&call);
+                async { Ok(Reply::empty()) }
+            }));
+            client.notify("notifications/initialized", "{}").await.unwrap();
+            if sets_level {
+                client.request("logging/setLevel", r#"{"level":"debug"}"#).await.unwrap();
+            }
+            clients.push(client);
+        }
+        let decisions = Cell::new(0);
+        let decide = |_: &Context| {
+            decisions.set(decisions.get() + 1);
+            true
+        };
+        assert_eq!(callers.level(decide), Some(LogLevel::Debug));
+        assert_eq!(decisions.get(), 1);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! The layers that refuse calls do not know which program runs them. So this outer layer adds the command, but only for
 //! operators, the log and `mgp why`. A model does not receive the command, because an agent with a shell could run it
-//! in place of a person. If a server behind the kernel refuses a call, the kernel passes its refusal on unchanged.
+//! in place of a person. The kernel does not change the refusals of servers.
 //!
 //! Applies to: inbound.
 
@@ -69,7 +69,7 @@ const COMMANDS: [(&str, &str); 37] = [
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
-/// The remedy in the error about a store that cannot be used, without a command.
+/// The remedy in the error about a store that cannot be used. No command helps here, so it names none.
 const CHECK_STORE: &str = "the operator must check it";
 
 /// Layer that replaces the remedies in refusals: by commands of `mgp` for operators, and by plain words for all other

@@ -88,6 +88,8 @@ pub enum ClientTransport {
 pub struct ClientGuard {
     clients: Clients,
     number: u64,
+    /// `true` if [`Clients::count`] includes the client.
+    is_counted: bool,
 }
 
 impl Clients {
@@ -95,14 +97,17 @@ impl Clients {
     pub fn add(&self, principal: Principal, transport: ClientTransport) -> ClientGuard {
         let since = Timestamp::now();
         let connected = ConnectedClient { principal, transport, since, last_seen: None };
-        let number = self.change(|table| {
-            let number = table.next;
-            table.has_connected |= transport != ClientTransport::Http;
+        let is_counted = transport != ClientTransport::Http;
+        let number = {
+            let mut table = self.0.table.lock();
+            table.has_connected |= is_counted;
             table.next += 1;
+            let number = table.next;
             table.connected.insert(number, connected);
             number
-        });
-        ClientGuard { clients: self.clone(), number }
+        };
+        self.0.count.send_modify(|count| *count += usize::from(is_counted));
+        ClientGuard { clients: self.clone(), number, is_counted }
     }
 
     /// Adds a caller over HTTP that has no session, or updates the time of its last call.
@@ -184,15 +189,6 @@ impl Clients {
             }
         }
     }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.0.table.lock();
-        let changed = change(&mut table);
-        let count =
-            table.connected.values().filter(|one| one.transport != ClientTransport::Http).count();
-        self.0.count.send_replace(count);
-        changed
-    }
 }
 
 mgp_types::opaque_debug!(Clients);
@@ -217,7 +213,8 @@ impl ClientTransport {
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {
-        self.clients.change(|table| table.connected.remove(&self.number));
+        self.clients.0.table.lock().connected.remove(&self.number);
+        self.clients.0.count.send_modify(|count| *count -= usize::from(self.is_counted));
     }
 }
 
@@ -254,6 +251,16 @@ mod tests {
         clients.idle_for(Duration::from_secs(30)).await;
         drop(session);
         assert!(clients.list().is_empty(), "the caller has not called for an hour");
+    }
+
+    #[test]
+    fn the_cost_of_a_connection_does_not_grow_with_the_number_of_others() {
+        let (clients, begun) = (Clients::default(), Instant::now());
+        let connect = |_| clients.add(Principal::local(), ClientTransport::Http);
+        let all: Vec<_> = (0..30_000).map(connect).collect();
+        drop(all);
+        assert!(clients.list().is_empty());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

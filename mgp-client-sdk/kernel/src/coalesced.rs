@@ -12,7 +12,7 @@ const RUNNING_AND_REQUESTED: u8 = 2;
 /// The state of one kind of work, which the type `K` identifies. At most one task at a time does the work; a request
 /// during this time makes the task repeat the work afterwards.
 ///
-/// The scope of the caller that requests the work contains this state.
+/// This state is stored in the scope of the caller that requests the work.
 #[derive(Debug, Default)]
 pub(super) struct Coalesced<K>(AtomicU8, PhantomData<K>);
 

@@ -19,6 +19,9 @@ use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
 use super::process_info::{KernelEndpoints, ProcessInfo};
 
+/// The minimum time that servers get to stop, even if the running calls took all the time of the request to stop.
+const MIN_SERVER_DRAIN: Duration = Duration::from_secs(1);
+
 /// The kernel, which offers many servers as one server and checks each call. This handle is cheap to clone.
 ///
 /// ```
@@ -81,7 +84,8 @@ impl Kernel {
         describe_all(&self.0.fleet)
     }
 
-    /// Starts a server unless it runs, waits until it is connected or has failed, and returns its state.
+    /// Starts a server unless it runs, waits for a limited time until its tools are known or it has failed, and returns
+    /// its state.
     ///
     /// Returns `None` if the kernel does not have the server.
     ///
@@ -91,7 +95,8 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_start(None).await)
     }
 
-    /// Drains a server, stops it with its process tree, and returns its state.
+    /// Drains a server, stops it with its process tree, waits for a limited time until it has ended, and returns its
+    /// state.
     ///
     /// No call starts the server until it is [started](Self::start_server) again.
     /// Returns `None` if the kernel does not have the server.
@@ -123,13 +128,17 @@ impl Kernel {
 
     /// Drains all servers, stops them with their process trees, and ends the forwarding of audit events.
     ///
+    /// Ends the calls that wait for answers of their callers. If the stop was [requested](Self::request_stop) with a
+    /// time limit, closes the connections to the servers after the rest of this time, but not before 1 second.
+    ///
     /// # Cancel safety
     /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
         self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
         self.0.dispatcher.store_saved_context().await;
-        self.0.fleet.stop().await;
-        // All calls have ended now, so this also exports the last ones.
+        let drain = self.0.process.left_to_stop().map(|left| left.max(MIN_SERVER_DRAIN));
+        self.0.fleet.stop(drain).await;
+        // All calls have ended now, so this also exports the spans of the last calls.
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
             exporter.flush().await;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_lifecycle::{Fleet, Health, LimitConfig, Timeouts};
+use mgp_lifecycle::{Fleet, LimitConfig, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
@@ -21,10 +21,9 @@ use tower_service::Service;
 use super::admin;
 use super::callers::CallerChange;
 use super::cli_hints::CliHintLayer;
-use super::clients::Clients;
 use super::coalesced::Coalesced;
 use super::dispatch::{self, Dispatcher};
-use super::fleet::{FIRST_SYNC_TIMEOUT, VisibleFleet};
+use super::fleet::FIRST_SYNC_TIMEOUT;
 use super::handle::Kernel;
 use super::kernel_hops;
 use super::policy;
@@ -69,7 +68,6 @@ impl Kernel {
         };
         let offered = EXTENSIONS | proposals;
         let router = dispatch::router(dispatcher, offered, admin::router(self), own);
-        let clients = self.clients().clone();
         let form_timeout = context.config.config().kernel.form_timeout;
         server
             .instructions(INSTRUCTIONS)
@@ -107,7 +105,7 @@ impl Kernel {
                 // In answers, replace the remedies of refusals by commands of the program `mgp`.
                 CliHintLayer,
             ))
-            .health(|health| health_of_all(health, visible, clients))
+            .health(|health| health.fleet(visible))
             .endpoints(router)
     }
 }
@@ -121,18 +119,13 @@ fn call_timeouts() -> Timeouts {
     timeouts
 }
 
-/// Returns the limits of calls in all connections together. The number of running calls is not limited, because one
-/// caller could use up such a limit. Other limits apply to the calls of each connection and, with `running` in
-/// `[limits]`, to those of an agent.
+/// Returns the limits of the calls in all connections together. They do not limit the number of running calls, because
+/// one caller could use up such a limit. Other limits apply to the calls of each connection and, with `running` in
+/// `[limits]`, to the calls of each agent.
 fn call_limits() -> LimitConfig {
     let mut limits = LimitConfig::default();
     limits.max_running = usize::MAX / 2;
     limits
-}
-
-/// Adds to the health of the kernel the health of each server, by id, and the number of clients.
-fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
-    health.fleet(fleet).open_connections(move || clients.list().len() as u64)
 }
 
 /// Returns the router for calling the methods of the outer layers as tools. The shutdown is for operators only, because
@@ -210,7 +203,7 @@ fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     }
 }
 
-/// Requests the log levels that clients want now from all servers. At most one task per caller does so at a time.
+/// Requests from all servers the log levels that clients want now. At most one task per caller does so at a time.
 fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
     #[derive(Default)]
     struct LogLevels;

@@ -10,7 +10,8 @@ use mgp_types::service::{Call, Context, Kind, MetaKey, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
-/// The maximum number of kernels that a call can pass, and of kernels that can start each other one after the other.
+/// The maximum number of kernels that a call can pass. Also the maximum length of a chain of kernels in which each has
+/// started the next.
 const MAX_HOPS: u32 = 8;
 
 /// The maximum number of further kernels between this kernel and the server of a listed tool.
@@ -60,7 +61,7 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the number of kernels that a call has passed, according to the call; `None` if the call does not contain it.
+/// Returns the number of passed kernels that a call states; `None` if it states none.
 fn passed(call: &Call) -> Result<Option<u32>, RpcError> {
     let hops = call.params().meta_member(MetaKey::Hops).map(str::parse::<u32>).transpose();
     hops.map_err(|_| {

@@ -87,7 +87,7 @@ impl Logins {
     /// only the server names it. The OAuth client does not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // This name differs from the names of files with agents' tokens, which have a hash in place of `issuer`.
+        // No file with an agent's tokens has this name: the names of these files have a hash in place of `issuer`.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
@@ -436,7 +436,7 @@ impl TokenStore for IssuerStore {
 }
 
 /// Returns the reason and the remedy for a fault in metadata that neither a login nor other credentials can resolve.
-/// The texts of the metadata appear only in the log, because readers trust the reason.
+/// Readers trust this text, so it quotes nothing from the metadata; only the log does.
 fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
     Some(match error {
         AuthError::NoMetadata { .. } => format!(

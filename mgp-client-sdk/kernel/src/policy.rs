@@ -103,7 +103,7 @@ pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
 const MAX_ROUND_STATE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Returns the limits of calls that callers repeat with answers to questions. The state of such a call stays valid for
-/// at least a minute longer than the time that a person has to answer a form.
+/// at least a minute longer than a person has time to answer a form.
 pub(super) fn round_limits(form_timeout: Duration) -> RoundsConfig {
     let mut limits = RoundsConfig::default();
     limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));

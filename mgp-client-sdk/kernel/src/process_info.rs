@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_types::Timestamp;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// The addresses and the files of a kernel, as far as the program that runs the kernel has set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct KernelEndpoints {
     pub socket: Option<PathBuf>,
     /// The URL of the kernel's HTTP endpoint.
     pub http: Option<String>,
-    /// The URL of the operators' web console that this process serves. It begins the links in messages to people,
+    /// The URL of the operators' web console that this process serves. Links in messages to people begin with this URL,
     /// unless the configuration contains an address of the console.
     pub console: Option<String>,
     /// The option, e.g. `--state /srv/mgp`, that commands of the program need to reach this kernel, if any. The
@@ -38,6 +39,7 @@ pub(super) struct ProcessInfo {
 #[derive(Clone, Copy, Debug)]
 struct StopRequest {
     timeout: Option<Duration>,
+    received_at: Instant,
 }
 
 impl Default for ProcessInfo {
@@ -52,7 +54,7 @@ impl ProcessInfo {
     pub(super) fn request_stop(&self, timeout: Option<Duration>) {
         self.stop.send_if_modified(|stop| {
             let is_first = stop.is_none();
-            stop.get_or_insert(StopRequest { timeout });
+            stop.get_or_insert(StopRequest { timeout, received_at: Instant::now() });
             is_first
         });
     }
@@ -63,5 +65,11 @@ impl ProcessInfo {
         let mut stop = self.stop.subscribe();
         let request = stop.wait_for(Option::is_some).await;
         request.ok().and_then(|request| *request).and_then(|request| request.timeout)
+    }
+
+    /// Returns the rest of the time limit of the request to stop the kernel, if it has one.
+    pub(super) fn left_to_stop(&self) -> Option<Duration> {
+        let request = (*self.stop.borrow())?;
+        Some(request.timeout?.saturating_sub(request.received_at.elapsed()))
     }
 }

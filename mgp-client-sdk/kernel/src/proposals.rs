@@ -95,7 +95,7 @@ pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
 /// Puts the layers of the extensions around a service. The outermost layer is added first.
 pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
-        // Put this layer first, because all others use the members of the call.
+        // Put this layer first, because all other layers use the members of the call, which it reads.
         .layer(ProposalLayer::new())
         // Add the scopes of the session, because the decision about a call needs them.
         .layer(scopes.layer())

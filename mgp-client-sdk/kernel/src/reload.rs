@@ -182,7 +182,8 @@ async fn apply(
     // Store the configuration now, so that the next configuration is compared with it even if servers fail below.
     activate(parts, config, idle);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
-    // Admit the added tenants of the replaced servers, too.
+    // Now that the previous programs of the replaced servers have ended, admit the tenants that the change added to
+    // these servers.
     let after = parts.config.config();
     outcome = outcome.and(apply_governance(kernel, &after, &after, by).await);
     for id in &change.removed {
@@ -266,7 +267,7 @@ async fn replace_servers(
         let id = server.id.to_string();
         fleet.replace(server).await.map_err(|why| KernelError::Server { server: id, why })
     };
-    // If only the id of a program changed, the program under the old id must end before the new one starts.
+    // If only the id of a program changed, the program under the old id must end before it is started under the new id.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
     let removed: Vec<&TargetConfig> = removed.map(|old| &old.target).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =
@@ -278,9 +279,9 @@ async fn replace_servers(
     added.into_iter().chain(renamed).fold(Ok(()), Result::and)
 }
 
-/// Returns a configuration in which each server that will be replaced is only for tenants to which it belongs before
-/// and after the change. Otherwise callers of added tenants would see the lists and events of the previous program
-/// until it has ended.
+/// Returns a configuration for the time until the replaced servers have ended: each of them is only for the tenants
+/// that have it both before and after the change. Otherwise callers of added tenants would see the lists and events of
+/// the previous program.
 fn limit_tenants(before: &Config, after: &Config, change: &ConfigChange) -> Config {
     let mut limited = after.clone();
     for changed in change.changed.iter().filter(|one| one.effect == ChangeEffect::Restart) {

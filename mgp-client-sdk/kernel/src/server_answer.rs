@@ -81,7 +81,7 @@ fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcErro
 /// message whose content is a bare text gets a text block.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be written as JSON.
+/// Returns −32603 (internal error) if the result cannot be written as JSON.
 pub(crate) fn drop_nulls(reply: Reply, list: &str) -> Result<Reply, RpcError> {
     if list == "messages" {
         return change_list(reply, list, fit_message);
@@ -97,7 +97,7 @@ pub(crate) fn drop_nulls(reply: Reply, list: &str) -> Result<Reply, RpcError> {
 /// if its list cannot be read.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be written as JSON.
+/// Returns −32603 (internal error) if the result cannot be written as JSON.
 pub(crate) fn change_list(
     mut reply: Reply,
     name: &str,
@@ -145,8 +145,8 @@ pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
     if is_changed { Payload::of(&members).ok() } else { None }
 }
 
-/// Returns whether a member has a value: it is neither null nor an empty list in place of an object. PHP writes an
-/// empty array in this way.
+/// Returns whether a member has a value: one that is neither null nor an empty list in place of an object. Servers in
+/// PHP write an empty object as an empty list.
 pub(crate) fn is_value(name: &str, value: &Payload) -> bool {
     let is_object = matches!(name, "_meta" | "annotations");
     !(value.is_null() || is_object && value.as_str() == "[]")

@@ -128,7 +128,7 @@ impl CurrentCredentials {
             Some(scopes) => scopes.clone(),
             None => self.listed_scopes(server, hint.as_deref(), before.as_ref()).await?,
         };
-        // Only a login grants more scopes, and this client has no browser for a login.
+        // Only a login grants more scopes, and this client has no browser for a login. So fail with the missing scopes.
         if matches!(self.config.grant, Grant::Person(None)) {
             return Err(AuthError::MissingScopes { scopes: wanted });
         }
@@ -343,7 +343,7 @@ impl CurrentCredentials {
             if is_repeated && !is_unknown && is_needed {
                 needed = entry.registration.take();
             } else if is_unknown || is_repeated || blames_registration(&error) && !is_needed {
-                // Without a stored registration, the next login registers the client again.
+                // Remove the registration, so that the next login registers the client again.
                 entry.registration = None;
                 self.save_without_tokens(entry.clone()).await;
             }
@@ -521,7 +521,7 @@ fn blames_registration(error: &AuthError) -> bool {
 
 /// Returns the error for a login that took longer than the limit.
 pub(super) fn timed_out(limit: Duration) -> AuthError {
-    AuthError::browser(format!("the login timed out after {limit:?}"))
+    AuthError::browser(format!("the login timed out after {}", mgp_types::duration_words(limit)))
 }
 
 /// Removes a secret that the user configured, so that only the id of these credentials is stored.

@@ -54,14 +54,14 @@ impl Request {
             .append_pair("code_challenge_method", pkce::METHOD)
             .append_pair("resource", resource);
         if let Some(key) = key {
-            // RFC 9449 §10: with this parameter, the authorization code too is bound to the key.
+            // Bind the authorization code to the key, too (RFC 9449 §10).
             query.append_pair("dpop_jkt", &key.thumbprint());
         }
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }
         if scopes.contains("offline_access") {
-            // OpenID Connect Core §11: without this prompt, `offline_access` is ignored.
+            // Request this prompt, because `offline_access` is ignored without it (OpenID Connect Core §11).
             query.append_pair("prompt", "consent");
         }
         drop(query);

@@ -266,7 +266,7 @@ mod tests {
             async move { browser.authorize("https://a.example/authorize?state=right").await }
         });
         assert_eq!(opened.recv().await.unwrap(), "https://a.example/authorize?state=right");
-        // Browsers open connections that remain idle; such a connection must not block the others.
+        // Browsers open connections that remain idle. An idle connection must not block the other connections.
         let idle =
             TcpStream::connect(uri.trim_start_matches("http://").trim_end_matches(PATH)).await;
         for unfit in [

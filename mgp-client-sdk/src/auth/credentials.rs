@@ -71,7 +71,7 @@ type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
 enum Role {
     /// The caller started the work.
     Started,
-    /// The caller joined work that was already running; if that fails, so does the caller.
+    /// The caller joined work that was already running. If the work fails, the caller fails too.
     Joined,
     /// The caller waits for a step-up that only another request needs. If the step-up fails, the caller starts its own
     /// work, unless that work would ask a person too.
@@ -152,7 +152,8 @@ impl CurrentCredentials {
         {
             return handle_refused_proof(error, &refusal).map_err(Arc::new);
         }
-        // Some servers do not name the scopes that a request needs; then request the scopes in their metadata.
+        // Some servers do not name the scopes that a request needs. In this case, request the scopes that their
+        // metadata lists.
         let lacks_scopes = match &demand.error {
             Some(error) => error == INSUFFICIENT_SCOPE,
             None => demand.scope.is_some(),
@@ -169,7 +170,7 @@ impl CurrentCredentials {
         self.replace_credentials(refusal.shown.as_deref(), work).await
     }
 
-    /// Obtains credentials, unless valid ones exist already.
+    /// Obtains credentials, unless the client already has valid credentials.
     pub(super) async fn log_in(self: &Arc<Self>) -> Result<(), Arc<AuthError>> {
         if self.authorization().await?.is_some() {
             return Ok(());

@@ -22,7 +22,8 @@ const MAX_REDIRECTS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
-    /// The resource for which tokens are requested, exactly as the server writes it.
+    /// The resource for which tokens are requested: exactly the text in the server's metadata, or the canonical URL of
+    /// a server without metadata.
     pub(super) resource: String,
     /// The URL of the server's metadata, if a challenge named it.
     pub(super) metadata: Option<String>,

@@ -212,7 +212,7 @@ pub enum AuthError {
         /// The maximum number of new tokens that the server may refuse in a row.
         limit: u32,
     },
-    /// The authorization server repeatedly issued tokens that expire at once, so they were not sent to the server.
+    /// The authorization server repeatedly issued tokens that expire immediately, so they were not sent to the server.
     #[error(
         "the authorization server issues tokens that expire at once (`expires_in` is 0); ask its operator for a longer lifetime"
     )]

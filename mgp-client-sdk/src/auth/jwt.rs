@@ -11,7 +11,7 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// The lifetime of an assertion, in seconds. An issuer whose clock is ahead of ours by more than this refuses the
+/// The lifetime of an assertion, in seconds. An issuer whose clock is ahead of ours by more than this time refuses the
 /// assertion.
 const ASSERTION_TTL_SECS: u64 = 120;
 

@@ -25,7 +25,8 @@ impl CurrentCredentials {
     /// Revokes the tokens of an entry, within a time limit.
     pub(super) async fn revoke(&self, entry: &TokenEntry) -> Result<(), AuthError> {
         let late = |_| {
-            let why = format!("the revocation timed out after {REVOCATION_TIMEOUT:?}");
+            let limit = mgp_types::duration_words(REVOCATION_TIMEOUT);
+            let why = format!("the revocation timed out after {limit}");
             FetchError::Failed { url: address::display_url(&entry.issuer), why }
         };
         timeout(REVOCATION_TIMEOUT, self.revoke_tokens(entry)).await.map_err(late)?

@@ -258,7 +258,8 @@ pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Op
 /// Returns the error for an endpoint's response that refuses a request.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
-    // A response with 408 or 429 is not a judgement about the request, whatever error code it contains.
+    // Ignore the error code in a response with 408 or 429, because such a response is not a judgement about the
+    // request.
     let is_judged = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
     token_error(endpoint, refusal.filter(|_| is_judged), answer.status)
 }

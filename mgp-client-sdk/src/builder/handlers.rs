@@ -74,6 +74,8 @@ impl ClientBuilder {
     ///     println!("{}", form.message);
     ///     form.accept_with(&BTreeMap::from([("name", "Ann")]))
     /// });
+    /// // A handler returns a `Result`, but `accept` cannot fail.
+    /// let builder = builder.on_elicitation(|form| async move { Ok(form.accept()) });
     /// # drop(builder);
     /// ```
     ///
@@ -263,7 +265,7 @@ impl ClientBuilder {
     /// # drop(builder);
     /// ```
     ///
-    /// A server of 2026-07-28 sends those of a call only if the call requests them with
+    /// A server of 2026-07-28 sends the log messages of a call only if the call requests them with
     /// [`ToolCall::log_level`](crate::ToolCall::log_level); for older servers see
     /// [`Client::set_level`](crate::Client::set_level).
     pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {

@@ -404,7 +404,8 @@ impl ClientBuilder {
         client::spawn(&command, config, |outbound| outbound.with_gates(&gates)).await
     }
 
-    /// Connects to a server at a URL, over streamable HTTP.
+    /// Connects to a server at a URL, over streamable HTTP. If the server seems to support only the older HTTP+SSE
+    /// transport, tries that transport too.
     ///
     /// In the modern era the only request that stays open is the stream of changes, if there is an
     /// [`on_change`](Self::on_change) or [`on_lifecycle`](Self::on_lifecycle) hook. In the legacy era there is a
@@ -423,8 +424,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: code 2000 if the server was
-    /// not reached, code 1002 if it requires credentials.
+    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: code 2000 (server not ready) if
+    /// the server was not reached, code 1002 (authentication required) if it requires credentials.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -452,7 +453,7 @@ impl ClientBuilder {
     /// that URL.
     ///
     /// # Errors
-    /// The errors are those of [`connect_url`](Self::connect_url).
+    /// The same errors as [`connect_url`](Self::connect_url).
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.

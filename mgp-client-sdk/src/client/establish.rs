@@ -107,7 +107,7 @@ where
         .limits(config.limits.clone())
         .principal(config.principal.clone());
     let connection = match &child {
-        Some(guard) => connection.on_stray_line(guard.child().stray_stdout_log()),
+        Some(guard) => connection.for_child(guard.child().stray_stdout_log()),
         None => connection,
     };
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
@@ -225,7 +225,7 @@ impl Transport {
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
         let mut cx = self.cx.clone();
-        // Give a request of the handshake the time limit of the handshake instead of the limit of a call.
+        // Limit a request of the handshake by the time limit of the whole handshake, and not by the limit of a call.
         let limit = config.connect.handshake_timeout.saturating_add(GRACE_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
         match handshake(stack, &cx, config, &self.known_era).await {

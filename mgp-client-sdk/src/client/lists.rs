@@ -76,8 +76,8 @@ macro_rules! lists {
             #[doc = concat!("Requests all ", $name, ", page by page.")]
             ///
             /// # Errors
-            /// See [`Client::request`]; −32603 if the pages do not end: a cursor is repeated, or there are too many
-            /// pages.
+            /// See [`Client::request`]; also code −32603 (internal error) if the pages do not end: a cursor is
+            /// repeated, or there are too many pages.
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
@@ -124,7 +124,7 @@ impl Client {
     /// Requests all skills, page by page (SEP-2640).
     ///
     /// # Errors
-    /// See [`Client::list_tools`]; −32601 from a server without skills.
+    /// See [`Client::list_tools`]; also code −32601 (method not found) from a server without skills.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

@@ -40,7 +40,7 @@ impl Client {
     /// Checks arguments against the input schema of a tool, without calling the tool.
     ///
     /// # Errors
-    /// See [`Client::request`]; code 4001 (tool not found) if this caller has no such tool.
+    /// See [`Client::request`]; also code 4001 (tool not found) if this caller has no such tool.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -87,8 +87,8 @@ impl Client {
     /// With a server of 2026-07-28, the client replaces its stream of changes by a stream that includes the resource.
     ///
     /// # Errors
-    /// See [`Client::request`]; with a server of 2026-07-28 −32601 if it does not offer subscriptions, −32602 if it
-    /// does not accept this resource.
+    /// See [`Client::request`]. Also, with a server of 2026-07-28: code −32601 (method not found) if it does not offer
+    /// subscriptions, and code −32602 (invalid params) if it does not accept this resource.
     ///
     /// # Cancel safety
     /// In the legacy era, dropping the future cancels the request; in the modern era, the subscription may remain.

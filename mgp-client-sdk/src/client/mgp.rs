@@ -22,8 +22,8 @@ use crate::error::Error;
 
 /// The MGP methods of a client; see [`Client::mgp`].
 ///
-/// If the extension of a method is not active, the client itself refuses the call with −32601, because the
-/// server does not know the method.
+/// If the extension of a method is not active, the client itself refuses the call with code −32601 (method not found),
+/// because the server does not know the method.
 ///
 /// ```
 /// use mgp_client_sdk::TestClient;
@@ -187,7 +187,7 @@ impl Mgp<'_> {
     /// ```
     ///
     /// # Errors
-    /// See [`Client::request`]; code 1000 (permission denied) if this client is not the owner.
+    /// See [`Client::request`]; also code 1000 (permission denied) if this client is not the owner.
     ///
     /// # Cancel safety
     /// If the future is dropped, the request may or may not have been sent.

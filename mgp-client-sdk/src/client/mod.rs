@@ -238,7 +238,7 @@ impl Client {
     /// Waits until the connection is closed.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// The future may be dropped, and the method may be called again at any time.
     pub async fn closed(&self) {
         self.0.liveness.ended().await;
     }
@@ -352,9 +352,9 @@ impl Client {
     /// Calls any method with typed params.
     ///
     /// # Errors
-    /// The server's error; −32601, without sending the request, if the revision or the negotiated extensions lack the
-    /// method; code 3003 (timeout) if the server does not answer in time; code 2000 (server not ready) if the
-    /// connection has ended.
+    /// The server's error; code −32601 (method not found), without sending the request, if the revision or the
+    /// negotiated extensions lack the method; code 3003 (timeout) if the server does not answer in time; code 2000
+    /// (server not ready) if the connection has ended.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.

@@ -15,7 +15,7 @@ impl Client {
     /// Requests one skill by the URI of its `SKILL.md`; the skill need not be in the server's list.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32602 if the server has no such skill.
+    /// See [`Client::request`]; also code −32602 (invalid params) if the server has no such skill.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.
@@ -26,7 +26,7 @@ impl Client {
     /// Requests the files and directories in a directory, page by page. The URI of the directory must not end with `/`.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32602 if the server has no such directory.
+    /// See [`Client::request`]; also code −32602 (invalid params) if the server has no such directory.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.
@@ -51,8 +51,8 @@ impl Client {
     /// The hash shows that `skill` lists this file, not that either can be trusted: both are from the server.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32603 if `skill` lists files but does not list this file, or if the file differs from
-    /// its entry. Then request the skill again, because it may have changed.
+    /// See [`Client::request`]; also code −32603 (internal error) if `skill` lists files but does not list this file,
+    /// or if the file differs from its entry. Then request the skill again, because it may have changed.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

@@ -116,7 +116,7 @@ impl Client {
         let interval = interval(created.poll_interval_ms, DEFAULT_INTERVAL);
         pass_on(cx, created.poll_interval_ms, created.status_message.as_deref());
         match self.poll_until_ended(cx, guard.params(), interval).await {
-            // The guard is dropped here, which cancels the task.
+            // Dropping the guard here cancels the task.
             Err(TaskFailure::GivenUp(error)) => Err(error),
             Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
             Ok(task) => guard.ended(outcome(task)),
@@ -230,7 +230,7 @@ impl Client {
         max: Duration,
     ) -> Result<Reply, RpcError> {
         let mut request_cx = task_context(cx);
-        // `within` limits all attempts together, so the limit of a single attempt is longer and never applies.
+        // `within` limits all attempts together, so give each single attempt a longer limit, which never applies.
         let long = max.saturating_add(CANCEL_TIMEOUT);
         request_cx.extensions.insert(TimeLimits { timeout: long, max: long });
         let (mut tries, mut has_ended, mut is_repeated) = (0, false, false);
@@ -259,7 +259,7 @@ impl Client {
                 // The server may have refused the request only because the task was still running, as `FastMCP` does.
                 has_ended = true;
             } else {
-                // The server's own answer after the end of the task is the outcome of the task, even if it is an error.
+                // Return the error: the server's own answer after the end of the task is the outcome of the task.
                 return Err(error);
             }
         }

@@ -106,7 +106,7 @@ impl ClientEvents<'_> {
     /// Returns past events of a subscription that the server has kept.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32602 if there is no such subscription.
+    /// See [`Client::request`]; also code −32602 (invalid params) if the server does not know the subscription.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -142,10 +142,10 @@ impl SubscribeEvents {
     /// the client requests it again for these channels, with the same id and numbering. Also call
     /// [`durable`](Self::durable), [`min_severity`](Self::min_severity) and [`only_with`](Self::only_with) again,
     /// because the server has lost these settings too.
-    /// [`min_severity`](Self::min_severity) and [`only_with`](Self::only_with), because the server has lost them too.
     ///
     /// # Errors
-    /// Awaiting the value fails with −32602 if the server still has the subscription, with other channels.
+    /// Awaiting the value fails with code −32602 (invalid params) if the server still has the subscription, with other
+    /// channels.
     pub fn channels<S: Into<String>>(mut self, channels: impl IntoIterator<Item = S>) -> Self {
         self.params.channels = channels.into_iter().map(Into::into).collect();
         self

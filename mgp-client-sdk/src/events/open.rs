@@ -38,7 +38,7 @@ pub(crate) struct EventSubscription {
     is_kept: bool,
     /// `true` if an earlier subscription of this connection has the same id. The client then does not unsubscribe,
     /// because that would end the earlier subscription.
-    is_repeated: bool,
+    pub(crate) is_repeated: bool,
     /// The function that subscribes again if the legacy session is lost; the transport calls it.
     replay: Option<Arc<SessionReplayFn>>,
     /// The task that keeps the stream of the modern era open.
@@ -162,8 +162,8 @@ fn end_of(params: &SubscribeEventsParams) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(params.ttl_seconds?))
 }
 
-/// Returns the params that request a lost subscription again under its id, for the rest of its lifetime; `None` if the
-/// subscription is over. Logs a warning, because events after the loss are missing.
+/// Returns the params that request a lost subscription again under its id, for the remaining time of its lifetime;
+/// `None` if the subscription is over. Logs a warning, because events after the loss are missing.
 fn continued(
     params: &SubscribeEventsParams,
     id: &Id,

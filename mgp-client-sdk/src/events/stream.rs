@@ -125,8 +125,8 @@ impl EventStream {
                 Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
-                        // The events between the last one and this one are requested below. So count only the dropped
-                        // events that are not among them.
+                        // The events between the last event and this event are requested below. So count only the
+                        // dropped events that are not among them.
                         let missing = seq - self.last - 1;
                         if is_new {
                             self.count_dropped(event.dropped.saturating_sub(missing));

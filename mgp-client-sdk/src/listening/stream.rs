@@ -152,7 +152,8 @@ impl Listener {
         }
     }
 
-    /// Opens a stream and waits until the server accepts it. Meanwhile, the old stream is still read.
+    /// Opens a stream and waits until the server accepts it; fails after the time limit of the context. Meanwhile, the
+    /// old stream is still read.
     async fn open(
         &mut self,
         wanted: &SubscriptionFilter,
@@ -173,7 +174,7 @@ impl Listener {
                         .unwrap_or_else(|| RpcError::new(ErrorCode::UPSTREAM_ERROR, early)))
                 }
                 Ok(Either::Right((Ok(agreed), running))) => Ok((running, agreed)),
-                // The call ended before the acknowledgement arrived.
+                // The call ended before the acknowledgement arrived, so return the error of the call.
                 Ok(Either::Right((Err(_), running))) => Err(running
                     .await
                     .err()
@@ -181,7 +182,8 @@ impl Listener {
                 Err(_) => Err(RpcError::new(
                     ErrorCode::TIMEOUT,
                     format!(
-                        "the server did not agree to report changes within {acknowledge_timeout:?}"
+                        "the server did not agree to report changes within {}",
+                        mgp_types::duration_words(acknowledge_timeout)
                     ),
                 )),
             }

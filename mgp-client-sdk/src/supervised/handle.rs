@@ -33,11 +33,11 @@ const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// cheap to clone.
 ///
 /// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay the same.
-/// Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_timeout`](ClientBuilder::ready_timeout): with code 2002 while it restarts, with 2001 while it drains,
-/// else with code 2000. Calls that run when the server ends fail with code 2000, unless a layer repeats them. After a
-/// restart all lists are reported as [changed](ClientBuilder::on_change). The program must subscribe to resources and
-/// events again.
+/// Calls are sent to the current connection. While there is none, they are refused after
+/// [`ready_timeout`](ClientBuilder::ready_timeout): with code 2002 (server restarting) while the server restarts, with
+/// code 2001 (server draining) while it drains, else with code 2000 (server not ready). Calls that run when the server
+/// ends fail with code 2000, unless a layer repeats them. After a restart all lists are reported as
+/// [changed](ClientBuilder::on_change). The program must subscribe to resources and events again.
 ///
 /// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
 /// way.
@@ -180,7 +180,7 @@ impl SupervisedClient {
             PersistentStack::new(server.clone(), repeats, &gate, client.ready_timeout, gates);
         let stack = persistent.stack();
         let (ungated, current) = (persistent.ungated(), Arc::clone(persistent.current()));
-        // Running calls get half of the time for a stop; the other half is needed if the program does not exit by
+        // Give running calls half of the time for a stop. The other half is needed if the program does not exit by
         // itself.
         let drain = (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT);
         let start_config = StartConfig {
@@ -218,7 +218,8 @@ impl SupervisedClient {
     /// work.
     ///
     /// # Errors
-    /// [`Error::Call`] without a current run: code 2002 while the server restarts, else 2000 (server not ready).
+    /// [`Error::Call`] without a current run: code 2002 (server restarting) while the server restarts, else code 2000
+    /// (server not ready).
     pub fn client(&self) -> Result<Client, Error> {
         if let Some(client) = self.0.supervised.client() {
             return Ok(client);
@@ -236,7 +237,7 @@ impl SupervisedClient {
     /// [`Error::Call`], with the reason, if the server is not running and will not be started automatically.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// The future may be dropped, and the method may be called again at any time.
     pub async fn ready(&self) -> Result<Client, Error> {
         self.0.supervised.ready().await.map_err(|rest| self.not_ready_error(&rest).into())
     }
@@ -313,7 +314,7 @@ impl SupervisedClient {
     /// Waits until the server is not running and only an operator can start it again.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// The future may be dropped, and the method may be called again at any time.
     pub async fn ended(&self) -> RestState {
         self.0.supervised.ended().await
     }

@@ -62,8 +62,9 @@ pub(super) async fn monitor_runs(
     }
 }
 
-/// Waits for the running calls of a server that does not answer its pings, as long as a stop would wait for them.
-/// Returns whether the server has answered anything in this time, i.e. was only busy, or the run has ended meanwhile.
+/// Waits for the running calls of a server that does not answer its pings, up to the time that a stop would wait for
+/// them. Returns whether the server has answered anything in this time, i.e. was only busy, or the run has ended
+/// meanwhile.
 async fn is_busy(
     server: &WeakSupervisedClient,
     life: &Liveness,

@@ -8,7 +8,7 @@
 //! | modern | modern | ends a round on both sides; our state for the caller contains the callee's state |
 //! | modern | modern | belongs to a task: the call is parked, i.e. waits until the caller repeats it with the answer |
 //! | modern | legacy | is a request: the call is parked until the caller repeats it with the answer |
-//! | modern | legacy | is error −32042, which names pages: the call is parked too, and sent again after the answer |
+//! | modern | legacy | is an error that names pages to visit: the call is parked too, and sent again after the answer |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +93,11 @@ impl Hop {
         if caller.parked().is_some_and(|name| self.parked_calls.end(&name, &cx.principal)) {
             caller.forget_parked();
         }
+    }
+
+    /// Cancels all parked calls, e.g. because no caller can answer any more.
+    pub fn end_all_parked(&self) {
+        self.parked_calls.end_all();
     }
 
     /// Forwards a call to the server, and translates between the eras of the caller and the server.

@@ -125,6 +125,12 @@ impl ParkedCalls {
         self.take_entry(name, principal).is_some()
     }
 
+    /// Cancels all parked calls.
+    pub(super) fn end_all(&self) {
+        let ended = std::mem::take(&mut self.0.lock().parked);
+        drop(ended);
+    }
+
     fn take_entry(&self, name: &str, principal: &Principal) -> Option<Entry> {
         let parked = &mut self.0.lock().parked;
         let is_own = parked.get(name).is_some_and(|entry| entry.call.principal == *principal);

@@ -186,8 +186,8 @@ pub(super) async fn send_parked(
     caller.finish(running, name, Some(&server)).await
 }
 
-/// Sends a parked call to a legacy callee. If the callee refuses it because the user must first visit pages (−32042),
-/// asks the caller for the visits, as a modern callee does, and sends the call again.
+/// Sends a parked call to a legacy callee. If the callee refuses it with code −32042 (URL elicitation required), asks
+/// the caller to visit the pages that the refusal names, as a modern callee does, and sends the call again.
 async fn send_until_visited(client: Client, call: Call) -> Result<Reply, RpcError> {
     let mut round = 0;
     loop {

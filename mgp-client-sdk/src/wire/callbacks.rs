@@ -89,7 +89,8 @@ impl QuestionKey {
     /// Returns the identity of a question.
     ///
     /// # Errors
-    /// −32602 if an id is too long; the server chooses both, and the identities of many questions are stored.
+    /// Code −32602 (invalid params) if an id is too long. A limit is needed, because the server chooses both ids, and
+    /// the identities of many questions are stored.
     fn of(question: &CallbackRequestParams) -> Result<Self, RpcError> {
         let is_long = |id: &Id| matches!(id, Id::String(text) if text.len() > MAX_ID_BYTES);
         if question.callback_id.len() > MAX_ID_BYTES
@@ -116,7 +117,8 @@ fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError
     canonical_hash(Payload::of(&content)?.as_str())
 }
 
-/// A question that was answered, or a notification that was shown; stored so that the client recognizes a repetition.
+/// A question that was answered or a notification that was shown. It is stored so that the client recognizes a
+/// repetition.
 struct Answered {
     key: QuestionKey,
     /// The calls that the question could belong to when it arrived.

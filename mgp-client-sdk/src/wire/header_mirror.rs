@@ -170,7 +170,7 @@ impl HeaderPlans {
         Ok(call)
     }
 
-    /// Returns the maximum time that a call waits for the list.
+    /// Returns the maximum time that a call waits for the list of tools: the call's own time-out, at most `timeout`.
     fn limit(&self, call: &Call) -> Duration {
         let own = call.cx().extensions.get::<TimeLimits>();
         own.map_or(self.timeout, |own| own.timeout.min(self.timeout))

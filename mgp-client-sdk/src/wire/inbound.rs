@@ -182,11 +182,11 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
 /// Finds the caller to which a server's request belongs (MCP elicitation, sampling, roots).
 ///
 /// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. A request that
-/// names its legacy task is for the caller of that task. Any other request on stdio names no call. It is attributed
-/// only if all calls in flight, and all calls that wait for a legacy task, have the same principal and come from the
-/// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
-/// are not counted. Among several such calls, a call without an open question is chosen: if a question of a call is
-/// open, its caller may never return with the answer. If all of them have open questions, and another call is in flight
+/// names its legacy task is for the caller of that task. Any other request on stdio names no call. It is attributed to
+/// a caller only if all calls in flight, and all calls that wait for a legacy task, have the same principal and come
+/// from the same connection or session; otherwise one caller could see another's question. Calls that the client itself
+/// makes do not count. Among several such calls, a call without an open question is chosen, because the caller of an
+/// open question may never return with the answer. If all of them have open questions, and another call is in flight
 /// whose caller answers no questions, the request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
@@ -235,7 +235,8 @@ pub(super) fn attribute(
 /// client itself makes.
 fn calls_of_callers(cx: &Context) -> Vec<Context> {
     let in_flight = cx.peer.all_in_flight().into_iter().map(|call| call.cx);
-    // A question on the stream of a call belongs to that call, even while other calls wait for tasks.
+    // A question on the stream of a call belongs to that call, even while other calls wait for tasks. So leave out
+    // these other calls.
     let is_clear = cx.peer.is_of_one_request();
     let waiting = if is_clear { Vec::new() } else { cx.scope.state::<TaskCallers>().all() };
     in_flight.chain(waiting).filter(|call| !is_own(call, cx)).collect()
@@ -330,7 +331,7 @@ async fn pass_on(
     let waiting = "waiting for the answer to a question of the server";
     let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
     tokio::select! {
-        // If the answer has arrived at the same time as the end of the call, the answer counts.
+        // Check for the answer first: if it has arrived at the same time as the end of the call, the answer counts.
         biased;
         answer = keep_alive(&origin.outlet, waiting, asking) => {
             if is_offered { Ok(answer) } else { answer.map(Ok) }

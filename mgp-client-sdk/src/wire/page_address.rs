@@ -24,14 +24,14 @@ const REMEDY: &str = "a page is opened at `https://…`, or at `http://…` on t
 /// files (`file:`) and starts programs (schemes of other applications).
 ///
 /// # Errors
-/// Returns −32602 for an address that is neither `https` nor `http` on this machine, and for an address that programs
-/// or people can take for an address of another host.
+/// Code −32602 (invalid params) for an address that is neither `https` nor `http` on this machine, and for an address
+/// that programs or people can take for an address of another host.
 pub(crate) fn check_page(address: &str, server: Option<&ServerId>) -> Result<(), RpcError> {
     refusal(address, server).map_or(Ok(()), |why| Err(RpcError::invalid_params(why)))
 }
 
-/// If error −32042 of a server names pages that may not be opened, replaces it by error 5000 (upstream error). Returns
-/// other errors unchanged.
+/// If a server's error −32042 (URL elicitation required) names pages that may not be opened, replaces it by error 5000
+/// (upstream error). Returns other errors unchanged.
 pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcError {
     let Some(data) = error.as_data() else { return error };
     if error.code() != ErrorCode::URL_ELICITATION_REQUIRED {
@@ -49,14 +49,15 @@ pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcErro
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message)
 }
 
-/// Returns the pages that the user must visit before the refused call can succeed; `None` for other errors than −32042.
+/// Returns the pages that the user must visit before the refused call can succeed; `None` unless the error is −32042
+/// (URL elicitation required).
 pub(crate) fn required_pages(error: &RpcError) -> Option<Vec<ElicitParams>> {
     let required = error.code() == ErrorCode::URL_ELICITATION_REQUIRED;
     required.then(|| error.as_data().and_then(read_pages).unwrap_or_default())
 }
 
-/// Returns the pages that error −32042 names. Returns `None` for data that a host could read differently: data with a
-/// repeated member, or with a member whose name differs from a known name only in case.
+/// Returns the pages that an error −32042 (URL elicitation required) names. Returns `None` for data that a host could
+/// read differently: data with a repeated member, or with a member whose name differs from a known name only in case.
 fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
     canonical(data.as_str()).ok()?;
     let data: UrlElicitationRequiredData = data.get().ok()?;

@@ -1,4 +1,4 @@
-//! A time-out for every request; progress extends it up to a maximum (MGP §14.3: 3003; MCP time-outs).
+//! A time-out for every request; progress extends it up to a maximum (MGP §14.3, code 3003; MCP time-outs).
 //!
 //! Applies to: outbound.
 
@@ -33,7 +33,8 @@ pub(crate) struct TimeLimits {
 /// A hook that receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Layer that fails a request with code 3003 if it takes too long, and notifies the server to cancel the request.
+/// Layer that fails a request with code 3003 (timeout) if it takes too long, and notifies the server to cancel the
+/// request.
 ///
 /// Tool calls ask for progress: each step restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
 #[derive(Clone)]
@@ -201,8 +202,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// An outlet that records the times at which partial results pass to the caller, and at which the server asks the
-/// caller a question.
+/// An outlet that passes partial results to the caller. Records the times of partial results, and the times at which
+/// the server asks the caller a question.
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
@@ -368,7 +369,7 @@ mod tests {
             let error = client.request(method, r#"{"name":"t"}"#).await.unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+                "no answer within 10 s; it may have run: call again only if that does no harm (3003)"
             );
             let details = error.as_recovery().and_then(|hints| hints.details.as_ref()).unwrap();
             assert!(details.get("timeout_ms").is_some(), "{method}");
@@ -407,10 +408,10 @@ mod tests {
         }
         let mut slow = client(asks(minutes(20), Duration::from_secs(11)));
         let error = slow.request("tools/call", call).await.unwrap_err();
-        assert!(error.message().starts_with("no answer within 1210s"), "{error}");
+        assert!(error.message().starts_with("no answer within 1210 s"), "{error}");
         let mut endless = client(asks(minutes(100), Duration::ZERO));
         let error = endless.request("tools/call", call).await.unwrap_err();
-        assert!(error.message().starts_with("no answer within 3610s"), "{error}");
+        assert!(error.message().starts_with("no answer within 3610 s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

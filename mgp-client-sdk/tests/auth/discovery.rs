@@ -103,7 +103,8 @@ async fn metadata_is_redirected_within_its_origin_only() {
 
 #[tokio::test]
 async fn failing_a_request_cannot_choose_the_trusted_metadata() {
-    // If a failed request counted as "there is no metadata here", the client would trust the metadata of the origin.
+    // A failed request must not count as "the server has no metadata here". Otherwise the client would trust the
+    // metadata of the origin.
     let fails = |s: &mut Switches| {
         s.challenge_names_metadata = false;
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");

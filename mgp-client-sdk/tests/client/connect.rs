@@ -178,7 +178,7 @@ async fn a_silent_server_is_given_up() {
         let connecting =
             plain().era(era).init_timeout(Duration::from_secs(7)).connect(end.reader, end.writer);
         let error = connecting.await.unwrap_err();
-        assert_eq!(error.to_string(), "the server did not finish the handshake within 7s");
+        assert_eq!(error.to_string(), "the server did not finish the handshake within 7 s");
         assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 7));
     }
 }

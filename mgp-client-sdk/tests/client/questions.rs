@@ -292,7 +292,8 @@ async fn the_state_of_a_round_is_returned_unchanged_to_its_call_only() {
     for state in [Some(state), None] {
         let serve = async {
             let first = script.serve("tools/call", asks(state)).await;
-            // A call that is made while another one is answered must not contain the answers or the state of that call.
+            // A call that is made while another call is answered must contain neither the answers nor the state of that
+            // other call.
             let second = script.read().await.unwrap();
             let third = script.read().await.unwrap();
             let (retry, other) =

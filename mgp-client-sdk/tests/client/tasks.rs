@@ -160,7 +160,8 @@ async fn the_limit_of_a_tasks_questions_is_reported_correctly() {
     assert!(error.message().contains("more than 8 questions"), "{error}");
 }
 
-/// Regression test: tools of 2026-07-28 do not declare that they require a task, so their calls failed with −32021.
+/// Regression test: tools of 2026-07-28 do not declare that they require a task, so their calls failed with code −32021
+/// (missing client capability).
 #[tokio::test(start_paused = true)]
 async fn a_call_is_repeated_as_a_task_only_if_its_server_requires_one() {
     let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });

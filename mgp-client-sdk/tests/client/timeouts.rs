@@ -26,7 +26,7 @@ async fn a_time_out_cancels_at_the_server() {
         (error.code(), &*error.message()),
         (
             ErrorCode::TIMEOUT,
-            "no answer within 9s; it may have run: call again only if that does no harm"
+            "no answer within 9 s; it may have run: call again only if that does no harm"
         )
     );
     assert_eq!(began.elapsed().as_secs(), 9);
@@ -82,7 +82,7 @@ async fn progress_keeps_a_call_alive_up_to_its_cap() {
     let began = Instant::now();
     let error = client.call("endless").await.unwrap_err();
     assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 60));
-    let words = "not finished within 60s, although it reported progress; it may have run";
+    let words = "not finished within 60 s, although it reported progress; it may have run";
     assert!(error.message().starts_with(words), "{error}");
     server.abort();
 }

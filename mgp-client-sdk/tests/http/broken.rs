@@ -1,5 +1,5 @@
-//! Tests of connections that break before an answer begins, and of proxies that answer for a server: which requests are
-//! sent again, and how the server's health changes.
+//! Tests of connections that break before an answer begins, and of proxies that answer for a server. They check which
+//! requests are sent again, and how the server's health changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -64,8 +64,8 @@ async fn one_connection_serves_call_after_call() {
     assert!(connections.len() <= 2, "{connections:?}");
 }
 
-/// Returns a counter of the tool calls that ran, and answers that refuse some tool calls with 404: those outside the
-/// newest session, and at least the first `lose`.
+/// Returns a counter of the tool calls that ran, and answers that refuse some tool calls with 404: the first `lose`
+/// calls, and all calls outside the newest session.
 fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Received) -> Option<Response>) {
     let (opened, left) = (AtomicUsize::new(0), AtomicUsize::new(lose));
     let runs = Arc::new(AtomicUsize::new(0));

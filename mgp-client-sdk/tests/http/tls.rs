@@ -1,8 +1,8 @@
 //! Tests of servers with TLS and certificates of a private authority, and of errors about invalid certificates.
 //!
-//! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose private key was
-//! deleted, and four certificates of one key: for `localhost` and `127.0.0.1` (until 2124), for another host, one that
-//! expired, and one that is self-signed as an authority (until 2124).
+//! The files in `certificates/` were made once with openssl. One is an authority (P-256, until 2124), whose private key
+//! was deleted. The others are four certificates of one key: one for `localhost` and `127.0.0.1` (until 2124), one for
+//! another host, one that has expired, and one that is self-signed as an authority (until 2124).
 
 use std::sync::Arc;
 

@@ -44,8 +44,8 @@ struct Desk {
     keys: Idempotency,
     /// The number of tool calls that reached the author's layer.
     calls: Arc<AtomicUsize>,
-    /// The permits for which two calls wait: one that opens a ticket named `slow`, and one that deletes a ticket named
-    /// `held`.
+    /// The permits for two calls that wait: a call that opens a ticket named `slow`, and a call that deletes a ticket
+    /// named `held`.
     gate: Arc<Semaphore>,
 }
 

@@ -1,4 +1,5 @@
-//! Tests of streamed results, over each transport, in each era, directly and behind a hop (MGP §12).
+//! Tests of streamed results, over each transport and in each era, with and without a hop between client and server
+//! (MGP §12).
 
 #![expect(
     clippy::unwrap_used,

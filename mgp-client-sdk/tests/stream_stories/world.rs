@@ -60,10 +60,10 @@ const TOOLS: [&str; 11] = [
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Words {
     n: usize,
-    /// Waits this long before each word but the first, in milliseconds.
+    /// The delay before each word except the first, in milliseconds.
     #[serde(default)]
     every_ms: u64,
-    /// Waits for the next turn of the scheduler after each word.
+    /// `true` if the tool waits for the next turn of the scheduler after each word.
     #[serde(default)]
     yields: bool,
 }
@@ -263,7 +263,7 @@ impl Raw {
         raw
     }
 
-    /// Connects our client to a legacy server that the test writes; `capabilities` are those of the server.
+    /// Connects our client to a legacy server with these capabilities, whose messages the test writes.
     pub(crate) async fn server(capabilities: &str) -> (Client, Self) {
         let (here, there) = duplex();
         let mut raw = Self::new(there);

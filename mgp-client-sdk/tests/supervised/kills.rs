@@ -1,5 +1,5 @@
-//! Tests of a real child process that is killed at any moment: it must be restarted, and no process or resource may be
-//! left behind.
+//! Tests of a real child process that is killed at any moment: it must be restarted, and no process or resource may
+//! remain.
 //!
 //! `KILLS` in the environment sets the number of kills. Default: 40.
 
@@ -25,7 +25,7 @@ const ROLE: &str = "MGP_SUPERVISED_KILLS";
 /// The environment variable that marks the child and every process that it starts, so that the test finds all of them.
 const MARK: &str = "MGP_SUPERVISED_MARK";
 
-/// The maximum growth of memory over all kills, not counting the first ones.
+/// The maximum growth of memory over all kills, not counting the first kills.
 const GROWTH: u64 = 8 << 20;
 
 #[test]

@@ -218,8 +218,8 @@ async fn a_server_that_is_only_busy_with_a_call_that_was_given_up_is_not_replace
     sleep(Duration::from_millis(4500)).await;
     let work = async { client.call("work").await };
     assert!(timeout(Duration::from_millis(300), work).await.is_err());
-    // The check at 5 s fails, because the server is busy until 6.5 s. If the supervisor replaced it for that, it would
-    // do so before the next check at 10 s.
+    // The check at 5 s fails, because the server is busy until 6.5 s. If the supervisor replaced the server because of
+    // this failure, it would replace it before the next check at 10 s.
     sleep(Duration::from_millis(4500)).await;
     assert!(server.restarts() == 0 && !client.is_closed());
 }

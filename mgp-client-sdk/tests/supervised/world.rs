@@ -79,7 +79,7 @@ pub(crate) fn kill(client: &Client) {
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
 }
 
-/// Waits until a server was restarted this often and is connected.
+/// Waits until a server is connected after at least `restarts` restarts.
 pub(crate) async fn again(server: &SupervisedClient, restarts: u64) -> Client {
     let waiting = async {
         loop {

@@ -242,7 +242,7 @@ impl Seen {
         "a client on standard input".clone_into(&mut self.subject.target);
         let first = self.handshake().or_else(|| self.requests().next().map(|(_, first)| first));
         let Some(first) = first.cloned() else { return };
-        // Modern clients introduce themselves in the metadata of each request.
+        // Also look into the metadata of the request, in which modern clients introduce themselves.
         let of = |member: &str| {
             let modern = format!("/params/_meta/io.modelcontextprotocol~1{member}");
             let value = first.pointer(&format!("/params/{member}"));

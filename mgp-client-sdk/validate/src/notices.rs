@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The approximate memory of a message in addition to its text. With it, a flood of short messages is limited too.
 const OVERHEAD: usize = 256;
 
-/// Notifications and requests of the server, in order; further ones are dropped when their size reaches a limit.
+/// Notifications and requests of the server, in order. Once their size reaches a limit, further messages are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     kept: Vec<Value>,

@@ -166,7 +166,8 @@ impl Pair {
         let opened = self.recording.hello().is_some() || self.recording.has_modern_answer();
         let is_faulty =
             |result: &RuleResult| result.rule.id == INITIALIZE && result.status == Status::Failed;
-        // A client that sends an invalid `initialize` is itself the cause if the server refuses it or ends after it.
+        // Blame the client if it sent an invalid `initialize`: it is itself the cause if the server refuses it or ends
+        // after it.
         let is_to_blame = results.iter().any(is_faulty);
         let refusal = self.recording.refused_initialize().filter(|_| !opened && !is_to_blame);
         let connected = if let Some(refusal) = refusal {

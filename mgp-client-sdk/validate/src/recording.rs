@@ -216,7 +216,7 @@ impl Recording {
         Some((request, answer, notices))
     }
 
-    /// Returns whether a message of the server belongs to another recorded request than this one.
+    /// Returns whether a message of the server belongs to a recorded request other than `request`.
     fn is_of_another(&self, notice: &Value, request: &Value) -> bool {
         let (named, own, all) = match notice["method"].as_str() {
             Some("notifications/progress") => ("/params/progressToken", TOKEN, &self.tokens),

@@ -534,8 +534,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Returns a tool that the judge is allowed to call, and its arguments: the configured tool, or a read-only one
-    /// that needs no arguments, if possible with an output schema. On a recording, returns the next recorded call.
+    /// Returns a tool that the judge is allowed to call, and its arguments. This is the configured tool, or else a
+    /// read-only tool that needs no arguments, if possible with an output schema. On a recording, returns the next
+    /// recorded call.
     pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
         if let Some(recording) = &mut self.recording {
             return Ok(recording.next_call());

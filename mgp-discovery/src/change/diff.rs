@@ -34,7 +34,7 @@ pub struct ConfigChange {
     pub changed: Vec<ChangedServer>,
     /// The new table `[kernel]`, if it changed.
     pub kernel: Option<KernelConfig>,
-    /// The new limits of the calls of each agent, if they changed.
+    /// The new limits of each agent's calls, if they changed.
     pub limits: Option<CallLimits>,
     /// The changes of agents, by name: the new settings of each added or changed agent, and `None` for each removed
     /// agent.

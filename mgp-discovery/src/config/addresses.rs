@@ -182,8 +182,8 @@ pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
 }
 
 /// Reads the `issuer` of access tokens. Without `keys`, the kernel looks for the issuer's keys at this URL, also over
-/// `http`, e.g. in a private network. With `keys`, the kernel only compares the issuer with the one in a token, so any
-/// text is valid, e.g. a bare domain.
+/// `http`, e.g. in a private network. With `keys`, the kernel only compares this text with the issuer that a token
+/// names, so any text is valid, e.g. a bare domain.
 pub(super) fn token_issuer(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
     let issuer = tokens.text("issuer")?;
     let is_issuer = |address: Address<'_>| !address.has_user && !address.has_query();

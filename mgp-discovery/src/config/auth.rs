@@ -22,7 +22,8 @@ pub struct AuthConfig<T = String> {
     pub client_secret: Option<T>,
     /// The client's private key, as PEM.
     pub private_key: Option<T>,
-    /// The only authorization server whose tokens are trusted; `None` for the one that the server's metadata names.
+    /// The only authorization server whose tokens are trusted; `None` for the authorization server that the server's
+    /// metadata names.
     pub issuer: Option<T>,
 }
 

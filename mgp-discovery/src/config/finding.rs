@@ -130,7 +130,8 @@ impl<'a> Report<'a> {
     }
 
     fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
-        // Limit the number of findings, so that the report does not become longer than the file.
+        // Limit the number of findings of each severity, so that a file with many mistakes does not cause a huge
+        // report.
         let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
         if count >= limits::MAX_FINDINGS {
             return;

@@ -54,7 +54,7 @@ pub struct Config {
     pub servers: Vec<ServerConfig>,
     /// The table `[kernel]`: the settings of the kernel itself, and the settings that apply to all servers.
     pub kernel: KernelConfig,
-    /// The limits of the calls of each agent.
+    /// The limits of each agent's calls.
     pub limits: CallLimits,
     /// The settings of single agents.
     pub agents: BTreeMap<String, AgentConfig>,
@@ -176,9 +176,9 @@ impl ServerConfig {
 
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
-    /// The default is 30 s. For a program that may download the server first, such as `npx`, it is 3 minutes, even if a
-    /// shell starts that program: if `npx` is killed during an installation, it leaves a folder that no later start
-    /// repairs.
+    /// The default is 30 s. For a program that may download the server first, such as `npx`, it is 3 minutes, also if a
+    /// shell starts that program. If `npx` were killed during an installation, it would leave a folder that no later
+    /// start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         self.timeouts.start.unwrap_or_else(|| match &self.target {
@@ -426,7 +426,7 @@ pub struct KernelConfig {
     pub auto_approve_except: Vec<Permission>,
     /// The proposals (extensions beyond MGP) that callers are allowed to negotiate with the kernel.
     pub extensions: ExtensionSet,
-    /// If set, the tool `mgp_tools_request` is listed to all callers.
+    /// If set, the tool `mgp_tools_request` is listed to all callers, except with [`Surface::Direct`].
     pub tools_request: bool,
     /// The tools that are listed to agents.
     pub surface: Surface,
@@ -468,7 +468,7 @@ pub struct KernelConfig {
 }
 
 /// `[kernel.registration]`: the programs and variables that agents may use when they register servers, in addition to
-/// the built-in ones.
+/// the built-in programs and variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationAllowList {

@@ -14,7 +14,8 @@ pub struct SearchConfig {
     pub stored_queries: StoredQueries,
     /// The folder of a sentence encoder; `None` if no encoder is used.
     pub encoder: Option<String>,
-    /// The onnxruntime library of the encoder; `None` for the one in the folder `encoder`.
+    /// The onnxruntime library of the encoder; `None` for the one in the folder that
+    /// [`encoder`](Self::encoder) names.
     pub encoder_library: Option<String>,
 }
 

@@ -22,8 +22,8 @@ pub(super) fn remedy_for_misplaced(table: &str, name: &str) -> Option<String> {
         // In this table, `tenant` and `tenant_id` most likely mean the tenant at the authorization server, so only
         // `tenants` counts.
         "servers.auth" => name.eq_ignore_ascii_case("tenants"),
-        // The keys for tenants of access tokens belong in another table. If they were ignored here, callers with access
-        // tokens would belong to the tenant of the configured agents.
+        // The keys for tenants of access tokens belong in another table, so they are an error here. If they were
+        // ignored, callers with access tokens would belong to the tenant of the configured agents.
         "kernel.http" => is_similar(name) || name == "tenant_claim",
         "" | "kernel" | "servers" => is_similar(name),
         table if table.starts_with("servers.") => is_similar(name),

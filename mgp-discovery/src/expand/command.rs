@@ -16,8 +16,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval between two checks of whether the command has exited.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a command in a folder with the system's shell, and returns its output. An error never contains output of the
-/// command.
+/// Runs a command in a folder with the system's shell, and returns its output. Kills the command and fails if it does
+/// not end within `timeout`. An error never contains output of the command.
 pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .current_dir(folder)
@@ -41,7 +41,9 @@ pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<Str
     let bytes = match output {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
-        Err(_) => return Err(format!("it did not end within {timeout:?}")),
+        Err(_) => {
+            return Err(format!("it did not end within {}", mgp_types::duration_words(timeout)));
+        }
     };
     if bytes.len() > limits::MAX_VALUE_BYTES {
         return Err(format!("it printed more than {} bytes", limits::MAX_VALUE_BYTES));

@@ -59,7 +59,7 @@ fn commands_are_run_for_the_user_only_and_end() {
     let slow = Template::parse("${cmd:sleep 60 & sleep 60}").unwrap();
     let quick = expander().timeout(Duration::from_millis(50));
     let reason = quick.expand(&slow, Origin::User, Path::new("")).unwrap_err();
-    assert!(reason.contains("did not end within 50ms"), "{reason}");
+    assert!(reason.contains("did not end within 50 ms"), "{reason}");
     let command = Template::parse("${cmd:echo a}").unwrap();
     let reason = expander().expand(&command, Origin::Project, Path::new("")).unwrap_err();
     assert!(reason.starts_with("only your own file may run a command"), "{reason}");

@@ -183,7 +183,7 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
         Host::ClaudeCode => listed("permissions.deny", &settings["permissions"]["deny"]),
         Host::GeminiCli | Host::QwenCode => {
             let mut rules = listed("tools.exclude", &settings["tools"]["exclude"]);
-            // In older files the list `excludeTools` is at the top level.
+            // Also read the list `excludeTools`, which older files have at the top level.
             rules.extend(listed("excludeTools", &settings["excludeTools"]));
             if host == Host::QwenCode {
                 rules.extend(listed("permissions.deny", &settings["permissions"]["deny"]));
@@ -246,7 +246,7 @@ fn full_pattern(tool: &str) -> Option<(String, bool)> {
     if let Some(short) = tool.strip_prefix("mcp_*_") {
         return Some((short.to_owned(), true));
     }
-    // Older versions write two underscores after the name of the server.
+    // Older versions write two underscores after the name of the server, so such a name is a full name, too.
     let is_full = tool.starts_with("mcp_") || tool.contains("__");
     is_full.then(|| (tool.to_owned(), false))
 }

@@ -156,7 +156,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             }
         }
         Host::CopilotCli => members.get_mut("env").into_iter().for_each(with_braces),
-        // Older entries of Zed have program, arguments and environment in one object.
+        // Move these members up: older entries of Zed have program, arguments and environment in one object, `command`.
         Host::Zed => {
             if let Some(Value::Object(command)) = members.get("command").cloned() {
                 for (name, value) in command {
@@ -391,7 +391,7 @@ fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String
     match name {
         "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
         START_MS => {
-            // Set this time only if no time in seconds is set, which has precedence.
+            // Set this time only if no time in seconds is set, because a time in seconds has precedence.
             entry.start_timeout.get_or_insert(time(name, value, 1000.0)?);
         }
         TIMEOUT_SECONDS => entry.timeout = Some(time(name, value, 1.0)?),

@@ -268,7 +268,7 @@ fn read_with(
     let project = project_of(file);
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
-    // Newer files of `OpenCode` have the servers one level deeper, in a member `servers`.
+    // Also look one level deeper, where newer files of `OpenCode` have the servers, in a member `servers`.
     let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]), secrets };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use mgp_types::clip;
 use serde_json::Value;
 
 use super::host::Host;
@@ -188,8 +189,8 @@ impl PublishedServer {
         reading.entry(&self.document).is_some() && reading.is_exact
     }
 
-    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of the values
-    /// that the server needs, and texts that the publisher added, e.g. a list of tools.
+    /// Returns the texts that a person or a model reads: the title and the description, the descriptions of the needed
+    /// values, and texts that the publisher added, e.g. a list of tools.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let needs = self.needs().into_iter().map(|need| need.description);
@@ -213,10 +214,19 @@ impl PublishedServer {
             None => import.refused.push(ImportError {
                 name,
                 project: None,
-                why: "it has no package of npm, pypi or oci that is started over stdio, and no remote"
-                    .to_owned(),
+                why: self.option().map_or_else(
+                    || "it has no package of npm, pypi or oci that is started over stdio, and no remote".to_owned(),
+                    |option| format!("its package `{option}` would be an option of the program that starts packages"),
+                ),
             }),
         }
+    }
+
+    /// Returns the name of the first package whose name begins with `-`.
+    fn option(&self) -> Option<String> {
+        let mut names = list(&self.document, "packages").filter_map(package_name);
+        let option = names.find(|name| name.starts_with('-'))?;
+        Some(clip(option, MAX_NAME))
     }
 }
 
@@ -263,6 +273,9 @@ fn is_for_here(url: &str) -> bool {
     };
     fits(SYSTEMS, std::env::consts::OS) && fits(PROCESSORS, std::env::consts::ARCH)
 }
+
+/// The maximum length of a package's name in a refusal.
+const MAX_NAME: usize = 60;
 
 /// The maximum number of an entry's texts that are read; further texts of the publisher are ignored.
 const MAX_TEXTS: usize = 1000;
@@ -313,7 +326,7 @@ fn is_npm_name(text: &str) -> bool {
 
 /// Returns whether `npm` interprets a name or a version as the path of an archive.
 fn is_archive(text: &str) -> bool {
-    // `npm` accepts any character in place of the second dot in `.tar.gz`.
+    // Accept any character in place of the second dot in `.tar.gz`, as `npm` does.
     matches!(
         text.to_ascii_lowercase().as_bytes(),
         [.., b'.', b't', b'a', b'r', _, b'g', b'z']
@@ -368,6 +381,10 @@ fn is_sse(remote: &Value) -> bool {
     text(remote, "type").or_else(|| text(remote, "transport_type")) == Some("sse")
 }
 
+fn package_name(package: &Value) -> Option<&str> {
+    text(package, "identifier").or_else(|| text(package, "name"))
+}
+
 /// Returns whether a package is served over standard input and output, which is the default if the package names no
 /// transport.
 fn is_stdio(package: &Value) -> bool {
@@ -399,7 +416,7 @@ impl<'a> Reading<'a> {
 
     fn program(&mut self, package: &Value) -> Option<Entry> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
-        let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+        let name = package_name(package)?;
         // Refuse a name that would be an option of the program that starts the package, e.g. `--call=…` of npx.
         if name.starts_with('-') {
             return None;

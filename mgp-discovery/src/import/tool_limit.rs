@@ -90,7 +90,7 @@ impl ToolLists {
     /// Reads a member of an entry; returns `false` if the member does not limit tools.
     pub(super) fn read(&mut self, member: &str, value: &Value) -> Result<bool, String> {
         let is_except = EXCEPT.contains(&member);
-        // Codex has a table `tools` with settings of single tools, which is not a list of allowed tools.
+        // Ignore the table `tools` of Codex: it has settings of single tools and is not a list of allowed tools.
         let is_settings = member == "tools" && value.is_object();
         if is_settings || !is_except && !ONLY.contains(&member) {
             return Ok(false);

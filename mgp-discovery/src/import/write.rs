@@ -13,7 +13,7 @@ use super::Entry;
 /// Adds a server at the end of the file; returns `false` if the file lists its servers in a form that cannot be
 /// extended. `from`, which becomes a comment, must not contain line ends.
 pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
-    // If the file contains only comments, the new table follows them.
+    // If the file contains only comments, write the new table after them.
     let comments = if document.is_empty() {
         document.trailing().as_str().unwrap_or_default().to_owned()
     } else {

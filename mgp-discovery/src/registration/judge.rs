@@ -56,7 +56,8 @@ impl RegistrationState {
                 Err(unavailable("its code could not be judged".to_owned()).into())
             }
             Err(_) => {
-                Err(unavailable(format!("its code was not judged within {JUDGE_TIMEOUT:?}")).into())
+                let limit = mgp_types::duration_words(JUDGE_TIMEOUT);
+                Err(unavailable(format!("its code was not judged within {limit}")).into())
             }
         }
     }

@@ -115,7 +115,7 @@ fn expanded(
         .map(|(name, value)| (name.clone(), hidden(value)))
         .collect();
     // The judge checked only the script of a sandboxed program. Add `-I`, because otherwise Python would also import
-    // modules from the folder of the script, e.g. a `json.py` beside it.
+    // modules from the folder of the script, e.g. a `json.py` in it.
     let isolated = (rights.is_some() && is_python(program)).then(|| plain("-I"));
     let args = script.iter().chain(&program.args).map(|arg| plain(arg));
     Ok(ExpandedServer {

@@ -41,8 +41,8 @@ pub(super) struct Record {
     /// removal must then also drain the server.
     #[serde(default)]
     pub(super) changed: bool,
-    /// Set if an agent created the server in a session, because no tool matched; the server is removed when the session
-    /// ends.
+    /// The reason for the creation, if an agent created the server in a session because no tool matched. Such a server
+    /// is removed when the session ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Created>,
     pub(super) stage: Stage,
@@ -53,8 +53,8 @@ pub(super) struct Record {
 pub(super) struct Created {
     /// The requested capabilities that no tool had.
     pub(super) wanted: Vec<String>,
-    /// The number of the creation, unique in its process. It distinguishes the creation from one in another session
-    /// with the same server id.
+    /// The number of the creation, unique in its process. It distinguishes the creation from a creation in another
+    /// session with the same server id.
     #[serde(default)]
     pub(super) number: u64,
 }

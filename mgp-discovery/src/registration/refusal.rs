@@ -67,7 +67,7 @@ pub enum RegistrationError {
         remedy: &'static str,
     },
     /// The rate limit is exceeded; the value is the time until the next permitted call.
-    #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
+    #[error("too fast: too many registrations; try again in {} s", .0.as_secs().max(1))]
     RateLimited(Duration),
     /// The code of a sandboxed server is not safe.
     #[error("the script of `{server}` was rejected: {}", .body.violations.join(", "))]
@@ -77,7 +77,7 @@ pub enum RegistrationError {
         /// The rules that the code breaks, and the rules that it must follow.
         body: Box<CodeRejection>,
     },
-    /// The files differ from the approved ones; the registration waits for a new approval.
+    /// The files differ from the approved files; the registration waits for a new approval.
     #[error(
         "`{0}` is not started: its files differ from the approved ones; an operator must approve them"
     )]

@@ -25,7 +25,8 @@ pub trait ServerRunner: ServerCatalog + 'static {
     /// Must read a snapshot and never wait.
     fn is_configured(&self, server: &ServerId) -> bool;
 
-    /// Returns the programs and variables that callers who are not operators may use, in addition to the built-in ones.
+    /// Returns the programs and variables that callers who are not operators may use, in addition to the built-in
+    /// programs and variables.
     fn allow_list(&self) -> RegistrationAllowList {
         RegistrationAllowList::default()
     }
@@ -79,8 +80,7 @@ impl ApprovedRegistration {
         &self.server.id
     }
 
-    /// Returns `true` if the server must not run, because it is not approved, or its files have changed and wait for a
-    /// review.
+    /// Returns `true` if the server must not run: it is not approved, or its files have changed and wait for a review.
     ///
     /// Reads a snapshot and never waits.
     #[must_use]

@@ -1,4 +1,4 @@
-//! Tests of registrations: the setup that all tests share; the tests are in the modules of this folder.
+//! The setup that all tests of registrations share. The tests are in the modules of this folder.
 
 mod bounds;
 mod creation;
@@ -199,8 +199,8 @@ impl World {
         Self { _guard: guard, folder, store, audit, fake, registrations }
     }
 
-    /// Simulates a crash of the kernel: replaces the registrations by new ones with the same store and the same
-    /// configured ids.
+    /// Simulates a crash of the kernel: replaces the registrations by new registrations with the same store and the
+    /// same configured ids.
     pub(super) fn killed(&mut self) {
         let fake = Arc::<Fake>::default();
         *fake.configured.lock().unwrap() = self.fake.configured.lock().unwrap().clone();

@@ -149,7 +149,7 @@ impl RegistrationState {
     /// after a crash.
     async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         let (mut wait, longest) = RETRY_DELAYS;
-        // Do not drain a server of the configuration that now has this id.
+        // If a server of the configuration now has this id, do not drain that server.
         if !self.servers.is_configured(server) {
             self.drain(server).await;
         }

@@ -106,8 +106,8 @@ impl Sources {
         folders.moved.clone().filter(|moved| folders.used() == Some(moved))
     }
 
-    /// Returns the folder `mgp` in `$XDG_CONFIG_HOME` if it exists but is not used, because `~/.config` also has a
-    /// folder `mgp`.
+    /// Returns the folder `mgp` in `$XDG_CONFIG_HOME` if it exists, but the folder `mgp` in `~/.config` is used
+    /// instead.
     #[must_use]
     pub fn unused_folder() -> Option<PathBuf> {
         UserFolders::from_env().unused()
@@ -222,8 +222,8 @@ impl UserFolders {
         Self { usual, moved }
     }
 
-    /// Returns the existing folder `mgp` in `$XDG_CONFIG_HOME` if it is not used, unless a link makes it the same as
-    /// the used folder.
+    /// Returns the folder `mgp` in `$XDG_CONFIG_HOME` if it exists and is not used. Returns `None` if a link makes it
+    /// the same folder as the used folder.
     fn unused(&self) -> Option<PathBuf> {
         let (used, moved) = (self.used()?, self.moved.as_ref()?);
         let real = |folder: &Path| dunce::canonicalize(folder.join(USER_FOLDER)).ok();

@@ -30,7 +30,7 @@ impl Admission {
         }
         match call.method().as_str() {
             SubscriptionsListen::METHOD => Self::LongLived,
-            // These methods let a client that connects late find out that the server is draining.
+            // A client that connects during the drain needs these methods to find out that the server is draining.
             Initialize::METHOD
             | ServerDiscover::METHOD
             | Ping::METHOD

@@ -48,8 +48,8 @@ impl CallDurations {
         bucket.running.fetch_sub(1, Ordering::Relaxed);
         let took = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX).max(1);
         let typical = bucket.typical.load(Ordering::Relaxed);
-        // Move the average by a quarter of the difference. If two calls end at the same time, one of them might be
-        // ignored.
+        // Move the average by a quarter of the difference between it and this duration. If two calls end at the same
+        // time, one of them might be ignored.
         let next = match typical {
             0 => took,
             _ if took > typical => typical + (took - typical).div_ceil(4),

@@ -17,8 +17,8 @@ use super::gate::Gate;
 use crate::fleet::Fleet;
 use crate::state::{StateHandle, Transition};
 
-/// The maximum time for calls to end after they were cut off. They end at their next poll, so this limit is rarely
-/// reached.
+/// The maximum time for calls to end after the deadline cut them off. They end at their next poll, so this limit is
+/// rarely reached.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limits of a drain.
@@ -127,8 +127,8 @@ impl Drain {
         change(&mut self.0.config.lock());
     }
 
-    /// Sets the servers behind this one, which a shutdown request can select by `server_id`. Only the first call has an
-    /// effect.
+    /// Sets the servers to which this server forwards calls. A shutdown request can select one of them by `server_id`.
+    /// Only the first call has an effect.
     pub fn fleet(&self, fleet: Arc<dyn Fleet>) {
         let _ = self.0.fleet.set(fleet);
     }
@@ -184,7 +184,7 @@ impl Drain {
 
     fn shorten(&self, timeout: Duration) {
         let now = Instant::now();
-        // If the deadline overflows, one year is used.
+        // If the deadline overflows, use one year instead.
         let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_hours(24 * 365));
         self.0.deadline.send_if_modified(|known| {
             let is_earlier = known.is_none_or(|known| deadline < known);
@@ -212,7 +212,7 @@ impl Drain {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),
             None => self.config().timeout,
         };
-        // For a tool that has never completed a call, only the deadline is known.
+        // For a tool that has never completed a call, only the deadline is known, so it is used as the estimate.
         let typical = self.0.durations.estimate().unwrap_or(Duration::MAX);
         let estimate = typical.max(Duration::from_millis(1)).min(left);
         RemainingCalls { calls, estimate }
@@ -278,7 +278,7 @@ impl Drain {
         DrainHold(self.clone())
     }
 
-    /// Waits until the deadline that cuts off running calls.
+    /// Waits until the drain cuts off running calls.
     pub(super) async fn cut(&self) {
         // Subscribe before the check, so that no notification is missed.
         let cut = self.0.cut.notified();

@@ -33,8 +33,7 @@ impl ProcessOwner {
         cx.principal.authority() == Authority::Operator || Self::is_here(cx)
     }
 
-    /// Returns whether a call came over the connection that is marked as leading to the process that started this
-    /// server.
+    /// Returns whether a call came over a connection whose peer is marked as the process that started this server.
     pub(super) fn is_here(cx: &Context) -> bool {
         cx.scope.state::<Self>().0.load(Ordering::Relaxed)
     }

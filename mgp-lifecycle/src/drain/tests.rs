@@ -306,7 +306,7 @@ async fn only_the_owner_may_shut_the_server_down() {
     assert_eq!(refused.code().0, 1000, "authority is checked before the params");
     assert!(!drain.is_draining());
 
-    // Operators of other tenants may not shut the server down, because several tenants use it.
+    // An operator of another tenant is not allowed to shut the server down, because several tenants use it.
     client.cx.principal = Principal::new("acme", "ada").operator();
     client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
     assert!(!drain.is_draining());
@@ -418,7 +418,7 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 3);
     let failed = client.request("tasks/get", &params).await.unwrap();
-    // A caller without MGP gets the refusal as a tool result.
+    // A caller without MGP gets the refusal as a tool result, whose text contains the code.
     assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
     assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
 }

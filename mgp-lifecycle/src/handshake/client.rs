@@ -39,8 +39,9 @@ pub struct ConnectConfig {
     /// s.
     ///
     /// Most legacy servers refuse the probe immediately; this limit is for legacy servers that do not answer it. It
-    /// includes the time that the server needs to start. The first useful answer counts, so a modern server that starts
-    /// slowly is still recognised as modern. The clients of this workspace wait at most 3 s for a server behind pipes.
+    /// includes the time that the server needs to start. The first answer that completes a handshake counts, so a
+    /// modern server that starts slowly is still recognised as modern. The clients of this workspace wait at most 3 s
+    /// for a server that they reach over pipes.
     pub probe_timeout: Duration,
     /// The time limit of the handshake, not counting the decisions about permissions. Default: 30 s.
     pub handshake_timeout: Duration,
@@ -134,7 +135,7 @@ pub enum ConnectDecision {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The server did not complete the handshake in time.
-    #[error("the server did not finish the handshake within {0:?}")]
+    #[error("the server did not finish the handshake within {}", mgp_types::duration_words(*.0))]
     TimedOut(Duration),
     /// The server refused the handshake, or the connection was closed.
     #[error("the handshake failed: {0}")]
@@ -161,7 +162,7 @@ pub enum ConnectError {
 /// of the same scope.
 ///
 /// # Errors
-/// Returns the reason why the handshake failed; the connection cannot be used in that case.
+/// Returns an error with the reason if the handshake failed; the connection cannot be used in that case.
 ///
 /// # Cancel safety
 /// Not cancel safe: close the connection if the future is dropped.
@@ -213,7 +214,8 @@ async fn negotiate<S: MgpService>(
         return match probing.await? {
             ProbeResult::Modern(facts) => Ok(facts),
             ProbeResult::Undescribed(revision) => Ok(store_undescribed(cx, revision)),
-            // With `EraChoice::Modern` there is no fallback, so return the server's refusal as the error.
+            // With `EraChoice::Modern` the client does not fall back to `initialize`, so return the server's refusal as
+            // the error.
             ProbeResult::Legacy(refusal) => {
                 let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
                 Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)))
@@ -390,7 +392,7 @@ async fn initialize<S: MgpService>(
     let result = match first {
         Err(ConnectError::Refused(refusal)) => {
             // A server that refuses the newest revision can list other revisions in its refusal, and the client might
-            // support one of them.
+            // support one of them. So look for such a revision.
             let Some(older) = supported_revision(&refusal) else {
                 return Err(ConnectError::Refused(refusal));
             };

@@ -20,7 +20,7 @@ const MAX_CACHED_BYTES: usize = 4 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct DeclaredCapabilities {
     pub(super) plain: Payload,
-    /// The capabilities with the tasks extension.
+    /// The same capabilities plus the tasks extension, for calls whose caller can wait for a task.
     pub(super) with_tasks: Payload,
 }
 
@@ -40,7 +40,7 @@ impl DeclaredCapabilities {
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
-    /// The client's MGP offer without the extension `callbacks`.
+    /// The client's MGP offer without the extension `callbacks`, for callers that do not support callbacks.
     without_callbacks: Option<MgpCapability>,
     /// Cached pairs: the capabilities that a caller sent, and the capabilities that requests for this caller declare.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,

@@ -98,8 +98,8 @@ pub(crate) enum NextStep {
     Modern,
     /// Send the probe again with one of these modern revisions; the server supports no other revisions.
     Retry(Vec<Revision>),
-    /// The server does not describe its capabilities. It is modern unless it accepts `initialize`, because some legacy
-    /// servers refuse the probe in the same way.
+    /// The server refused the probe as an unknown method. Some legacy servers do so too, so the server is modern only
+    /// if it also refuses `initialize`.
     ModernUndescribed,
     /// Fall back to `initialize`: the server does not know the probe.
     Initialize,

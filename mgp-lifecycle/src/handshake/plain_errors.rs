@@ -1,5 +1,5 @@
 //! Adapts outcomes to the protocol of their callers: gives refusals the form of plain MCP for callers without MGP, and
-//! adds `resultType` for modern callers.
+//! adds `resultType` for modern callers, and removes the members of the modern era for legacy callers.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl CallInfo {
     }
 }
 
-/// Replaces an MGP error for a caller without MGP, and adds `resultType` for a modern caller.
+/// Replaces an MGP error for a caller without MGP, and gives a result the members of its caller's era.
 pub(crate) fn adapt_to_caller(
     outcome: Result<Reply, RpcError>,
     caller: &PeerInfo,
@@ -43,28 +43,55 @@ pub(crate) fn adapt_to_caller(
 ) -> Result<Reply, RpcError> {
     match outcome {
         Err(error) if !caller.supports_mgp() => {
-            plain_error(error, info).map(|reply| with_result_type(reply, caller))
+            plain_error(error, info).map(|reply| of_era(reply, caller.era))
         }
         Err(error) => Err(error),
-        Ok(reply) => Ok(with_result_type(reply, caller)),
+        Ok(reply) => Ok(of_era(reply, caller.era)),
     }
 }
 
-/// Adds `resultType` to a result for a modern caller, unless the result has one.
-fn with_result_type(mut reply: Reply, caller: &PeerInfo) -> Reply {
-    if caller.era == Era::Modern
-        && let Reply::Complete(body) = &mut reply
-        && !has_result_type(body.as_raw())
-    {
+/// Adds `resultType` to a result for a modern caller, unless the result has one. For a legacy caller, removes the
+/// members that a modern server has added.
+fn of_era(mut reply: Reply, era: Era) -> Reply {
+    let Reply::Complete(body) = &mut reply else { return reply };
+    if era == Era::Legacy {
+        if let Some(legacy) = without_modern_members(body.as_raw()) {
+            body.replace_raw(legacy);
+        }
+    } else if !has_result_type(body.as_raw()) {
         body.insert("resultType", Payload::from_trusted("\"complete\""));
     }
     reply
 }
 
+/// Returns a complete result of a modern server without `resultType`, `ttlMs` and `cacheScope`, or `None` for any other
+/// result. The member `_meta` stays, because legacy results can have it too.
+fn without_modern_members(result: &Payload) -> Option<Payload> {
+    let text = result.as_str();
+    if !text.contains("\"resultType\"") {
+        return None;
+    }
+    // Most results begin with `resultType` and do not contain the other names, so few results need to be parsed.
+    let names = ["\"resultType\"", "\"ttlMs\"", "\"cacheScope\""];
+    if let Some(rest) = text.strip_prefix(r#"{"resultType":"complete","#)
+        && !names.into_iter().any(|name| rest.contains(name))
+    {
+        return Some(Payload::from_trusted(format!("{{{rest}")));
+    }
+    if result_type(result).as_deref() != Some("complete") {
+        return None;
+    }
+    let mut members: Object = result.get().ok()?;
+    for name in ["resultType", "ttlMs", "cacheScope"] {
+        members.remove(name);
+    }
+    Payload::of(&members).ok()
+}
+
 fn has_result_type(result: &Payload) -> bool {
     let text = result.as_str();
-    // Most results begin with this member or do not contain its name at all. A nested member of that name does not
-    // count.
+    // Most results begin with this member or do not contain its name at all, so few results need to be parsed. A nested
+    // member of that name does not count.
     leading_result_type(text).is_some()
         || (text.contains("\"resultType\"") && result_type(result).is_some())
 }

@@ -32,7 +32,7 @@ pub struct RequestMetaLayer {
     session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
-    /// If `true`, servers without MGP also receive `_meta.traceparent`.
+    /// If `true`, servers that did not negotiate MGP also receive `_meta.traceparent`.
     traces_plain: bool,
 }
 
@@ -49,7 +49,7 @@ struct MetaMembers {
     /// Determines which questions of servers (sampling, forms, roots) the caller of a forwarded call can answer; `None`
     /// if this client answers all questions itself.
     of_callers: Option<CallerCapabilities>,
-    /// The handle that distinguishes this client from other clients of the same principal.
+    /// The handle that lets the server distinguish this client from other clients of the same principal.
     handle: Payload,
 }
 
@@ -65,8 +65,8 @@ impl MetaMembers {
 /// Marker among a call's extensions. It means that the call's caller can wait for a task, so the call declares the
 /// tasks extension.
 ///
-/// Capabilities are declared per request, so calls with neither this marker nor [`AcceptsRequiredTask`] do not become
-/// tasks.
+/// Capabilities are declared per request. So a call can become a task only if it has this marker or
+/// [`AcceptsRequiredTask`].
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptsTask;
 

@@ -190,7 +190,7 @@ impl<S> Handshake<S> {
         }
         let asks = facts.accepts;
         call.cx_mut().caller = facts;
-        // A server must not send requests before the client is ready.
+        // A server must not send requests before the client is ready, so the caller can be asked only then.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
             cx.caller_access = CallerAccess::Peer(cx.peer.clone());

@@ -11,8 +11,8 @@ use tower_service::Service;
 use super::registry::Health;
 
 impl Health {
-    /// Returns a router for `mgp/health/ping` and `mgp/health/status`, which answers for this server and those in its
-    /// fleet.
+    /// Returns a router for `mgp/health/ping` and `mgp/health/status`. It answers for this server, and for the servers
+    /// of its `Fleet` if it has one.
     #[must_use]
     pub fn router(&self) -> Router {
         let (ping, status) = (self.clone(), self.clone());

@@ -22,7 +22,8 @@ use crate::error::LifecycleError;
 use crate::fleet::Fleet;
 use crate::state::StateHandle;
 
-/// The time limit for the answer of a server in the fleet; it leaves time to answer the caller within five seconds.
+/// The time limit for the answer of another server, to which a request was forwarded; it leaves time to answer the
+/// caller within five seconds.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// Registry of one server's health checks and resources; clones share it.
@@ -198,7 +199,7 @@ impl Health {
         self.change(|parts| parts.state = Some(state.clone()))
     }
 
-    /// Sets the fleet that receives requests with a `server_id`.
+    /// Sets the `Fleet`, i.e. the other servers, to which requests with their `server_id` are forwarded.
     pub fn fleet(self, fleet: Arc<dyn Fleet>) -> Self {
         self.change(|parts| parts.fleet = Some(fleet))
     }
@@ -296,7 +297,7 @@ impl Health {
         }
     }
 
-    /// Answers a status request for this server or for a server in its fleet.
+    /// Answers a status request for this server, or for another server of its `Fleet`.
     pub(super) async fn answer_status(
         self,
         cx: Context,
@@ -306,9 +307,13 @@ impl Health {
         match self.target(params.server_id) {
             Target::Own => {
                 let mut status = self.status().await;
-                let fleet = self.parts().fleet.clone();
-                if let Some((total, available)) = fleet.and_then(|fleet| fleet.count_tools(&cx)) {
+                let Some(fleet) = self.parts().fleet.clone() else { return Ok(status) };
+                if let Some((total, available)) = fleet.count_tools(&cx) {
                     (status.tools_total, status.tools_available) = (Some(total), Some(available));
+                }
+                if let Some(number) = fleet.count_connections(&cx) {
+                    let resources = status.resources.get_or_insert_with(Object::new);
+                    resources.insert("open_connections", Payload::from_trusted(number.to_string()));
                 }
                 Ok(status)
             }

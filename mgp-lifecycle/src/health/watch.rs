@@ -27,8 +27,8 @@ const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that might block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
 ///
-/// On a current-thread runtime, this is the same as `tokio::spawn`, because there is no other thread. If all threads of
-/// a runtime are blocked, this function does not help either.
+/// On a current-thread runtime, this is the same as `tokio::spawn`, because such a runtime has only one thread. If all
+/// threads of a runtime are blocked, this function does not help either.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;

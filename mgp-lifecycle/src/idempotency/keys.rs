@@ -80,7 +80,7 @@ impl Entry {
     }
 
     /// Returns whether the key belongs to a step of another transaction than the call. That transaction may have undone
-    /// the step.
+    /// the step, so the result of the step must not answer the call.
     fn is_of_another_transaction(&self, call: &KeyedCall) -> bool {
         self.key.transaction.as_ref().is_some_and(|transaction| *transaction != call.transaction)
     }

@@ -29,8 +29,8 @@ use super::stored::{RunEnd, SPACE, StoredKey};
 use crate::error::LifecycleError;
 use crate::transaction::StepOf;
 
-/// The maximum time to wait for the news that the caller has disconnected, after a partial result was refused. A
-/// partial result can be refused a moment before this news arrives.
+/// The maximum time to wait for the notice that the caller has disconnected, after a partial result was refused. A
+/// partial result can be refused a moment before this notice arrives.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Layer that runs a tool call with an idempotency key only once, and answers its repetitions with the stored result.
@@ -281,9 +281,9 @@ struct UndeliveredSink {
 }
 
 impl UndeliveredSink {
-    /// Returns whether the caller has left. Waits a moment for that news, because a partial result can be refused
-    /// before it arrives. A partial result can also be refused because it exceeds a limit or the caller reads too
-    /// slowly.
+    /// Returns whether the caller has left. Waits a moment for the notice of that, because a partial result can be
+    /// refused before the notice arrives. A partial result can also be refused because it exceeds a limit or the caller
+    /// reads too slowly.
     async fn has_caller_left(&self) -> bool {
         let mut caller = self.caller.clone();
         // `changed` fails once the sender is dropped, i.e. once the caller has left.
@@ -401,8 +401,8 @@ impl Idempotency {
     /// Checks the key of a tool call, if it has one; changes nothing.
     ///
     /// A stack can use this function to refuse a call before a person is asked about it; [`IdempotencyLayer`] checks
-    /// the key again before the call runs. The layers between must not change the arguments of the call, because the
-    /// key belongs to the arguments that reach that layer.
+    /// the key again before the call runs. The layers between this check and [`IdempotencyLayer`] must not change the
+    /// arguments of the call, because the key belongs to the arguments that reach that layer.
     ///
     /// # Errors
     /// Returns −32602 (invalid params) if the key is malformed, or was used with other arguments.

@@ -33,15 +33,16 @@ pub(super) struct StoredKey {
     pub(super) end: Option<StoredEnd>,
 }
 
-/// The end of a call. Without a result and an error, the result was too long to be stored, or was removed to make room.
+/// The end of a call. If it has neither a result nor an error, the result was too long to be stored, or was removed to
+/// make room.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoredEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Box<StoredError>>,
-    /// The members that the tool added to the result, as an object: they are written into the result only later, as far
-    /// as the caller negotiated their extensions.
+    /// The members that the tool added to the result, as an object. They are written into the result later, and only
+    /// those whose extensions the caller negotiated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) members: Option<Payload>,
 }

@@ -151,7 +151,7 @@ async fn a_tool_that_could_not_ask_its_caller_has_run() {
     assert_eq!(runs.count(), 1);
 }
 
-/// A sink that accepts no items.
+/// A sink (receiver of partial results) that refuses all items.
 struct Refusing;
 
 impl Sink for Refusing {
@@ -180,7 +180,7 @@ async fn a_call_whose_caller_has_left_streams_to_its_end() {
     // The connection of this client is closed from the beginning, so the caller counts as having left.
     let mut client = refusing_client();
     call(&mut client, "k").await.unwrap();
-    // The limit of the chunks still applies.
+    // The limit on the total size of the chunks still applies, so the call fails.
     client.cx.extensions.insert(StreamLimit::new(1));
     call(&mut client, "other").await.unwrap_err();
 }

@@ -35,8 +35,8 @@ pub struct LimitConfig {
     /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
     /// When the queue is full, the newest call of the caller with the most waiting calls is refused with code 3001
-    /// (resource exhausted). If no other caller has more waiting calls than the new call's caller, with the new call
-    /// included, the new call is refused.
+    /// (resource exhausted). The new call is counted too: if no other caller then has more waiting calls than its own
+    /// caller, the new call itself is refused.
     pub max_waiting: usize,
     /// The maximum number of tool calls of one caller that run at the same time; further calls wait, and calls of other
     /// callers can run before them. Default: no limit.

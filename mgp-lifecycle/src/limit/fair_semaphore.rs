@@ -312,7 +312,7 @@ impl Future for Waiting {
         let Some(receiver) = self.receiver.as_mut() else {
             return Poll::Ready(Err(LifecycleError::Saturated));
         };
-        // A dropped sender means that the call was evicted from the queue.
+        // A dropped sender means that the call was evicted from the queue, so refuse the call.
         let result = ready!(Pin::new(receiver).poll(task)).map_err(|_| LifecycleError::Saturated);
         self.receiver = None;
         Poll::Ready(result)

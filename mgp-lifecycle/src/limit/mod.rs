@@ -28,6 +28,6 @@ fn per(period: Duration) -> String {
         (60, 0) => "a minute".to_owned(),
         (3_600, 0) => "an hour".to_owned(),
         (86_400, 0) => "a day".to_owned(),
-        _ => format!("in {period:?}"),
+        _ => format!("in {}", mgp_types::duration_words(period)),
     }
 }

@@ -169,7 +169,8 @@ impl Sink for ChunkMeter {
             let add = |sum: usize| Some(sum.saturating_add(size));
             let before = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
             if before.unwrap_or(usize::MAX).saturating_add(size) > self.limit {
-                // The caller gets the refusal from the response future.
+                // The caller gets the refusal from the response future, so only report here that no more chunks are
+                // accepted.
                 return Box::pin(ready(Err(ConsumerGone)));
             }
         }

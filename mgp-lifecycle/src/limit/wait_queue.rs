@@ -120,7 +120,7 @@ mod tests {
     enum Step {
         Push(u8),
         Pop,
-        /// Takes only an entry with an even value.
+        /// Removes the next entry with an even value; entries with odd values cannot run.
         PopEven,
         Remove(usize),
         Evict(u8),

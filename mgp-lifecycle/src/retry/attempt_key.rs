@@ -17,7 +17,7 @@ use crate::error::LifecycleError;
 
 /// The lifetime that the layer requests for a key that it adds to a call itself.
 const ADDED_TTL: Duration = Duration::from_hours(1);
-/// The lifetime of a key of the caller if the caller sets none.
+/// The lifetime of a key for which the caller sets no lifetime.
 const DEFAULT_TTL: Duration = Duration::from_hours(24);
 
 /// The idempotency key of a call. All attempts of the call share this value through the extensions of the call.
@@ -33,7 +33,8 @@ pub(crate) struct AttemptKey {
 }
 
 impl AttemptKey {
-    /// Adds the value for the key of a tool call to the call; returns `None` if its attempts have no key.
+    /// Creates this value for a tool call, and stores it among the call's extensions; returns `None` if the attempts of
+    /// the call have no key.
     pub(super) fn attach(call: &mut Call, policy: KeyPolicy) -> Option<Arc<Self>> {
         let cx = call.cx();
         // A malformed key or time is refused by the layer that reads it, so only the presence of the key matters here.
@@ -54,8 +55,8 @@ impl AttemptKey {
         Some(key)
     }
 
-    /// Returns whether a server has the key, and will keep it while another attempt is made. Only half of the time
-    /// counts, because an attempt takes time to reach the server.
+    /// Returns whether a server has the key, and will keep it while another attempt is made. Only half of the key's
+    /// lifetime counts, because an attempt takes time to reach the server.
     pub(super) fn is_kept(&self) -> bool {
         self.sent.get().is_some_and(|sent| sent.elapsed() < self.ttl / 2)
     }
@@ -65,8 +66,8 @@ impl AttemptKey {
         self.is_required.store(true, Ordering::Relaxed);
     }
 
-    /// Adds the key to an attempt, if `callee` keeps keys. The members that the call has already must be in its hop
-    /// members.
+    /// Adds the key to an attempt if `callee` keeps keys, unless the hop members of the call contain a key already. So
+    /// a key of the caller must be among the hop members before this call.
     ///
     /// # Errors
     /// Returns 5000 (upstream error) if an earlier attempt may have run, and the server would not recognise this

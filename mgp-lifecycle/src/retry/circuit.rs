@@ -54,7 +54,7 @@ impl Evidence {
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
-    /// Returns the evidence in the code of a refusal that was sent as a result.
+    /// Returns the conclusion from the code of a refusal that was sent as a result.
     pub(super) fn of_code(code: ErrorCode) -> Self {
         if is_unreachable(code) { Self::Unreachable } else { Self::Answered }
     }
@@ -142,8 +142,8 @@ impl Circuit {
                 let (failures, since) = if old { (0, now) } else { (*failures, *since) };
                 Self::failing(failures.saturating_add(1), since, config).unwrap_or_else(open)
             }
-            // In all other cases, there is no evidence, or it is old because the call was sent before the circuit
-            // opened.
+            // In all other cases, the attempt gave no evidence, or the evidence is old because the call was sent before
+            // the circuit opened.
             _ => return false,
         };
         *self = next;

@@ -195,7 +195,8 @@ mod tests {
             assert!(!failure(code.0, r#"{"started":false}"#).may_have_run(), "{code}");
             assert_eq!(failure(code.0, r#"{"started":"no"}"#).may_have_run(), !never, "{code}");
         }
-        // A server may use codes that the protocol does not define for calls that had effects.
+        // A server may use codes that the protocol does not define for calls that had effects, so a call with such a
+        // code may have run.
         for code in [-1, 1004, 1099, 2003, 2099, 9999] {
             assert!(failure(code, "{}").may_have_run(), "{code}");
         }

@@ -148,8 +148,8 @@ impl RetryContext {
         self.tools.is_none()
     }
 
-    /// Stores the tools of a list that passes through the layer, and that was requested after this number of changes.
-    /// Returns the cursor of the next page.
+    /// Stores the tools of a list that passes through the layer. The list was requested after the server had reported
+    /// this number of changes. Returns the cursor of the next page.
     pub(super) fn learn(
         &self,
         server: &Server,

@@ -117,7 +117,7 @@ impl<S: MgpService> RetryableCall<S> {
         decision
     }
 
-    /// Returns the decision about a failure if the call may run twice under this condition.
+    /// Returns the decision about a failure, on the assumption that the call may run twice under this condition.
     fn decision_if(
         &self,
         repeat: RepeatPolicy,

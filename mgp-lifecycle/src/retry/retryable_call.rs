@@ -26,12 +26,12 @@ pub(super) struct RetryableCall<S> {
     pub(super) key: Option<Arc<AttemptKey>>,
     pub(super) probe: Option<Probe>,
     pub(super) kind: RequestKind,
-    /// For a request for a list of tools, the number of changes that the server had reported before.
+    /// For a request for a list of tools, the number of changes that the server had reported before the request.
     pub(super) changes: u64,
 }
 
 impl<S> RetryableCall<S> {
-    /// Returns the call for the next attempt, with the same logical id and trace but a new key.
+    /// Returns the call for the next attempt, with the same logical id and trace but a new `CallKey`.
     pub(super) fn attempt(&self, attempt: RetryAttempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();

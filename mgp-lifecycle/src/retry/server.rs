@@ -173,8 +173,8 @@ impl Drop for Probe {
 
 /// The states of all servers of a layer.
 ///
-/// If the table is full, entries that no call uses and whose circuit is closed are removed. If there are none, further
-/// servers share one state.
+/// If the table is full, entries that no call uses and whose circuit is closed are removed. If no entry can be removed,
+/// further servers share one state.
 pub(super) struct ServerTable {
     /// The state for calls without a server id, and for all servers that do not fit into the table.
     common: Arc<Server>,

@@ -128,12 +128,12 @@ async fn a_call_that_must_not_be_retried_fails_at_once() {
         code(ErrorCode::ACCESS_DENIED),
         code(ErrorCode::QUOTA_EXCEEDED),
         code(ErrorCode::INTERNAL_ERROR),
-        // After these errors, the call may have run.
+        // After these errors the call may have run, so it is not retried.
         with_hints(5000, r#"{"retryable":true}"#),
         with_hints(3003, r#"{"retryable":true}"#),
         code(ErrorCode::UPSTREAM_UNAVAILABLE),
         connection_lost("the child died"),
-        // The required wait is longer than the maximum wait.
+        // The required wait is longer than the maximum wait, so the call is not retried.
         with_hints(3000, r#"{"retryable":true,"retry_after_ms":1000000000000}"#),
         with_hints(3000, r#"{"retryable":true,"max_retries":0}"#),
     ] {
@@ -431,7 +431,7 @@ async fn after_a_chunk_a_call_is_not_retried() {
         client.cx.outlet = Outlet::from_fn(move |_| *count.lock() += 1);
         client.request("tools/call", CALL).await.unwrap_err();
         assert_eq!((*tries.lock(), *delivered.lock()), (expected, expected), "{item:?}");
-        // Without an outlet, nothing can be delivered.
+        // Without an outlet, nothing can be delivered, so the call is retried.
         client.cx.outlet = Outlet::none();
         client.request("tools/call", CALL).await.unwrap_err();
         assert_eq!(*tries.lock(), expected + 4, "{item:?}");

@@ -101,7 +101,7 @@ const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct ToolTable {
     tools: HashMap<Box<str>, ToolRetryInfo>,
-    /// `true` if a list was passed on to its last page since the server last reported a change.
+    /// `true` if a list was read up to its last page since the server last reported a change.
     listed: bool,
     asked: Option<Instant>,
     /// The number of changes that the server reported. A list that was requested before the last change is not used.
@@ -118,8 +118,8 @@ impl ToolTable {
         self.changes
     }
 
-    /// Stores the tools on a page of a list that was requested after this number of changes; the first page replaces
-    /// the tools that were stored before. Returns the cursor of the next page.
+    /// Stores the tools on a page of a list that was requested after the server had reported this number of changes;
+    /// the first page replaces the tools that were stored before. Returns the cursor of the next page.
     pub(super) fn store_page(
         &mut self,
         reply: &Reply,

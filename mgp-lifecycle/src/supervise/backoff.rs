@@ -8,8 +8,8 @@ use mgp_types::Backoff;
 
 use super::config::SuperviseConfig;
 
-/// The maximum number of restarts that are counted if there is no limit. After this number, the wait already has its
-/// maximum length.
+/// The maximum number of restarts that are counted if restarts are not limited. After this number, the wait already has
+/// its maximum length.
 const MAX_COUNTED: usize = 32;
 
 /// The maximum length of a reason, in bytes. Longer reasons are clipped, because a server can describe its end in a

@@ -80,7 +80,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// assert_eq!(rest.state, ServerState::Error);
 /// assert_eq!(
 ///     &*rest.reason,
-///     "restart_limit_exceeded: 5 restarts within 300s; exited with code 1"
+///     "restart_limit_exceeded: 5 restarts within 300 s; exited with code 1"
 /// );
 /// # });
 /// ```
@@ -94,8 +94,8 @@ pub fn supervise<S: Spawn>(
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
-        // §11.2 allows this change. It fails only if the state has changed in the meantime; then the supervisor's next
-        // change corrects the state.
+        // §11.2 allows this change, so it fails only if the state has changed in the meantime. The supervisor's next
+        // change then corrects the state.
         let _ = state.enter(rests, "supervised");
     }
     let driver = Driver {
@@ -229,7 +229,7 @@ impl<S: Spawn> Driver<S> {
             Ok(change) => {
                 report.at = change.at;
                 report.limit = self.exceeded.take_if(|_| report.to == ServerState::Error);
-                // Ignore the error: it only means that there is no listener.
+                // Ignore the error: it only means that no listener exists.
                 let _ = self.reports.send(report);
             }
             Err(error) => {

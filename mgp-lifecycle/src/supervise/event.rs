@@ -77,7 +77,7 @@ pub enum SupervisorAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartLimitExceeded {
-    /// The number of restarts that were made within the window: as many as are allowed.
+    /// The number of restarts that were made within the window, which is the maximum number.
     pub restarts: u32,
     /// The length of the window for counting restarts.
     pub window: Duration,
@@ -90,7 +90,8 @@ impl RestartLimitExceeded {
 
 impl fmt::Display for RestartLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} restarts within {:?}", self.restarts, self.window)
+        let window = mgp_types::duration_words(self.window);
+        write!(f, "{} restarts within {window}", self.restarts)
     }
 }
 

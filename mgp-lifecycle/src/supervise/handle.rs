@@ -169,7 +169,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         }
     }
 
-    /// Waits until the server rests, i.e. is not running and will not be started without a request.
+    /// Waits until the server rests, i.e. is not running and will be started only on request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -182,7 +182,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// Returns the state of a server that rests, i.e. is not running and will not be started without a request. Returns
+    /// Returns the state of a server that rests, i.e. is not running and will be started only on request. Returns
     /// `None` if the server is running or will be started, or before the first request to start or stop it.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {

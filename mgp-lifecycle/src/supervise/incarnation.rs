@@ -88,8 +88,8 @@ impl<T: Spawned> Incarnation<T> {
                 // Poll the future of the server's end first, because an end explains a failure of the handshake.
                 let exited = poll(&mut self.ending, task);
                 let outcome = match (exited, poll(&mut self.preparing, task)) {
-                    // Report this error even if the server has ended too, as many servers do when their handshake
-                    // fails: another start would fail in the same way.
+                    // Report this error even if the server has ended too: many servers end when their handshake fails,
+                    // and another start would fail in the same way.
                     (_, Some(Err(error))) if error.is_permanent() => {
                         Some(Outcome::StartFailed(error))
                     }

@@ -68,7 +68,7 @@ enum Phase {
     Starting { until: Duration },
     /// The server is connected.
     Running { since: Duration },
-    /// The server, or a process that it left behind, is being stopped.
+    /// The server, or a process of it that still runs after its end, is being stopped.
     Stopping { until: Duration, next: AfterStop },
 }
 
@@ -374,7 +374,8 @@ impl Supervisor {
         match self.phase {
             Phase::Waiting { .. } => self.begin_restart("retry".into(), now, out),
             Phase::Starting { .. } => {
-                let how = format!("not ready within {:?}", self.window.miss_start(&self.config));
+                let limit = mgp_types::duration_words(self.window.miss_start(&self.config));
+                let how = format!("not ready within {limit}");
                 self.fail(&Exit::failure(how), now, out);
             }
             Phase::Stopping { .. } => {
@@ -482,7 +483,8 @@ impl Supervisor {
         }
     }
 
-    /// Enters a state that can change to `error`: §11.2 does not allow this change from `draining`.
+    /// Leaves `draining` for a state that can change to `error`, because §11.2 does not allow a change from `draining`
+    /// to `error`.
     fn leave_draining(&mut self, how: &Arc<str>, out: &mut Actions) {
         if self.state == ServerState::Draining {
             self.enter(ServerState::Restarting, Arc::clone(how), out);

@@ -8,15 +8,15 @@ use std::time::Duration;
 pub struct TasksConfig {
     /// Maximum number of tasks, running or ended. Default: 128.
     ///
-    /// If there is no room, a call that does not need a task runs without a task, and any other call is refused with
-    /// code 3001 (resource exhausted).
+    /// At this limit, a new task replaces the oldest ended task whose outcome was delivered. If there is none, a call
+    /// that does not need a task runs without a task, and any other call is refused with code 3001 (resource
+    /// exhausted).
     ///
     /// While its call runs, a task occupies the call's permit of a concurrency limit. So `max_tasks` should be lower
     /// than that limit.
-    ///
-    /// If the table is full, a new task replaces the oldest ended task whose outcome was delivered.
     pub max_tasks: usize,
-    /// The maximum number of tasks per principal. Default: 64.
+    /// The maximum number of tasks per principal. Default: 64. At this limit, a new task can replace only a task of the
+    /// same principal.
     pub max_per_principal: usize,
     /// The time to live of a task from its start, unless its caller asks for another time. Default: 10 minutes.
     ///

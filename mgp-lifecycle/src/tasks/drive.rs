@@ -54,7 +54,7 @@ pub(super) fn spawn(
         drop(abort_guard);
     };
     let handle = tokio::spawn(driver.in_current_span()).abort_handle();
-    // A task is spawned only once, so the handle is set only once.
+    // A task is spawned only once, so setting the handle cannot fail.
     entry.driver.set(handle).ok();
     if entry.is_removed() {
         entry.on_removed();

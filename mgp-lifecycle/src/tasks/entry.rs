@@ -242,7 +242,7 @@ impl Entry {
     /// Cancels the task.
     ///
     /// # Errors
-    /// Returns the status of the task if the task has already ended.
+    /// Returns an error with the task's status if the task has already ended.
     pub(super) fn cancel(&self) -> Result<(), TaskStatus> {
         let ended = {
             let mut state = self.state.lock();

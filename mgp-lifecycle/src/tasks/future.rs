@@ -25,8 +25,8 @@ pub(super) struct ResponseFuture {
     stage: Arc<CallStage>,
     table: Arc<Table>,
     grace: Grace,
-    /// The time limit of a call that stays a request because the table of tasks is full. No other layer limits the time
-    /// of such a call.
+    /// The time limit of a call that stays a request because its caller cannot have another task. No other layer limits
+    /// the time of such a call.
     limit: Option<Pin<Box<Sleep>>>,
 }
 

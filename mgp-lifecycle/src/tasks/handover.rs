@@ -111,7 +111,7 @@ pub(super) struct CallStage {
 enum Stage {
     Request(Round),
     Task(Arc<Entry>),
-    /// The request was answered, so there is no task.
+    /// The request was answered, so the call has no task.
     Closed,
 }
 

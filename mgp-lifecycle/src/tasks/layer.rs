@@ -25,7 +25,7 @@ use crate::drain::Drain;
 /// Put it between the drain layer and the audit layer. The inner layers that can refuse a call then run while the call
 /// is still a request, so a refusal is returned immediately, and the guards of these layers live as long as the call.
 /// All stacks that use a layer share one table of tasks. A task belongs to a principal, not to a connection. Partial
-/// results of a task are dropped, because there is no stream for them.
+/// results of a task are dropped, because a task has no stream for them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,8 +80,8 @@ impl TasksLayer {
         }
     }
 
-    /// Makes the layer pass a call on unchanged, without calling `support`, if its caller offers no support for tasks
-    /// or, in the legacy era, does not request one. This is useful if `support` is expensive.
+    /// Makes the layer pass a call on unchanged, without calling `support`, if its caller does not support tasks or, in
+    /// the legacy era, does not request a task. This is useful if `support` is expensive.
     ///
     /// The inner service must then itself refuse such calls of tools that can run only as a task.
     pub fn only_if_requested(mut self) -> Self {

@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) ttl: Duration,
     /// The time that the call may take as a normal request before it becomes a task; `None` means one poll.
     pub(super) grace: Option<Duration>,
-    /// `true` if the call must become a task. It is then refused before it runs if the table is full.
+    /// `true` if the call must become a task. It is then refused before it runs if its caller cannot have another task.
     pub(super) task_only: bool,
 }
 

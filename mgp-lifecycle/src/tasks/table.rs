@@ -127,7 +127,7 @@ impl Table {
     }
 }
 
-/// The treatment of an old task if a new one needs its place.
+/// The treatment of the old task that a new task would replace in a full table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eviction {
     DryRun,
@@ -137,8 +137,8 @@ enum Eviction {
 impl Tasks {
     /// Makes room for one more task; returns the task to evict, if any. With `DryRun`, that task stays in the table.
     ///
-    /// If the table is full, the oldest ended task whose outcome was delivered is evicted. If there is none, an error
-    /// is returned.
+    /// If the table is full, evicts the oldest ended task whose outcome was delivered. If the owner has the maximum
+    /// number of tasks, evicts only a task of the owner. If there is none, returns an error.
     fn make_room(
         &mut self,
         config: &TasksConfig,

@@ -136,7 +136,7 @@ impl Transactions {
         let mut running = Some(RunningRollback { transactions: self.clone(), key: key.clone() });
         tokio::spawn(async move {
             loop {
-                // The store might be busy for a short time, which must not end a rollback.
+                // Try again if the store is busy for a short time, which must not end a rollback.
                 let mut backoff = BACKOFF;
                 while let Err(error) = transactions.roll_back_steps(&key).await {
                     if transactions.0.log.get(&key).is_none() {
@@ -211,8 +211,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// Waits until no step of the transaction is running, because a running step could still have an effect after its
-    /// compensation.
+    /// Waits up to [`STEPS_TIMEOUT`] until no step of the transaction is running, because a running step could still
+    /// have an effect after its compensation.
     async fn wait_for_steps(&self, key: &SagaKey) {
         let mut changed = self.0.log.subscribe();
         let ended =

@@ -89,7 +89,7 @@ impl Transactions {
     pub fn check(&self, call: &Call) -> Result<(), RpcError> {
         let Some(step) = StepCall::read(self, call)? else { return Ok(()) };
         let saga = self.0.log.get(&step.saga);
-        // `begin` changes only a copy of the transaction, which is dropped here.
+        // `begin` changes only a copy of the transaction, which is dropped here, so nothing is stored.
         step.begin(&mut saga.ok_or(LifecycleError::UnknownTransaction)?)?;
         Ok(())
     }
@@ -387,8 +387,8 @@ fn usable(
 ) -> Result<Undo, String> {
     declared.server_id = None;
     let undo = Undo::new(declared, server.as_str());
-    // Without tools, e.g. after the connection of the caller has ended, it is decided later whether the call that
-    // undoes the step is allowed: when that call is made.
+    // If the tools are not available, e.g. because the connection of the caller has ended, this check is made later,
+    // when the call that undoes the step is made.
     let may_call = || match transactions.current_tools() {
         Some(tools) => tools.check(cx, server, &undo.tool),
         None => Ok(()),

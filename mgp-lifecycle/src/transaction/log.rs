@@ -183,7 +183,7 @@ impl SagaLog {
         self.running.lock().contains_key(key)
     }
 
-    /// Returns the transactions that were inactive for too long, and the time after which the next transaction can have
+    /// Returns the transactions that have been inactive for too long, and the time until another transaction can have
     /// been inactive for too long.
     pub(super) fn inactive(&self) -> (Vec<SagaKey>, Duration) {
         let now = now_ms();

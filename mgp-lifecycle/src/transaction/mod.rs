@@ -121,7 +121,7 @@ impl Transactions {
         self,
         is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
     ) -> Self {
-        // The result is ignored, because the first function stays.
+        // Ignore the error: it means that a function is set already, and the first function stays.
         let _ = self.0.live_keys.set(Box::new(is_live));
         self
     }

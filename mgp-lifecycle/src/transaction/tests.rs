@@ -35,7 +35,7 @@ struct Tools {
     undone: Mutex<Vec<String>>,
     keys: Mutex<Vec<String>>,
     reported: Mutex<Vec<String>>,
-    /// The refusals of the next compensations, which do not run.
+    /// The errors that the next compensations return; these compensations do not run.
     refusals: Mutex<Vec<RpcError>>,
     /// `true` if compensations never complete.
     hangs: bool,

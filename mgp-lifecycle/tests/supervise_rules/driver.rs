@@ -215,7 +215,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     while let Ok(report) = reports.try_recv() {
         let change = changes.try_recv().unwrap();
         assert_eq!((&change.from, &change.to, &change.at), (&report.from, &report.to, &report.at));
-        // A restart is counted when the start begins.
+        // A restart is counted when the start begins, so count the changes to `connecting`.
         let starts = words.iter().filter(|word| *word == "connecting").count();
         let starts = starts + usize::from(report.to == ServerState::Connecting);
         assert_eq!(usize::try_from(report.restarts).unwrap() + 1, starts);
@@ -291,7 +291,7 @@ async fn a_server_that_is_never_ready_is_stopped_each_time() {
     server.start().await;
     let rest = server.ready().await.unwrap_err();
     assert_eq!((rest.state, record.started(), record.alive()), (ServerState::Error, 6, 0));
-    assert!(rest.reason.ends_with("not ready within 120s"), "{}", rest.reason);
+    assert!(rest.reason.ends_with("not ready within 120 s"), "{}", rest.reason);
     assert_eq!(record.stopped.lock().unwrap().len(), 6);
 }
 

@@ -17,7 +17,10 @@ fn five_restarts_and_the_sixth_exit_ends_in_error() {
     assert_eq!((world.starts.len(), world.machine.restarts()), (6, 5));
     let rest = world.rest();
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 5));
-    assert_eq!(&*rest.reason, "restart_limit_exceeded: 5 restarts within 300s; exited with code 1");
+    assert_eq!(
+        &*rest.reason,
+        "restart_limit_exceeded: 5 restarts within 300 s; exited with code 1"
+    );
     assert_eq!(rest.limit.unwrap().restarts, 5);
     assert_eq!(rest.limit.unwrap().window, secs(300));
 }

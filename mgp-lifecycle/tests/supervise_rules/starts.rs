@@ -44,7 +44,7 @@ fn starts_of_a_program_get_more_time_until_one_is_ready() {
     world.send(SupervisorEvent::Start);
     for limit in [30, 60, 120, 120] {
         assert_eq!(world.wait(), secs(limit));
-        assert!(world.reasons.contains(&format!("not ready within {limit}s")));
+        assert!(world.reasons.contains(&format!("not ready within {limit} s")));
         world.wait();
     }
     world.send(SupervisorEvent::Ready);

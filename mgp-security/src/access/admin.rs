@@ -23,8 +23,8 @@ use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// The maximum number of access entries per tenant; a grant of a further one is refused with code 3001 (resource
-/// exhausted).
+/// The maximum number of access entries per tenant. At the maximum, the grant of another entry is refused with code
+/// 3001 (resource exhausted).
 const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
@@ -79,7 +79,7 @@ impl Access {
     /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
     ///
     /// # Cancel safety
-    /// As [`revoke`](Self::revoke).
+    /// The same as for [`revoke`](Self::revoke).
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let _changing = self.entries().begin_change().await;
         let is_meant = |entry: &Entry| entry.access.server_id == server.as_str();
@@ -105,7 +105,7 @@ impl Access {
         let event_of =
             |entry: &Entry| Some(Event::access_revoked(by, entry).cause("tenant_removed").build());
         let state = self.entries().state();
-        // First remove the entries that allow access. If a later removal fails, no remaining entry allows what a
+        // First remove the entries that allow access. Then, if a later removal fails, no remaining entry allows what a
         // removed entry denied.
         state.take_out(allows, event_of).await.map_err(Refusal::from)?;
         Ok(state.take_out(is_meant, event_of).await.map_err(Refusal::from)?)

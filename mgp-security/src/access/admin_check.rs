@@ -109,7 +109,7 @@ impl<'a> AdminCheck<'a> {
             let event = Event::administration_refused(self.principal, server, method, &error);
             let event = event.trace(self.trace).build();
             if let Err(unaudited) = audit.record(event).await {
-                // The call is refused even if the refusal cannot be recorded.
+                // Only log the error: the call is refused even if the refusal cannot be recorded.
                 tracing::error!(error = %unaudited, method, "a refused call could not be recorded");
             }
         }

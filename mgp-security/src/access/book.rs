@@ -135,8 +135,8 @@ impl Access {
             && self.allows_a_tool(&cx.principal, server)
     }
 
-    /// Returns whether a principal has access to at least one tool of a server, whatever its credentials permit. The
-    /// tools of the server need not be known.
+    /// Returns whether the access entries and the policy allow a principal at least one tool of a server. Ignores the
+    /// permissions of the principal's credentials. The tools of the server need not be known.
     #[must_use]
     pub fn allows_a_tool(&self, principal: &Principal, server: &ServerId) -> bool {
         let clock = || self.now();
@@ -156,7 +156,7 @@ impl Access {
     }
 
     /// Returns the entry in force that names this tool and allows it; an entry for the whole server does not count.
-    /// Returns `None` if no entry does so, or if another entry for the tool denies it.
+    /// Returns `None` if no entry names and allows the tool, or if another entry for the tool denies it.
     ///
     /// An entry for the agent takes precedence over entries for its groups, and these take precedence over entries for
     /// everyone.
@@ -195,8 +195,8 @@ impl Access {
         self.0.entries.state().on_recovery(move || hook());
     }
 
-    /// Returns a number for each tenant that has entries in force. The number of a tenant changes whenever these
-    /// entries change or expire. Returns `None` while the entries cannot be read.
+    /// Returns a number for each tenant that has entries in force. The number of a tenant changes whenever an entry is
+    /// added, is removed or expires, or when its permission changes. Returns `None` while the entries cannot be read.
     #[must_use]
     pub fn revisions(&self) -> Option<BTreeMap<String, u64>> {
         Some(self.0.entries.state().now().ok()?.revisions(self.now()))
@@ -328,7 +328,7 @@ impl AccessView<'_> {
         self.decide_by_entries(seeker, server, tool, at, default)
     }
 
-    /// Decides as [`decide_for`](Self::decide_for), but ignores the tenants of the server's policy.
+    /// Decides as [`decide_for`](Self::decide_for), but does not check whether the server's policy admits the tenant.
     #[inline]
     pub(super) fn decide_by_entries(
         &self,
@@ -378,9 +378,9 @@ impl AccessView<'_> {
         (entry.access.permission == AccessPermission::Allow).then_some(entry)
     }
 
-    /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
-    /// unless its confirmation rule is `usual`, and the one for the whole server if its rule is `never`. If both exist,
-    /// returns the requirement that exempts more calls; if neither exists, returns `None`.
+    /// Returns the requirement of the entries about confirming calls of a tool. Two entries can matter: the entry for
+    /// the tool, unless its confirmation rule is `usual`, and the entry for the whole server, if its confirmation rule
+    /// is `never`. If both exist, returns the requirement that exempts more calls; if neither exists, returns `None`.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,

@@ -58,7 +58,7 @@ impl<'a> Subject<'a> {
 }
 
 /// Returns whether a name refers to several callers in entries: a group, or everyone. No caller may have such a name,
-/// because an entry for this caller would apply to all these callers.
+/// because an entry for that caller would apply to the whole group, or to everyone.
 #[cfg(feature = "auth")]
 pub(crate) fn is_shared_name(name: &str) -> bool {
     !matches!(Subject::of(name), Subject::Agent(_))
@@ -184,7 +184,7 @@ fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
     if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }
 }
 
-/// The reason why the requested entry is not created (−32602).
+/// The reason why the requested entry is not created; the caller gets code −32602 (invalid params).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum InvalidEntry {
     #[error("`{0}` must have 1 to 256 bytes and no control characters")]

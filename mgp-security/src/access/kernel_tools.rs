@@ -120,7 +120,8 @@ impl Served {
         let (_, _, mut cx) = call.into_parts();
         let is_mgp = cx.caller.supports_mgp();
         Recorded::mark(&mut cx);
-        // The method itself checks that the arguments are an object, after it has authorized the caller.
+        // Do not check here that the arguments are an object: the method itself checks it, after it has authorized the
+        // caller.
         let params = match Params::split(method, arguments.as_shared().clone()) {
             Ok(params) => params,
             Err(error) => return Either::Right { future: ready(Err(error)) },

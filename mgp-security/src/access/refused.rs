@@ -39,8 +39,9 @@ impl AccessDenied {
         })
     }
 
-    /// Returns whether access is denied because the policy of the server limits it to tenants to which the caller does
-    /// not belong. The message and the details do not reveal this; only show it to operators of the tenant `local`.
+    /// Returns whether access is denied because the caller does not belong to one of the tenants to which the policy
+    /// limits the server. The message and the details do not reveal this, so show it only to operators of the tenant
+    /// `local`.
     #[must_use]
     pub fn is_of_other_tenants(&self) -> bool {
         self.is_of_other_tenants

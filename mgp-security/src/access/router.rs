@@ -21,7 +21,8 @@ impl Access {
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            // A caller without the authority is refused for that reason, even if its params cannot be parsed.
+            // Check the authority before the params, so that a caller without it is refused for that reason even if its
+            // params cannot be parsed.
             .route(
                 AccessQuery::METHOD,
                 Stack::from_fn(move |call| {

@@ -128,8 +128,8 @@ impl Rules {
                 server.any_tool_denied |= denies;
                 server.tools.entry(tool)
             }
-            // An entry `tool_grant` that names no tool is ignored if it allows access. If it denies access, it denies
-            // the whole server.
+            // Ignore an entry `tool_grant` that names no tool if it allows access. If it denies access, it denies the
+            // whole server.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
@@ -206,7 +206,7 @@ impl Rules {
 }
 
 impl Level {
-    /// Returns the entry that decides on this level: any entry that denies overrides all entries that allow.
+    /// Returns the deciding entry of this level. Any entry that denies overrides all entries that allow.
     ///
     /// Among the entries that allow, an entry for the agent takes precedence over entries for its groups, and these
     /// take precedence over entries for everyone.

@@ -32,7 +32,7 @@ const TOKEN_TTL: Duration = Duration::from_mins(5);
 /// accepted.
 const MAX_USED: usize = 65_536;
 
-/// The maximum length of a token, in bytes; longer ones are ignored.
+/// The maximum length of a token, in bytes; a longer token is ignored.
 const MAX_TOKEN: usize = 1024;
 
 /// The purpose under which tokens are sealed; a value sealed for another purpose is not accepted as a token.

@@ -10,7 +10,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question};
 
-/// An approver that asks several approvers in order; the first one that is available decides.
+/// An approver that asks several approvers in order. The first available approver decides.
 ///
 /// A denial or a deferral is a decision, too: the next approver is not asked after it.
 ///
@@ -30,7 +30,7 @@ impl ApproverChain {
         Self(vec![Arc::new(approver)])
     }
 
-    /// Adds an approver that is asked if those before it are unavailable.
+    /// Adds an approver that is asked if all approvers before it are unavailable.
     pub fn then(mut self, approver: impl Approver + 'static) -> Self {
         self.0.push(Arc::new(approver));
         self
@@ -48,8 +48,8 @@ impl Approver for ApproverChain {
             match tokio::time::timeout(approver.timeout(), deciding).await {
                 Ok(Ok(decision)) => return Ok(decision),
                 Ok(Err(error)) => last = error,
-                // The approver might still decide later; asking the next one now could lead to a contradictory
-                // decision.
+                // The approver might still decide later. Do not ask the next approver now, because its decision could
+                // contradict that later decision.
                 Err(_) => {
                     return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));
                 }

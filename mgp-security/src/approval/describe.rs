@@ -14,7 +14,7 @@ use crate::definition::shows;
 /// The maximum length of a name in the text of a question, in characters.
 const MAX_NAME: usize = 128;
 
-/// The size limit for arguments, in characters; the middle of longer ones is left out.
+/// The size limit for arguments, in characters. The middle of longer arguments is left out.
 const MAX_ARGUMENTS: usize = 2000;
 
 /// The size limit for one string in long arguments and for the text of a server, in characters; the middle of longer
@@ -201,7 +201,7 @@ mod tests {
         assert!(shown.contains("(4760 more characters)"), "{shown}");
         assert!(shown.contains(&Sha256Hash::digest(arguments.as_bytes()).to_string()), "{shown}");
         assert!(shown.len() < 1200, "{}", shown.len());
-        // If shortened texts are equal, the hash still distinguishes them.
+        // Two different arguments can be shortened to the same text; then the hash still distinguishes them.
         let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));
         assert_ne!(in_short(&many("1")), in_short(&many("2")));
         assert!(in_short(&many("1")).len() < 2500);

@@ -40,7 +40,8 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("until revoked", None),
 ];
 
-/// The terms of a call's approval, i.e. the calls to which it applies, as a form offers them. The first is the default.
+/// The choices that a form offers for the approval of a call. Each names the calls to which the approval applies. The
+/// first is the default.
 const CALL_TERMS: [&str; 4] = [
     "this call only",
     "calls of this tool for 1 hour",
@@ -48,7 +49,7 @@ const CALL_TERMS: [&str; 4] = [
     "calls like this until revoked",
 ];
 
-/// Returns the terms that a principal can choose when approving a call; only an operator can choose the last one.
+/// Returns the choices that a principal has for the approval of a call; only an operator can choose the last one.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
@@ -94,7 +95,7 @@ pub struct ElicitApprover {
 }
 
 impl ElicitApprover {
-    /// Creates an approver that asks only interactive callers, i.e. those for which `interactive` returns `true`.
+    /// Creates an approver that asks only interactive callers, i.e. callers for which `interactive` returns `true`.
     pub fn new(interactive: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Self {
         Self { interactive: Arc::new(interactive), wait: Arc::new(|| Duration::from_mins(10)) }
     }
@@ -196,9 +197,9 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
-/// Returns the permissions that the form shows, each with the name of its field: those with a valid name, up to the
-/// maximum. Other permissions stay undecided. Equal lists of permissions have equal field names; an answer is valid
-/// only for the list that was asked about.
+/// Returns the permissions that the form shows, each with the name of its field. Leaves out permissions with an invalid
+/// name, and permissions beyond the maximum number; they stay undecided. Equal lists of permissions have equal field
+/// names; an answer is valid only for the list that was asked about.
 ///
 /// The names are identifiers, because clients with typed answers, e.g. of `FastMCP`, rename all other fields.
 fn form_permissions(permissions: &[Permission]) -> Vec<(&Permission, String)> {
@@ -239,7 +240,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
             decision.expires_at = expiry(TERMS[0].1);
             return decision;
         }
-        // A person who closes the form without answering has decided nothing.
+        // A person who closes the form without answering has decided nothing, so the question is deferred.
         _ => return Decision::new(GrantDecision::Deferred, by).with("cause", &LeftOpen::Closed),
     };
     let answered = |field: &str| content.get(field).map(|value| value.as_str() == "true");

@@ -328,7 +328,8 @@ impl CallApprovals {
     }
 
     /// Stores the approval of later calls that follows from an approved request, and returns it. Returns `None` if only
-    /// one call was approved, or if the request is not about a call.
+    /// one call was approved, or if the request is not about a call. Fails if the tenant has [`MAX_APPROVALS`]
+    /// approvals already.
     pub(crate) async fn keep(
         &self,
         request: &ApprovalRequest,

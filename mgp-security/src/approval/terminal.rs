@@ -19,7 +19,7 @@ use super::{AnswerPlace, Approver, Decision, Question};
 /// The size limit for a typed line, in bytes; a longer line counts as empty.
 const MAX_LINE: u64 = 256;
 
-/// The maximum number of typed lines in the queue; further ones are dropped.
+/// The maximum number of typed lines in the queue; further lines are dropped.
 const MAX_QUEUED_LINES: usize = 16;
 
 /// An approver that asks the person at the terminal of this process, one question at a time.
@@ -200,7 +200,7 @@ fn read(line: &str, code: &str) -> Option<GrantDecision> {
     match (words.next(), words.next(), words.next()) {
         (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
         (Some("yes" | "no"), Some(other), None) if other != code => None,
-        // A `yes` without a code might be the answer to an earlier question.
+        // A `yes` without a code might be the answer to an earlier question, so ignore it.
         (Some("yes"), None, _) => None,
         _ => Some(GrantDecision::Denied),
     }

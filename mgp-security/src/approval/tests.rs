@@ -170,7 +170,7 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
     let left = end.duration_since(SystemTime::now()).unwrap();
     assert!(left > Duration::from_hours(23) && left <= Duration::from_hours(24));
-    // If no term is chosen, the shortest one applies.
+    // If the person chooses no term, the shortest one applies.
     let silent = json!({"filesystem.read": true, "shell.execute": true, "term": "ever"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": silent})).await;
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
@@ -195,7 +195,7 @@ async fn the_fields_of_permissions_have_names_that_typed_clients_keep() {
         assert_eq!(allowed, [permission]);
     }
     assert_eq!(shown.len(), 7, "the term and the reason are the other fields");
-    // Not even a client that merges underscores or ignores case confuses two fields.
+    // The field names must differ even for a client that merges underscores or ignores the case of letters.
     let names = ["_._", "-.-", "-.2", "a.b", "A.B"];
     let (_, _, params) = elicit(permissions(&names), json!({"action": "decline"})).await;
     let shown = params["requestedSchema"]["properties"].as_object().unwrap();

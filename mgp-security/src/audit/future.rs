@@ -242,8 +242,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
 /// Returns the reply that sends questions to the caller, and the ticket of the call; `None` if no layer or handler has
 /// asked a question that must be answered before the call can continue.
 ///
-/// If this future stayed pending instead, an outer layer would drop it, and the ticket would record the call as
-/// cancelled.
+/// Without this reply, the future of the call would stay pending. An outer layer would then drop it, and the ticket
+/// would record the call as cancelled.
 fn suspended(
     asker: Option<&dyn CallerChannel>,
     ticket: &mut Option<Ticket>,

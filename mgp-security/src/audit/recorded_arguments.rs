@@ -11,11 +11,11 @@ use siphasher::sip128::SipHasher24;
 
 use super::log::DigestKey;
 
-/// The maximum length of arguments that are converted to canonical form, in bytes; longer ones are digested as
+/// The maximum length of arguments that are converted to canonical form, in bytes. Longer arguments are digested as
 /// received.
 const MAX_CANONICAL: usize = 64 * 1024;
 
-/// The size limit for arguments that are recorded in full, in bytes; of longer ones, only the names are recorded.
+/// The size limit for arguments that are recorded in full, in bytes. Of larger arguments, only the names are recorded.
 const MAX_FULL: usize = 16 * 1024;
 
 const MAX_NAMES: usize = 32;
@@ -23,7 +23,7 @@ const MAX_NAMES: usize = 32;
 /// The size limit for a recorded intent, i.e. the purpose that a caller gives for a call, in bytes.
 const MAX_INTENT: usize = 512;
 
-/// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
+/// The size limit for a recorded name, in bytes. A longer name is cut and ends with `…`.
 const MAX_NAME: usize = 64;
 
 /// The part of a call's arguments that is recorded.

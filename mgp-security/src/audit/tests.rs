@@ -458,7 +458,7 @@ async fn the_server_of_the_layer_wins_over_that_of_the_context() {
     assert_eq!(target.server_id.as_deref(), Some("garden"));
 }
 
-/// Returns a text in the details of each event; an empty one if it is absent.
+/// Returns the text of the member `name` in the details of each event; an empty text if the member is absent.
 fn in_each_event(log: &MemoryAudit, name: &str) -> Vec<String> {
     let text = |event: &AuditEvent| {
         event.details.as_ref().unwrap().decode::<String>(name).unwrap().unwrap_or_default()

@@ -30,8 +30,8 @@ struct Published {
 /// The HTTP methods that are allowed for the metadata document.
 const READ: &str = "GET, HEAD, OPTIONS";
 
-/// The answer to a client that tries to register. Many clients do so if their key is missing or wrong, and show their
-/// user only this text.
+/// The answer to a client that tries to register. Many clients try this if their key is missing or wrong, and show
+/// their user only this text.
 const NO_REGISTRATION: &[u8] = br#"{"error":"access_denied","error_description":"clients cannot register here: send a valid key or token in the header `Authorization: Bearer`"}"#;
 
 impl Answers {
@@ -67,7 +67,7 @@ impl Answers {
         };
         Some(match *method {
             // Allow every origin, because the document is public. Allow every header, because clients in browsers send
-            // additional ones.
+            // additional headers.
             Method::GET | Method::HEAD => respond(
                 StatusCode::OK,
                 published.document.clone(),

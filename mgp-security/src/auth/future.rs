@@ -46,7 +46,7 @@ impl<F: Future<Output = T>, T> Future for ResponseFuture<F, T> {
         match self.project().state.project() {
             StateProj::Admitted { future } => future.poll(task),
             StateProj::Pending { future } => future.as_mut().poll(task),
-            // The future has already completed; the contract forbids polling it again.
+            // If the answer was already taken, the future has completed, and the contract forbids polling it again.
             StateProj::Answered { answer } => answer.take().map_or(Poll::Pending, Poll::Ready),
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of the layer around a small service: admitted requests, and the answers to refused ones.
+//! Tests of the layer around a small service: admitted requests, and the answers to refused requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;

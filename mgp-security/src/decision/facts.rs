@@ -5,18 +5,19 @@ use mgp_types::Sha256Hash;
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, ServerId};
 
+use super::ListingState;
 use crate::access::Moment;
 use crate::permission::AskOutcomes;
 
 /// A call, with everything on which a decision about it depends in addition to the rules.
-pub(crate) struct CallFacts<'a> {
+pub(super) struct CallFacts<'a> {
     /// The call: its principal, its credentials, and the arguments that validators check.
-    pub(crate) call: &'a Call,
-    pub(crate) server: Option<&'a ServerId>,
-    pub(crate) tool: &'a str,
-    pub(crate) arguments: Option<&'a str>,
-    pub(crate) at: &'a Moment<'a>,
-    pub(crate) preparations: &'a CallPreparations,
+    pub(super) call: &'a Call,
+    pub(super) server: Option<&'a ServerId>,
+    pub(super) tool: &'a str,
+    pub(super) arguments: Option<&'a str>,
+    pub(super) at: &'a Moment<'a>,
+    pub(super) preparations: &'a CallPreparations,
 }
 
 /// The definition and the risk of a tool for which a call was confirmed.
@@ -30,33 +31,33 @@ pub(crate) struct ConfirmedTool {
 /// The questions that were already asked for a call, and the preparations that were already made, so that neither is
 /// repeated.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct CallPreparations {
-    /// `true` once the server's tools were listed for this call, so that they are not listed again. While a person
-    /// decides, the server can announce more changes; then the tools may be listed again.
-    pub(crate) listed: bool,
+    pub(crate) listing: ListingState,
     /// The number of times that the server's tools were listed for this call.
     pub(crate) listings: usize,
     /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
     /// The tools count as current as long as this number stays the same.
     pub(crate) settled: Option<u64>,
-    /// `true` once an override of the tool's risk was recorded for this call, so that none is recorded again.
-    pub(crate) recorded: bool,
+    /// `true` if the call does not wait until an event has recorded an override of the tool's risk.
+    pub(crate) skips_record: bool,
     /// The answers to the question about permissions, which is asked at most once; `None` before it is asked.
     pub(crate) asked: Option<AskOutcomes>,
     /// The permissions that a person granted for this call only, when confirming it.
     pub(crate) granted: Vec<Permission>,
     /// The confirmations of the call, with the tool as the person saw it.
     pub(crate) confirmed: Vec<ConfirmedTool>,
-    /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server had
-    /// announced changes but listed the same tools again, its further announcements do not count in this decision.
-    pub(crate) is_last_decision: bool,
     /// `true` for a preview that covers all possible arguments. Then neither the schema nor validators apply, and
     /// limits of approvals apply only if the tool takes no arguments.
     pub(crate) any_arguments: bool,
 }
 
 impl CallPreparations {
+    /// Returns the preparations of a preview that uses the last list of the server's tools; the server has announced
+    /// `announced` changes so far.
+    pub(crate) fn of_preview(listing: ListingState, announced: u64) -> Self {
+        Self { listing, settled: Some(announced), skips_record: true, ..Self::default() }
+    }
+
     /// Returns the preparations of a call that must not ask again: the question about permissions counts as asked, the
     /// tools count as listed, and an override of the risk counts as recorded.
     pub(crate) fn finished(
@@ -65,13 +66,12 @@ impl CallPreparations {
         settled: Option<u64>,
     ) -> Self {
         Self {
-            listed: true,
+            listing: ListingState::Last,
             settled,
-            recorded: true,
+            skips_record: true,
             asked: Some(AskOutcomes::default()),
             granted,
             confirmed,
-            is_last_decision: true,
             ..Self::default()
         }
     }

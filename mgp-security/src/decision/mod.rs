@@ -1,15 +1,15 @@
 //! The decision of all layers about a tool call: it is allowed, refused, or needs an answer first (MGP §3–§5).
 //!
-//! The [gate](crate::gate) calls [`decide`] before each call and again after each wait; previews and rechecks run the
-//! same checks. A decision asks nothing and records nothing. [`Snapshot`] describes the state that it reads, and when.
-//! `CallDecision::apply_rules` calls the checks, which are in `checks/`, in the order of [`Stage`].
+//! The [gate](crate::gate) calls [`decide`] before each call and again after each wait. Previews call [`explain`],
+//! which runs the same checks. A decision asks nothing and records nothing. [`RuleState`] describes the state that it
+//! reads, and when. `CallDecision::apply_rules` calls the checks, which are in `checks/`, in the order of [`Stage`].
 //!
 //! Lists of tools are filtered by the first two stages only, access and definition, with the same functions:
 //! `AccessView::judge`, and the state of the definition (see `gate/list.rs`).
 
 mod checks;
 mod facts;
-mod snapshot;
+mod rule_state;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -17,49 +17,85 @@ mod verdict;
 
 use std::sync::Arc;
 
+use mgp_types::service::Call;
+
+use crate::access::Moment;
 use crate::tool::Assessment;
 
-use checks::may_be_granted;
-pub(crate) use checks::{admit, judge_permissions, lacked_permissions, missing, see};
-pub(crate) use facts::{CallFacts, CallPreparations, ConfirmedTool};
-pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
-use steps::{Steps, Stopped};
+pub(crate) use checks::{ListingState, admit, judge_permissions, missing, see};
+use facts::CallFacts;
+pub(crate) use facts::{CallPreparations, ConfirmedTool};
+use rule_state::RuleState;
+pub(crate) use rule_state::{ServerName, Sources, ToolOrigin};
+use steps::{Passed, Steps, Stopped};
 use verdict::Findings;
 pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 
-/// Decides about a call, with a snapshot of the rules.
+/// Decides about a call by the current rules.
 #[inline]
-pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
-    let mut decision = CallDecision::<false>::new(facts, snapshot);
-    let outcome = outcome_of(decision.apply_rules());
-    CallVerdict::new(outcome, decision.findings, decision.steps.into_list())
+pub(crate) fn decide(
+    sources: &Sources,
+    call: &Call,
+    preparations: &CallPreparations,
+) -> CallVerdict {
+    reach_verdict::<false>(sources, call, preparations)
 }
 
 /// Decides about a call as [`decide`] does, and lists each rule that was considered. If permissions must be decided
 /// first, the list also contains the rule about confirmation, although that rule applies only afterwards.
-pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
-    let mut decision = CallDecision::<true>::new(facts, snapshot);
-    let outcome = outcome_of(decision.apply_rules());
-    if let CallOutcome::Ask(Requirement::Permissions(_)) = &outcome
-        && let Some(assessment) = decision.findings.assessment.clone()
-    {
-        // Called only to record this rule: the permissions must be decided first, so the outcome does not matter here.
-        let _ = decision.check_confirmation(&assessment, None);
-    }
-    CallVerdict::new(outcome, decision.findings, decision.steps.into_list())
+pub(crate) fn explain(
+    sources: &Sources,
+    call: &Call,
+    preparations: &CallPreparations,
+) -> CallVerdict {
+    reach_verdict::<true>(sources, call, preparations)
 }
 
-/// Returns the outcome that a call with valid arguments would have if the server had all permissions: the call is
-/// allowed, or must be confirmed.
-pub(crate) fn after_permissions(
-    facts: &CallFacts<'_>,
-    snapshot: &Snapshot<'_>,
+#[inline]
+fn reach_verdict<const EXPLAINS: bool>(
+    sources: &Sources,
+    call: &Call,
+    preparations: &CallPreparations,
+) -> CallVerdict {
+    with_facts(sources, call, preparations, |facts, state| {
+        let mut decision = CallDecision::<EXPLAINS>::new(facts, state);
+        let outcome = outcome_of(decision.apply_rules());
+        CallVerdict::new(outcome, decision.findings, decision.steps.into_list())
+    })
+}
+
+/// Returns whether a person must confirm a call, if its arguments are valid and the server has all permissions.
+pub(crate) fn must_be_confirmed(
+    sources: &Sources,
+    call: &Call,
+    preparations: &CallPreparations,
     assessment: &Assessment,
-) -> CallOutcome {
-    outcome_of(CallDecision::<false>::new(facts, snapshot).check_confirmation(assessment, None))
+) -> bool {
+    with_facts(sources, call, preparations, |facts, state| {
+        let mut decision = CallDecision::<false>::new(facts, state);
+        let outcome = outcome_of(decision.check_confirmation(assessment, None));
+        matches!(outcome, CallOutcome::Ask(_))
+    })
 }
 
-fn outcome_of(passed: Result<(), Stopped>) -> CallOutcome {
+/// Calls a function with a tool call and everything that a decision about the call depends on, and with the current
+/// rules.
+#[inline]
+fn with_facts<T>(
+    sources: &Sources,
+    call: &Call,
+    preparations: &CallPreparations,
+    look: impl FnOnce(&CallFacts<'_>, &RuleState<'_>) -> T,
+) -> T {
+    let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
+    let server = sources.server_of(call.cx());
+    let clock = || sources.now();
+    let at = Moment::of(&clock);
+    let state = RuleState::of(sources, &call.cx().principal, server);
+    look(&CallFacts { call, server, tool, arguments, at: &at, preparations }, &state)
+}
+
+fn outcome_of(passed: Result<Passed, Stopped>) -> CallOutcome {
     passed.err().map_or(CallOutcome::Allow, Stopped::into_inner)
 }
 
@@ -67,40 +103,45 @@ fn outcome_of(passed: Result<(), Stopped>) -> CallOutcome {
 /// also lists its steps for an explanation.
 struct CallDecision<'a, 's, const EXPLAINS: bool> {
     facts: &'a CallFacts<'a>,
-    snapshot: &'a Snapshot<'s>,
+    state: &'a RuleState<'s>,
     findings: Findings,
     steps: Steps<EXPLAINS>,
 }
 
 impl<'a, 's, const EXPLAINS: bool> CallDecision<'a, 's, EXPLAINS> {
     #[inline]
-    fn new(facts: &'a CallFacts<'a>, snapshot: &'a Snapshot<'s>) -> Self {
-        Self { facts, snapshot, findings: Findings::default(), steps: Steps::default() }
+    fn new(facts: &'a CallFacts<'a>, state: &'a RuleState<'s>) -> Self {
+        Self { facts, state, findings: Findings::default(), steps: Steps::default() }
     }
 
-    /// Applies the rules in order; stops at the first check that refuses the call or needs an answer.
+    /// Applies the rules in order; stops at the first check that refuses the call or needs an answer. The section
+    /// “Order of the decision” in `docs/governance.md` has the reason for the place of each check.
     #[inline]
-    fn apply_rules(&mut self) -> Result<(), Stopped> {
-        let Self { facts, snapshot, .. } = *self;
+    fn apply_rules(&mut self) -> Result<Passed, Stopped> {
+        let Self { facts, state, .. } = *self;
         self.check_access()?;
-        let known = snapshot.known(facts.tool);
+        let known = state.known(facts.tool);
         self.check_definition(known)?;
         #[cfg(feature = "schemas")]
         self.check_schema(known)?;
-        if !snapshot.assesses(facts) {
-            return Ok(());
+        if !state.assesses(facts) {
+            return Ok(Passed::NO_RULE);
         }
-        let assessment = snapshot.assessment(facts.tool, known);
+        let assessment = state.assessment(facts.tool, known);
         self.findings.assessment = Some(Arc::clone(&assessment));
         self.check_scopes(&assessment)?;
         let judgement = self.judge_permissions(&assessment)?;
-        let judgement = judgement.as_ref();
-        let permitted = self.check_permissions(&assessment, judgement);
-        // The validators also run if approvers can still grant the missing permissions, so that no person is asked
-        // about a call that a validator refuses.
-        if judgement.is_none_or(may_be_granted) {
-            self.run_validators(&assessment, judgement)?;
+        // Return this result only after the validators, so that no person is asked for permissions for a call that a
+        // validator refuses. If the permissions cannot be granted, the call is refused anyway, without validators.
+        let permission_result = self.check_permissions(&assessment, &judgement);
+        if judgement.may_be_granted() {
+            self.run_validators(&assessment, &judgement)?;
+            if EXPLAINS && permission_result.is_err() {
+                // Called only to record this rule: the outcome is the question about the permissions.
+                let _ = self.check_confirmation(&assessment, None);
+            }
         }
-        self.check_confirmation(&assessment, permitted?)
+        permission_result?;
+        self.check_confirmation(&assessment, judgement.doubt.as_ref())
     }
 }

@@ -1,5 +1,5 @@
-//! The steps of a decision: the rules that it considers, each with the result. One method records the result and
-//! creates the outcome, so that an explanation cannot disagree with the decision.
+//! The steps of a decision: the rules that it considers, each with the result. A check gets its result, [`Passed`] or
+//! [`Stopped`], from the method that records the step, so that an explanation cannot disagree with the decision.
 
 use std::iter::once_with;
 
@@ -11,9 +11,19 @@ pub(super) trait RuleTexts: IntoIterator<Item: Into<String>> {}
 
 impl<R: IntoIterator<Item: Into<String>>> RuleTexts for R {}
 
-/// The considered rules; empty unless `EXPLAINS` is `true`.
+/// The considered rules; empty unless `EXPLAINS` is `true`. This is known at compile time, so that decisions about real
+/// calls contain no code for explanations.
 #[derive(Default)]
 pub(super) struct Steps<const EXPLAINS: bool>(Vec<Step>);
+
+/// The result of a check whose rules do not object to the call.
+pub(super) struct Passed(());
+
+impl Passed {
+    /// The result of a check that has no rule about the call, so it records no step. Any check can return it, so
+    /// `Passed` does not prove that a rule was considered.
+    pub(super) const NO_RULE: Self = Self(());
+}
 
 /// The reason why a check stops a call: a refusal, or a question to a person. A `Stopped<Refusal>` is always a refusal.
 /// Only [`Steps`] creates this type, so each check that stops a call records a step.
@@ -21,8 +31,9 @@ pub(super) struct Steps<const EXPLAINS: bool>(Vec<Step>);
 pub(super) struct Stopped<T = CallOutcome>(T);
 
 impl<const EXPLAINS: bool> Steps<EXPLAINS> {
-    pub(super) fn pass(&mut self, stage: Stage, rules: impl RuleTexts) {
+    pub(super) fn pass(&mut self, stage: Stage, rules: impl RuleTexts) -> Passed {
         self.add(stage, StepResult::Passed, rules);
+        Passed(())
     }
 
     pub(super) fn ask(

@@ -239,7 +239,7 @@ impl Definitions {
         Some((Arc::new(pin.shown.get().ok()?), pin.findings.as_slice().into()))
     }
 
-    /// Returns the findings about a definition as it was last listed, including those that do not prevent its use.
+    /// Returns the findings about a definition as it was last listed, including findings that do not prevent its use.
     #[must_use]
     pub fn findings(&self, server: Option<&ServerId>, tool: &str) -> Arc<[Finding]> {
         let tools = self.tools(server);
@@ -346,7 +346,8 @@ impl Definitions {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
         }
-        // A server may announce any number of changes. Only the first one since its last list changes the table.
+        // A server may announce any number of changes. Only the first change since its last list changes the table, so
+        // publish a new table only then.
         if !self.is_stale(server) {
             self.0.publish();
         }
@@ -364,7 +365,7 @@ impl Definitions {
     /// Returns the number of changes that a server has announced so far. Call this before the server is asked for a
     /// list: from then on, changes are counted even if the server has not listed anything yet.
     pub(crate) fn announced(&self, server: &ServerId) -> u64 {
-        // If the server cannot be admitted, the processing of the list returns the error.
+        // Ignore an error: if the server cannot be admitted, the processing of the list returns the error.
         let _ = self.admit(server);
         self.announcements(server)
     }

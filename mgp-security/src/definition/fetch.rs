@@ -28,8 +28,8 @@ use crate::error::Refusal;
 /// If the server does not answer in time, its unknown tools count as dangerous.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of lists that are read for a call while the server announces changes and each list differs from the one
-/// before.
+/// The number of lists that are read for a call while the server announces changes and each list differs from the list
+/// before it.
 const MAX_LISTS: usize = 6;
 
 /// The delays before the third list and each later one, so that a server that is starting can finish its changes.
@@ -63,7 +63,7 @@ impl Definitions {
     ) -> Result<Option<u64>, RpcError> {
         let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
         let turn = turn(self, server, call).await?;
-        // Another call that held the lock before may have listed the tools already.
+        // Another call that held the lock before may have listed the tools already. Then do not list them again.
         if !self.must_list(server, tool)? {
             return Ok(None);
         }
@@ -129,7 +129,8 @@ impl Definitions {
     }
 }
 
-/// Acquires the lock of a server, so that only one call at a time lists its tools or records an override.
+/// Acquires the lock of a server, so that only one call at a time lists its tools or records an override. Fails if
+/// other calls hold the lock for longer than this call may wait for a list.
 async fn turn(
     definitions: &Definitions,
     server: &ServerId,
@@ -147,10 +148,10 @@ fn time_limit(call: &Call) -> Duration {
     call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
 }
 
-/// Lists the tools of a server. Repeats this while the server announces changes during the listing, e.g. because it has
-/// just started. If the server announced changes during two listings in a row, but the two lists are equal, returns the
-/// number of changes announced until the second listing: some servers start a new process for each request, and each
-/// new process announces a change before it answers.
+/// Lists the tools of a server. Repeats this, up to [`MAX_LISTS`] times in total, while the server announces changes
+/// during the listing, e.g. because it has just started. If the server announced changes during two listings in a row,
+/// but the two lists are equal, returns the number of changes announced until the second listing. This happens because
+/// some servers start a new process for each request, and each new process announces a change before it answers.
 async fn list_current<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
@@ -175,9 +176,8 @@ async fn list_current<S: MgpService>(
     Ok(None)
 }
 
-/// Reads all pages of a server's list of tools, or as many as the limits of definitions permit, and processes the list.
-/// Returns the hashes of the definitions, and the number of changes that the server had announced by the end of the
-/// list.
+/// Reads all pages of a server's list of tools, up to the limits of definitions, and processes the list. Returns the
+/// hashes of the definitions, and the number of changes that the server had announced by the end of the list.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
@@ -199,7 +199,8 @@ async fn list<S: MgpService>(
         bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
         bytes += next.as_ref().map_or(0, String::len);
         tools.extend(more);
-        // Tools beyond the limits are refused in any case. A server that repeats a cursor has no further tools.
+        // Stop reading beyond the limits, because further tools are refused in any case. Also stop if the server
+        // repeats a cursor, because it has no further tools then.
         let is_full = tools.len() > TOOLS_MAX || bytes > BYTES_MAX;
         params.cursor = next.filter(|next| !is_full && cursors.insert(next.clone()));
         if params.cursor.is_none() {

@@ -111,7 +111,8 @@ impl Inspection {
         Some(&finding.what)
     }
 
-    /// Adds a finding for each tool of another server that the description instructs models to use or avoid.
+    /// Adds a finding for each of the first [`MENTIONS_MAX`] tools of other servers that the description instructs
+    /// models to use or avoid.
     pub(super) fn flag_mentions(&mut self, is_known: impl Fn(&str) -> bool) {
         let Some(description) =
             self.shown.as_ref().and_then(|shown| shown.tool.description.as_deref())
@@ -159,16 +160,16 @@ impl Inspection {
             && !self.findings.iter().any(|one| one.blocks() && one.at.starts_with("/_meta"))
     }
 
-    /// Returns whether the definition differs from a stored one only in the order of words in its schemas, and has no
-    /// blocking finding that the stored one lacks.
+    /// Returns whether the definition differs from a stored definition only in the order of words in its schemas, and
+    /// has no blocking finding that the stored definition lacks.
     pub(super) fn reorders(&self, stored: &Pin) -> bool {
         let is_reordered = |shown: &Shown| differ_only_in_order(&shown.text, &stored.shown);
         self.shown.as_ref().is_some_and(is_reordered)
             && !stored.added_by(&self.findings).iter().any(Finding::blocks)
     }
 
-    /// Returns whether the definition equals a stored one except that its output schema has the form of the other era
-    /// (legacy or modern), and has no blocking finding that the stored one lacks.
+    /// Returns whether the definition equals a stored definition except that its output schema has the form of the
+    /// other era (legacy or modern), and has no blocking finding that the stored definition lacks.
     pub(super) fn rewraps(&self, stored: &Pin) -> bool {
         let is_rewrapped = |shown: &Shown| differ_only_in_wrapping(&shown.text, &stored.shown);
         self.shown.as_ref().is_some_and(is_rewrapped)

@@ -1,5 +1,5 @@
-//! Processing of the tool lists that servers send: each definition is read and reviewed; a new one is pinned, a changed
-//! one waits for an operator.
+//! Processing of the tool lists that servers send. Each definition is read and reviewed; a new definition is pinned,
+//! and a changed definition waits for an operator.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -54,7 +54,8 @@ struct ReadList {
 }
 
 impl Definitions {
-    /// Processes some of the tools that a server lists. New definitions are pinned; changed ones wait for an operator.
+    /// Processes some of the tools that a server lists. New definitions are pinned; changed definitions wait for an
+    /// operator.
     ///
     /// # Errors
     /// [`ChangeError`] if the pins cannot be stored or recorded; the list has no effect then.
@@ -226,8 +227,8 @@ impl Definitions {
         listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
     }
 
-    /// Returns the names of the callable tools of all other servers, and of the pinned tools of those other servers
-    /// that have not listed any tools yet.
+    /// Returns tool names of all other servers: the names of their callable tools and, for a server that has not listed
+    /// any tools yet, the names of its pinned tools.
     fn shadows(&self, server: &ServerId, book: &PinTable) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);

@@ -33,7 +33,7 @@ const RESERVED_SERVERS: [&str; 14] = [
 /// The prefixes that are reserved for names of the protocol.
 const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
 
-/// Characters that look alike but are not covered by the skeletons of UTS 39.
+/// Characters that look alike although their skeletons (forms in which UTS 39 makes look-alikes equal) differ.
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
 /// The minimum length of names that are checked for doubled or swapped letters. Among shorter names, many legitimate
@@ -88,10 +88,10 @@ impl NameFlaw {
             return Err(Self::Characters("a path".to_owned()));
         }
         let small = name.to_ascii_lowercase();
-        // Many legitimate tools are called `ping`. Therefore only `initialize` and names with a `/`, which are not used
-        // by accident, count as methods.
-        let is_method = (small.contains('/') || small == Initialize::METHOD)
-            && method::lookup(&small).is_some();
+        // Many legitimate tools are called `ping`, and some `Initialize`. Therefore only `initialize` in small letters
+        // and names with a `/`, which are not used by accident, count as methods.
+        let is_method =
+            (small.contains('/') || name == Initialize::METHOD) && method::lookup(&small).is_some();
         if is_method
             || small == "mgp"
             || RESERVED_PREFIXES.iter().any(|prefix| small.starts_with(prefix))
@@ -118,7 +118,8 @@ impl NameFlaw {
         if reserved || RESERVED_PREFIXES[..2].iter().any(begins) {
             return Err(Self::Reserved(super::review::visible(id)));
         }
-        // An id in another alphabet whose letters all look like Latin ones is certainly meant to deceive.
+        // An id in another alphabet whose letters all look like Latin letters is certainly meant to deceive, so refuse
+        // it.
         let looks: String = skeleton(id).collect();
         if !id.is_ascii() && looks.is_ascii() {
             return Err(Self::LooksLike { name: super::review::visible(id), like: looks });
@@ -272,6 +273,7 @@ fn differ_in_numbers(one: &str, other: &str) -> bool {
 }
 
 /// Returns whether two names differ only in doubled letters or two swapped letters, which a reader can overlook.
+/// Returns `false` if one of them is shorter than [`NEAR_MIN`].
 fn is_near(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().min(other.len()) < NEAR_MIN {
@@ -302,6 +304,7 @@ mod tests {
         for name in ["add", "read_file", "files.read", "a/b", "getUser2", "x-y", &"a".repeat(128)] {
             assert_eq!(NameFlaw::check_tool(name), Ok(()), "{name}");
         }
+        assert_eq!(NameFlaw::check_tool("Initialize"), Ok(()));
         for name in [
             "",
             "../add",

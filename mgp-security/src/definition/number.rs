@@ -1,13 +1,13 @@
 //! Normalization of numbers in canonical JSON, without rounding: `1`, `1.0` and `10e-1` become the same text.
 //!
 //! Canonical JSON keeps numbers as they were written, because a confirmation applies only to the exact arguments that
-//! the person confirmed. In definitions, the spelling of numbers must not matter: a server that serializes the same
-//! definition with another library has not changed it.
+//! the person confirmed. In definitions, the way in which a number is written must not matter: a server that serializes
+//! the same definition with another library has not changed it.
 
 /// The limit for the absolute value of an exponent: a number with this exponent or a larger one is not normalized.
 const EXPONENT_MAX: i64 = 1_000_000;
 
-/// Returns a JSON text with every number in its normalized spelling.
+/// Returns a JSON text with every number in its normalized form.
 pub(super) fn exact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
@@ -44,8 +44,8 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the normalized spelling of a number: its digits without leading and trailing zeros, and a power of ten.
-/// Returns `None` if the text is not a number or the exponent is too large.
+/// Returns the normalized form of a number: its digits without leading and trailing zeros, and a power of ten. Returns
+/// `None` if the text is not a number or the exponent is too large.
 fn spelled(number: &str) -> Option<String> {
     let (sign, number) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),

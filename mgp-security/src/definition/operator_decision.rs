@@ -58,10 +58,10 @@ impl Definitions {
     /// Thus an operator who saw the definition waiting does not overturn the rejection by another operator.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve), and if an operator has rejected the definition.
+    /// The same errors as [`approve`](Self::approve). Also an error if an operator has rejected the definition.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn approve_waiting(
         &self,
         by: &Principal,
@@ -119,7 +119,7 @@ impl Definitions {
     /// the tool stays refused until an operator approves the definition after all.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve).
+    /// The same errors as [`approve`](Self::approve).
     ///
     /// # Cancel safety
     /// If the future is dropped, the definition may or may not have been rejected.
@@ -205,9 +205,9 @@ impl Definitions {
         Ok(held)
     }
 
-    /// Removes all stored definitions of a server that is no longer registered: approved, waiting and rejected ones.
+    /// Removes all stored definitions of a server that is no longer registered, whether approved, waiting or rejected.
     /// The tools that a server of this id lists next are pinned as if they were seen for the first time. Checks no
-    /// authority: the caller of this method must have done that.
+    /// authority: the caller of this method must have checked it.
     ///
     /// # Errors
     /// [`Refusal`] if the change cannot be stored or recorded; nothing was removed then.

@@ -1,7 +1,7 @@
 //! The stored definitions of each tool: the pinned definition, and a definition that waits or was rejected.
 //!
-//! These two definitions of a tool have different keys in the store, so that a server that changes its tool cannot
-//! overwrite an approval that an operator makes at the same time.
+//! These two definitions of a tool have different keys in the store. So a server that changes its tool cannot overwrite
+//! an approval that an operator makes at the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

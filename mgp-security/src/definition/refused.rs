@@ -14,7 +14,8 @@ const UNSETTLED: &str = "its server announced changes of its tools while they we
 pub(super) const CROWDED: &str =
     "its server has listed more than 10,000 different tools in all, or 16 MiB at once";
 
-/// The text for a finding that names another server, which the caller may not be allowed to know.
+/// The text shown in place of a finding that names another server, because the caller may not be allowed to know that
+/// server.
 const LIKE_ANOTHER: &str = "its name or the id of its server can be mistaken for another one";
 
 /// The error for a tool that cannot be called because its definition changed, waits for an operator, or is

@@ -165,7 +165,8 @@ impl ServerListing {
     }
 
     /// Adds the tools of a list. A complete list replaces all earlier tools, except tools that wait for an operator or
-    /// are refused.
+    /// are refused. A definition beyond the limits of number and size is left out, and so is the tool's earlier
+    /// definition.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
         if let ListExtent::Complete { announced } = extent {
             self.count_false_announcements(&tools, announced);
@@ -175,7 +176,8 @@ impl ServerListing {
             self.kept = self.listed.keys().cloned().collect();
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.complete) = (false, Some(Instant::now()));
-            // `self.announced` starts again at zero if the server is removed and added while it is asked for the list.
+            // Limit the number: `self.announced` starts again at zero if the server is removed and added while it is
+            // asked for the list.
             self.included = announced.min(self.announced);
         }
         for (name, listed) in tools {
@@ -403,7 +405,8 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
             || inspection.extends(pin) || inspection.reorders(pin) || inspection.rewraps(pin);
         pin.fingerprint == fingerprint || (rejected.is_none() && is_equivalent())
     };
-    // A definition that was pinned automatically waits for an operator if its name was later found to be flawed.
+    // A definition that was pinned automatically must wait for an operator if its name was later found to be flawed. So
+    // ignore its pin in this case.
     let waits = held.is_some_and(|held| {
         held.kind == PinKind::Waiting && held.findings.iter().any(Finding::blocks)
     });

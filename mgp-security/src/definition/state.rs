@@ -36,7 +36,7 @@ pub struct HeldDefinition {
     pub pinned: Option<Sha256Hash>,
     /// The definition itself, as JSON. It is the server's unreviewed text, which only people should read.
     pub definition: Payload,
-    /// The differences from the pinned definition; if there are many, only the first ones.
+    /// The differences from the pinned definition; if there are many, only the first differences.
     pub differences: Vec<Difference>,
     /// The number of differences that are not listed.
     pub differences_left_out: usize,

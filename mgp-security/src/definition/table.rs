@@ -22,7 +22,7 @@ use crate::tool::{ArgumentsRefused, ToolSchemas};
 /// request.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
 
-/// A map with at most this many entries is searched linearly.
+/// The maximum number of entries for which a map is searched linearly.
 const FEW: usize = 4;
 
 /// All known tools of all servers.
@@ -165,8 +165,8 @@ impl Table {
         ids.filter(|id| !is_same(id)).cloned().collect()
     }
 
-    /// Derives the revisions from those of the earlier table `before`: each changed server gets the next number, and
-    /// removed servers have no number.
+    /// Derives the revisions from the revisions of the earlier table `before`: each changed server gets the next
+    /// number, and removed servers have no number.
     pub(super) fn count_changes(&mut self, before: &Self, changed: BTreeSet<ServerId>) {
         let number = before.last_change + 1;
         let mut revisions = before.revisions.clone();
@@ -249,7 +249,7 @@ impl Tools {
         };
         match &known.standing {
             // The definition is listed but not pinned yet, or the list is so old that the tool may have been added
-            // since.
+            // since. So list the tools first.
             DefinitionState::Unseen if known.tool.is_some() || self.is_old() => {
                 DefinitionRule::List
             }
@@ -298,13 +298,14 @@ impl KnownTool {
         &self.assessment
     }
 
-    /// Checks the arguments of a call against the schema in the tool's definition.
+    /// Checks the arguments of a call against the schema in the tool's definition. Returns `None` if the policy does
+    /// not require that, if the server does not list the tool, or if the schema cannot be used for a check.
     #[cfg(feature = "schemas")]
     pub(crate) fn check_arguments(
         &self,
         arguments: Option<&str>,
-    ) -> Result<(), Box<ArgumentsRefused>> {
-        let (Some(tool), Some(schemas)) = (&self.tool, &self.schemas) else { return Ok(()) };
+    ) -> Option<Result<(), Box<ArgumentsRefused>>> {
+        let (tool, schemas) = self.tool.as_ref().zip(self.schemas.as_ref())?;
         schemas.check_arguments(tool, arguments)
     }
 

@@ -52,9 +52,10 @@ macro_rules! default_server {
 ///   the agent, the server, the tool, the kind of entry or policy that decided, and a remedy. A `tools/list` is
 ///   filtered by the same decision.
 /// - Resources, prompts and completion belong to the server as a whole, so the entry for the server or the policy
-///   decides. Without access, calls are refused with code 1001, and lists are empty.
+///   decides. Without access, calls are refused with code 1001 (access denied), and lists are empty.
 /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) restrict this further: credentials for
-///   single tools do not permit to use anything else of a server. Expired credentials are refused with code 1003.
+///   single tools do not permit to use anything else of a server. Expired credentials are refused with code 1003
+///   (authentication expired).
 ///
 /// ```
 /// use mgp_security::{Access, AccessLayer, Policies};

@@ -27,11 +27,11 @@ use tower_service::Service;
 
 use self::denial::{deny, unknown_tool};
 use self::target::{CallTarget, validated_tool};
-use crate::access::{Credentials, Delegation, Moment, name_of};
+use crate::access::{Credentials, Delegation, name_of};
 use crate::audit::REQUESTS_ONLY;
 use crate::decision::{
-    CallFacts, CallOutcome, CallPreparations, CallVerdict, ConfirmedTool, Requirement, Snapshot,
-    Sources, ToolOrigin, admit, decide,
+    CallOutcome, CallPreparations, CallVerdict, ConfirmedTool, Requirement, Sources, ToolOrigin,
+    admit, decide,
 };
 use crate::definition::{DefinitionRefused, page};
 use crate::error::Refusal;
@@ -190,26 +190,10 @@ impl Answers {
     }
 }
 
-/// Calls a function with a tool call and everything that a decision about the call depends on, and with the current
-/// rules.
-fn with_facts<T>(
-    sources: &Sources,
-    call: &Call,
-    preparations: &CallPreparations,
-    look: impl FnOnce(&CallFacts<'_>, &Snapshot<'_>) -> T,
-) -> T {
-    let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
-    let server = sources.server_of(call.cx());
-    let clock = || sources.now();
-    let at = Moment::of(&clock);
-    let snapshot = Snapshot::of(sources, &call.cx().principal, server);
-    look(&CallFacts { call, server, tool, arguments, at: &at, preparations }, &snapshot)
-}
-
 /// Decides about a tool call by the current rules. Adds to the call's audit record which validators ran, for which
 /// agents the call is made, and which access entry or approval made a confirmation unnecessary.
 fn decide_and_note(sources: &Sources, call: &Call, preparations: &CallPreparations) -> CallVerdict {
-    let verdict = with_facts(sources, call, preparations, decide);
+    let verdict = decide(sources, call, preparations);
     if !verdict.applied().is_empty() {
         let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
         note(call.cx(), "validator_applied", &applied.join(", "));
@@ -236,8 +220,8 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     decide_again(sources, call, Answers::of(call))
 }
 
-/// Puts a function into the context of an admitted call that decides about the call again. The code that lets the call
-/// wait for answers of its caller runs this function after the wait.
+/// Puts a function into the context of an admitted call. The function decides about the call again; the code that lets
+/// the call wait for answers of its caller runs it after the wait.
 fn leave_recheck(sources: &Arc<Sources>, call: &Call) {
     let Some(recheck) = call.cx().extensions.get_shared::<Recheck>() else { return };
     let (sources, mut call) = (Arc::clone(sources), call.clone());

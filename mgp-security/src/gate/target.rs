@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_message_to_a_server_is_checked_unless_it_is_listed_as_unchecked() {
-        // The methods that only a kernel has are left out: they are for operators, and no server gets them.
+        // Leave out the methods that only a kernel has: they are for operators, and no server gets them.
         let to_server = methods()
             .filter(|info| info.direction != Direction::ToClient && !info.is_kernel_only());
         let unchecked = to_server

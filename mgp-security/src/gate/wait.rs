@@ -11,12 +11,13 @@ use mgp_types::service::{
 use mgp_types::{Payload, RpcError};
 
 use super::denial::{deny, log_denied};
-use super::{Answers, check_may_run, decide_and_note, leave_recheck, undecided, with_facts};
+use super::{Answers, check_may_run, decide_and_note, leave_recheck, undecided};
 use crate::decision::{
-    CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
-    judge_permissions, lacked_permissions,
+    CallOutcome, CallPreparations, ConfirmedTool, ListingState, Requirement, Sources,
+    judge_permissions, must_be_confirmed,
 };
 use crate::error::Refusal;
+use crate::permission::PermissionJudgement;
 use crate::tool::{Assessment, RiskyCall, with_reference};
 
 /// The number of answers after which a call no longer waits for the audit record of an override of its tool's risk.
@@ -54,7 +55,7 @@ pub(super) async fn run<S: MgpService>(
         }
         let getting = get(sources, &mut inner, &call, need, assessment, &mut preparations);
         keep_alive(&outlet, "waiting for a person's decision", getting).await?;
-        preparations.recorded = answers >= MAX_ANSWERS;
+        preparations.skips_record = answers >= MAX_ANSWERS;
         match decide_and_note(sources, &call, &preparations).into_outcome() {
             (CallOutcome::Allow, _) => break,
             (CallOutcome::Refuse(refusal), _) => return Err(deny(sources, &call, refusal)),
@@ -89,12 +90,10 @@ async fn get<S: MgpService>(
     preparations: &mut CallPreparations,
 ) -> Result<(), RpcError> {
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
-    let server = sources.server_of(cx);
+    let definitions = sources.definitions.as_ref().zip(sources.server_of(cx));
     match need {
         Requirement::Listing => {
-            let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
-                return Err(undecided());
-            };
+            let (definitions, server) = definitions.ok_or_else(undecided)?;
             let fetched = definitions.fetch(server, inner, call, tool).await;
             let settled = fetched.inspect_err(|error| log_denied(sources, call, error))?;
             preparations.settled = settled;
@@ -103,25 +102,24 @@ async fn get<S: MgpService>(
             // other list: its calls count as dangerous.
             let tools = definitions.tools(Some(server));
             let known = tools.as_ref().and_then(|tools| tools.get(tool));
-            preparations.listed = known.is_none_or(|known| !known.is_listed())
+            let is_done = known.is_none_or(|known| !known.is_listed())
                 || preparations.listings >= MAX_LISTINGS;
+            preparations.listing = if is_done { ListingState::Done } else { ListingState::Open };
             note_risk(call, &definitions.assessment(Some(server), tool).effective_risk);
         }
         Requirement::RiskRecord => {
-            let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
-                return Err(undecided());
-            };
+            let (definitions, server) = definitions.ok_or_else(undecided)?;
             let recorded = definitions.record_override(server, call, tool).await;
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(missing) => {
-            preparations.listed = false;
+            preparations.listing = ListingState::Open;
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
             let confirmed = confirm(sources, call, assessment, preparations, &[]).await?;
-            preparations.listed = false;
+            preparations.listing = ListingState::Open;
             preparations.confirmed.push(confirmed);
             preparations.asked.get_or_insert_default();
         }
@@ -144,25 +142,24 @@ async fn get_permissions(
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
     let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-    // If the server declares permissions itself, they are asked for separately from the confirmation.
-    if !missing.is_empty() && !permissions.declares(server) {
-        let next = with_facts(sources, call, preparations, |facts, snapshot| {
-            after_permissions(facts, snapshot, &assessment)
-        });
-        if let CallOutcome::Ask(_) = next {
-            let known = Some(Arc::clone(&assessment));
-            let confirming = confirm(sources, call, known, preparations, &missing);
-            let confirmed = tokio::select! {
-                biased;
-                confirmed = confirming => confirmed?,
-                // The caller of this function decides about the call again, and asks only for what the call still
-                // lacks.
-                () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
-            };
-            preparations.confirmed.push(confirmed);
-            needed.retain(|permission| !missing.contains(permission));
-            preparations.granted = missing;
-        }
+    // If the server itself declares permissions, ask for them separately from the confirmation. Otherwise one question
+    // can ask for both.
+    if !missing.is_empty()
+        && !permissions.declares(server)
+        && must_be_confirmed(sources, call, preparations, &assessment)
+    {
+        let known = Some(Arc::clone(&assessment));
+        let confirming = confirm(sources, call, known, preparations, &missing);
+        let confirmed = tokio::select! {
+            biased;
+            confirmed = confirming => confirmed?,
+            // Return without an answer: the caller of this function decides about the call again, and asks only for
+            // what the call still lacks.
+            () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
+        };
+        preparations.confirmed.push(confirmed);
+        needed.retain(|permission| !missing.contains(permission));
+        preparations.granted = missing;
     }
     let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
     let outcomes =
@@ -188,9 +185,7 @@ async fn confirm(
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
     let (definition, risk) = (tools.definition(server, tool), assessment.effective_risk.clone());
-    let judged = with_facts(sources, call, preparations, |facts, snapshot| {
-        judge_permissions(facts, snapshot, &assessment)
-    });
+    let judged = judge_permissions(sources, call, preparations, &assessment);
     let risky = RiskyCall {
         cx: cx.clone(),
         server: server.cloned(),
@@ -199,7 +194,7 @@ async fn confirm(
         definition,
         assessment,
         missing: missing.to_vec(),
-        doubt: judged.and_then(Result::ok).and_then(|judged| judged.doubt),
+        doubt: judged.ok().and_then(|judged| judged.doubt),
     };
     let confirmed = confirmations.confirm(risky, tools).await;
     confirmed.map_err(|refusal| deny(sources, call, refusal))?;
@@ -215,15 +210,15 @@ async fn has_fewer(
     assessment: &Assessment,
     asked: &[Permission],
 ) {
+    let is_fewer = |judged: PermissionJudgement| {
+        let lacked = Permission::canonical(judged.missing.iter().map(|lack| &lack.permission));
+        judged.may_be_granted()
+            && lacked.len() < asked.len()
+            && lacked.iter().all(|one| asked.contains(one))
+    };
     loop {
         tokio::time::sleep(GRANTED_INTERVAL).await;
-        let lacked = with_facts(sources, call, preparations, |facts, snapshot| {
-            lacked_permissions(facts, snapshot, assessment)
-        });
-        let is_fewer = |lacked: &Vec<Permission>| {
-            lacked.len() < asked.len() && lacked.iter().all(|one| asked.contains(one))
-        };
-        if lacked.as_ref().is_some_and(is_fewer) {
+        if judge_permissions(sources, call, preparations, assessment).is_ok_and(is_fewer) {
             return;
         }
     }

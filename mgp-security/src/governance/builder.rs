@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Principal};
+use mgp_types::service::{AuditSink, MemoryAudit, Principal};
 use mgp_types::store::Store;
 use tokio::sync::watch;
 
@@ -23,7 +23,8 @@ use crate::tool::{Confirmations, Validate, Validators};
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     pub(super) store: Arc<dyn Store>,
-    pub(super) audit: Arc<dyn AuditSink>,
+    /// The sink of audit events; if it is `None`, they are stored in memory.
+    pub(super) audit: Option<Arc<dyn AuditSink>>,
     pub(super) log: Option<AuditLog>,
     pub(super) recording: AuditConfig,
     pub(super) policies: Policies,
@@ -42,9 +43,10 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets the sink of audit events; replaces an earlier sink or [log](Self::log).
+    /// Sets the sink of audit events; replaces an earlier sink or [log](Self::log). With a sink, `in_folder` fails,
+    /// because a folder has its own log.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
-        self.audit = sink;
+        self.audit = Some(sink);
         self.log = None;
         self
     }
@@ -52,7 +54,7 @@ impl GovernanceBuilder {
     /// Sets the audit log. If it has a key, the arguments of calls are digested with that key, unless the
     /// [recording](Self::recording) has its own.
     pub fn log(mut self, log: AuditLog) -> Self {
-        self.audit = Arc::new(log.clone());
+        self.audit = Some(Arc::new(log.clone()));
         self.log = Some(log);
         self
     }
@@ -82,9 +84,10 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets the function that decides which callers are allowed to confirm a call by asking their own user and sending
-    /// a token, if they negotiated `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer)
-    /// outside of the governance. By default, no caller is allowed to do so.
+    /// Sets the function that decides which callers may confirm a call by asking their own user and sending a token. It
+    /// applies to callers that negotiated `human_in_the_loop`, and needs a
+    /// [`CallerConfirmLayer`](crate::CallerConfirmLayer) outside of the governance. By default, no caller may confirm
+    /// in this way.
     pub fn confirmed_by_caller(
         mut self,
         may_confirm: impl Fn(&Principal) -> bool + Send + Sync + 'static,
@@ -122,6 +125,7 @@ impl GovernanceBuilder {
             by_caller,
             ..
         } = self;
+        let audit = audit.unwrap_or_else(|| Arc::new(MemoryAudit::new()));
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {
             Some(key) => recording.key(key.clone()),
@@ -193,3 +197,18 @@ fn confirmed_by(
 }
 
 mgp_types::opaque_debug!(GovernanceBuilder { policies });
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use mgp_testkit::temp_dir;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sink_that_the_log_of_a_folder_would_replace_is_an_error() {
+        let folder = temp_dir();
+        let builder = Governance::builder().audit(Arc::new(MemoryAudit::new()));
+        let refused = builder.in_folder(folder.path().join("state")).await.err().unwrap();
+        assert!(matches!(refused, folder::FolderError::OtherSink), "{refused}");
+    }
+}

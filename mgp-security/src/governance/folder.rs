@@ -74,6 +74,9 @@ pub enum FolderError {
     /// The named directory has no log of the folder. The value is its path.
     #[error("`{0}` has no audit log of this folder; name a directory in which the folder had one")]
     NoLog(PathBuf),
+    /// The builder has a sink or log of audit events, which the log of the folder would replace.
+    #[error("a folder has its own audit log; leave out `audit` and `log`, and forward the events")]
+    OtherSink,
 }
 
 /// A function that changes the default configuration of the log.
@@ -92,14 +95,14 @@ impl GovernanceBuilder {
     }
 
     /// Builds and opens the governance, with all persistent data in a folder: `state.db`, the audit log in `audit/`,
-    /// and `digest.key`. They replace [`store`](Self::store) and [`log`](Self::log).
+    /// and `digest.key`. The database replaces [`store`](Self::store).
     ///
     /// A missing folder is created. Only its owner may have access to it (on Unix: mode 0700), and only one process at
     /// a time can use it. To let several processes share their state, use a [`Db`], with an [`AuditLog`] of a different
     /// name in each process.
     ///
     /// # Errors
-    /// [`FolderError`] if the folder, its state or its log cannot be used.
+    /// [`FolderError`] if the folder, its state or its log cannot be used, or if the builder has another sink or log.
     ///
     /// # Cancel safety
     /// If the future is dropped, the folder may stay locked for a short time.
@@ -115,12 +118,13 @@ impl GovernanceBuilder {
     /// [`FolderError`] if the folder, its state or its log cannot be used; the output of `beside` is then lost.
     ///
     /// # Cancel safety
-    /// As [`in_folder`](Self::in_folder); the future of `beside` is dropped too.
+    /// The same as for [`in_folder`](Self::in_folder); the future of `beside` is dropped too.
     pub async fn in_folder_beside<F: Future>(
         mut self,
         folder: impl AsRef<Path>,
         beside: impl FnOnce(Db) -> F,
     ) -> Result<(Governance, F::Output), FolderError> {
+        self.audit.is_none().then_some(()).ok_or(FolderError::OtherSink)?;
         let folder = &absolute(folder.as_ref());
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
@@ -148,7 +152,7 @@ impl GovernanceBuilder {
                 let place = LogPlace::of(folder, &config, &before);
                 (config, place)
             }
-            // If the program does not configure the log, the log stays in the stored place.
+            // If the program does not configure the log, keep the log in the stored place.
             None if before.is_synced() => {
                 (default_config(folder).fsync(Fsync::Always), before.clone())
             }
@@ -194,7 +198,7 @@ impl Governance {
     /// [`FolderError`] if the folder, its state or its log cannot be used.
     ///
     /// # Cancel safety
-    /// As [`GovernanceBuilder::in_folder`].
+    /// The same as for [`GovernanceBuilder::in_folder`].
     pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FolderError> {
         Self::builder().in_folder(folder).await
     }

@@ -26,7 +26,8 @@ pub struct ServerHoldings {
 }
 
 impl ServerHoldings {
-    /// Reads the decisions about all servers, including servers that no longer exist.
+    /// Reads the access entries in force, the approved permissions and the stored definitions of all servers, including
+    /// servers that no longer exist.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -126,7 +127,7 @@ impl TenantHoldings {
     }
 }
 
-/// Reads the entries of a space, except for those that have no readable value.
+/// Reads the entries of a space. Leaves out entries whose value cannot be read.
 async fn entries<S: Snapshot>(store: &dyn Store) -> Result<Vec<S::Entry>, StoreError> {
     let records = store.load(S::SPACE).await?.records.into_iter();
     Ok(records.filter_map(|record| record.value?.get::<S::Entry>().ok()).collect())

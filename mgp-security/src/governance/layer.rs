@@ -41,7 +41,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             ToolOrigin::Own => {
                 Either::Left(KernelToolsLayer::new(self.governance.router()).layer(decided))
             }
-            // The other server answers such calls itself.
+            // Pass such calls on, because the other server answers them itself.
             ToolOrigin::Foreign => Either::Right(decided),
         };
         // The audit layer is outermost, so that every call is recorded, whatever its outcome. The call's risk is
@@ -51,8 +51,8 @@ impl<S: MgpService> Layer<S> for GovernLayer {
 }
 
 impl GovernLayer {
-    /// Returns a function that decides again about a call that [waited](mgp_types::service::WaitMark) in an inner
-    /// layer; that layer must call it immediately before it runs the call.
+    /// Returns a function that decides again about a call. A layer further in that made the call
+    /// [wait](mgp_types::service::WaitMark) must call it immediately before it runs the call.
     ///
     /// If this layer itself made a call wait, it decides again without this function.
     ///

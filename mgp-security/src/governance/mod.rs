@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    AuditSink, Call, Context, Hidden, MemoryAudit, Method, Params, Peer, Principal, Router, Scope,
-    ScopeKind, ServerId, Visibility,
+    AuditSink, Call, Context, Hidden, Method, Params, Peer, Principal, Router, Scope, ScopeKind,
+    ServerId, Visibility,
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 
-use crate::access::{About, Access, AdminCheck, Moment, Need, Rules, named_server};
+use crate::access::{About, Access, AdminCheck, Need, Rules, named_server};
 use crate::approval::{CallBook, ElicitApprover, Inbox, Requests};
 use crate::audit::{AuditConfig, AuditLog, Event, check_positions};
 use crate::decision::{
-    self, CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, ServerName, Snapshot,
+    self, CallOutcome, CallPreparations, CallVerdict, ListingState, Requirement, ServerName,
     Sources, ToolOrigin,
 };
 #[cfg(feature = "validators")]
@@ -105,7 +105,7 @@ impl Governance {
     pub fn builder() -> GovernanceBuilder {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
-            audit: Arc::new(MemoryAudit::new()),
+            audit: None,
             log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
@@ -227,10 +227,10 @@ impl Governance {
     /// Removes the policy of a server; the general policy applies to it from the next message on.
     ///
     /// # Errors
-    /// As [`set_policy`](Self::set_policy).
+    /// The same errors as [`set_policy`](Self::set_policy).
     ///
     /// # Cancel safety
-    /// As [`set_policy`](Self::set_policy).
+    /// The same as for [`set_policy`](Self::set_policy).
     pub async fn remove_policy(
         &self,
         by: &Principal,
@@ -251,10 +251,10 @@ impl Governance {
     /// message on.
     ///
     /// # Errors
-    /// As [`set_policy`](Self::set_policy).
+    /// The same errors as [`set_policy`](Self::set_policy).
     ///
     /// # Cancel safety
-    /// As [`set_policy`](Self::set_policy).
+    /// The same as for [`set_policy`](Self::set_policy).
     pub async fn set_groups(
         &self,
         by: &Principal,
@@ -307,10 +307,10 @@ impl Governance {
     /// server that these params name.
     ///
     /// # Errors
-    /// As [`operators_only`](Self::operators_only).
+    /// The same errors as [`operators_only`](Self::operators_only).
     ///
     /// # Cancel safety
-    /// As [`operators_only`](Self::operators_only).
+    /// The same as for [`operators_only`](Self::operators_only).
     pub async fn operators_only_at(
         &self,
         cx: &Context,
@@ -385,7 +385,7 @@ impl Governance {
     ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
-        self.preview(cx, server, tool, arguments, &CallPreparations::default())
+        self.preview(cx, server, tool, Some(arguments), CallPreparations::default())
     }
 
     /// Does the same as [`explain`](Self::explain) for a caller with the credentials in `cx`. Assumes that an
@@ -401,18 +401,14 @@ impl Governance {
         tool: &str,
         arguments: Option<&Payload>,
     ) -> CallVerdict {
-        let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
-        let arguments = arguments.unwrap_or(&none);
         let definitions = &self.0.definitions;
-        let (settled, recorded) = (Some(definitions.announcements(server)), true);
-        let preparations =
-            CallPreparations { settled, recorded, any_arguments, ..CallPreparations::default() };
-        let verdict = self.preview(cx.clone(), server, tool, arguments, &preparations);
+        let announced = definitions.announcements(server);
+        let preparations = CallPreparations::of_preview(ListingState::Open, announced);
+        let verdict = self.preview(cx.clone(), server, tool, arguments, preparations);
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
-            let listed = CallPreparations { listed: true, ..preparations };
-            return self.preview(cx.clone(), server, tool, arguments, &listed);
+            return self.explain_for(cx, server, tool, arguments);
         }
         verdict
     }
@@ -428,13 +424,11 @@ impl Governance {
         tool: &str,
         arguments: Option<&Payload>,
     ) -> CallVerdict {
-        let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
-        // Before a real call, the kernel itself lists the tools and records overrides; the caller is asked nothing.
-        let (listed, recorded) = (true, true);
-        let settled = Some(self.0.definitions.announcements(server));
-        let known = CallPreparations { listed, settled, recorded, ..CallPreparations::default() };
-        let preparations = CallPreparations { any_arguments, ..known };
-        self.preview(cx.clone(), server, tool, arguments.unwrap_or(&none), &preparations)
+        // Before a real call, the kernel itself lists the tools and records overrides, and asks the caller nothing. So
+        // treat both as done.
+        let announced = self.0.definitions.announcements(server);
+        let preparations = CallPreparations::of_preview(ListingState::Done, announced);
+        self.preview(cx.clone(), server, tool, arguments, preparations)
     }
 
     fn preview(
@@ -442,18 +436,14 @@ impl Governance {
         cx: Context,
         server: &ServerId,
         tool: &str,
-        arguments: &Payload,
-        preparations: &CallPreparations,
+        arguments: Option<&Payload>,
+        preparations: CallPreparations,
     ) -> CallVerdict {
-        let principal = cx.principal.clone();
-        let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
+        let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
+        let params = Params::tool(tool, arguments.unwrap_or(&none));
+        let call = Call::request(Method::of(ToolsCall::METHOD), params, cx);
         let sources = self.sources(server, self.origin_of(server));
-        let clock = || sources.now();
-        let at = Moment::of(&clock);
-        let arguments = call.tool().and_then(|tool| tool.arguments);
-        let (call, server) = (&call, Some(server));
-        let facts = CallFacts { call, server, tool, arguments, at: &at, preparations };
-        decision::explain(&facts, &Snapshot::of(&sources, &principal, server))
+        decision::explain(&sources, &call, &CallPreparations { any_arguments, ..preparations })
     }
 
     /// Does the same as [`Visibility::sees`], with the server's id as a string; returns whether the caller sees the
@@ -475,7 +465,8 @@ impl Governance {
     ) -> Vec<MissingPermission> {
         let sources = self.sources(server, self.origin_of(server));
         let mut missing = decision::missing(&sources, principal, server, tool);
-        // Without arguments it is unknown whether a call would be within the limits.
+        // Without arguments it is unknown whether a call would be within the limits. So permissions with limits do not
+        // count as missing here.
         missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
         missing
     }

@@ -61,7 +61,7 @@ impl LogPlace {
         self.synced == Some(true)
     }
 
-    /// Returns whether this place and another one denote the same log of a state folder.
+    /// Returns whether this place and another place denote the same log of a state folder.
     pub(super) fn is_same_log(&self, other: &Self, folder: &Path) -> bool {
         self.name == other.name && self.dir_in(folder) == other.dir_in(folder)
     }

@@ -56,8 +56,8 @@ impl Governance {
     /// `expected` is the state that the operator saw, as in [`Inbox::expecting`](crate::Inbox::expecting).
     ///
     /// # Errors
-    /// As [`Inbox::approve_for`](crate::Inbox::approve_for). Also code −32602 (invalid params) if the request has
-    /// another state than expected, and an error if the permissions cannot be approved.
+    /// The same errors as [`Inbox::approve_for`](crate::Inbox::approve_for). Also code −32602 (invalid params) if the
+    /// request has another state than expected, and an error if the permissions cannot be approved.
     ///
     /// # Cancel safety
     /// If the future is dropped, the decision may or may not be made.
@@ -80,7 +80,7 @@ impl Governance {
     /// server, these permissions are denied as well. `expected` is as in [`approve_request`](Self::approve_request).
     ///
     /// # Errors
-    /// As [`approve_request`](Self::approve_request).
+    /// The same errors as [`approve_request`](Self::approve_request).
     ///
     /// # Cancel safety
     /// If the future is dropped, the decision may or may not be made.
@@ -123,10 +123,10 @@ impl Governance {
     /// Applies the stored decisions about a server's permissions to the open requests that ask for these permissions.
     ///
     /// # Errors
-    /// As [`Inbox::settle`](crate::Inbox::settle).
+    /// The same errors as [`Inbox::settle`](crate::Inbox::settle).
     ///
     /// # Cancel safety
-    /// As [`Inbox::settle`](crate::Inbox::settle).
+    /// The same as for [`Inbox::settle`](crate::Inbox::settle).
     pub async fn settle(&self, by: &Principal, server: Option<&str>) -> Result<(), RpcError> {
         let (Some(inbox), Some(server)) = (self.inbox(), server.map(ServerId::from)) else {
             return Ok(());

@@ -205,10 +205,10 @@ impl Permissions {
     /// under the policy `config_only`.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve).
+    /// The same errors as [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn deny(
         &self,
         by: &Principal,
@@ -223,10 +223,10 @@ impl Permissions {
     /// revoked decisions, or an empty list if there was nothing to revoke.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve).
+    /// The same errors as [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn revoke(
         &self,
         by: &Principal,
@@ -239,10 +239,10 @@ impl Permissions {
     /// policy of the server decide, as if no decision had been made. Returns the removed decisions.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve); some of the decisions may have been removed.
+    /// The same errors as [`approve`](Self::approve). Some of the decisions may have been removed.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn reset(
         &self,
         by: &Principal,
@@ -260,7 +260,7 @@ impl Permissions {
     /// An error if the change could not be stored or recorded; some of the decisions may have been removed.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let inner = &self.inner;
         let _changing = inner.entries.begin_change().await;

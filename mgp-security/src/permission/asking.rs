@@ -133,7 +133,8 @@ impl PermissionCore {
         let cause = ChangeCause { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &cause).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
-        // The limit covers the total time that a call waits for approvers, but not the storing of their answers.
+        // Create the timer once, before the loop, because the limit covers the total time that a call waits for
+        // approvers. The storing of their answers does not count.
         let late = tokio::time::sleep(wait);
         let mut late = std::pin::pin!(late);
         loop {

@@ -104,8 +104,8 @@ impl Grants {
         }
     }
 
-    /// Notes that the client is still deciding about permissions. Earlier decisions about them apply until the new ones
-    /// arrive.
+    /// Notes that the client is still deciding about permissions. Earlier decisions about them apply until the new
+    /// decisions arrive.
     pub fn await_decision(&self, permissions: &[Permission]) {
         let mut board = self.board();
         board.is_informed = true;

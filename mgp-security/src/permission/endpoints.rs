@@ -16,8 +16,8 @@ use mgp_types::{Extras, Payload, RpcError};
 use super::client_decisions::{Grants, NOTED_MAX};
 
 impl Grants {
-    /// Returns a router that receives decisions from a client, under both spellings of the method names, and stores
-    /// them for the client's connection.
+    /// Returns a router that receives decisions from a client, under both forms of the method names, and stores them
+    /// for the client's connection.
     ///
     /// ```
     /// use mgp_security::Grants;

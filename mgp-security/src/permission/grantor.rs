@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision, ScopedGrant};
 use mgp_types::service::{Context, PermissionAuthority, ServerId};
+use mgp_types::{Timestamp, random_name};
 use tokio::sync::watch;
 
 use super::permissions::{Permissions, standard};
@@ -110,6 +110,7 @@ impl Permissions {
                     approved(approval.scope.as_ref())
                 }
                 // The permission is not granted yet: the policy's grant could not be recorded, or nothing is decided.
+                // So it is reported as deferred.
                 PermissionState::ByPolicy | PermissionState::Open(..) => {
                     GrantDecision::Deferred.into()
                 }
@@ -119,7 +120,9 @@ impl Permissions {
         }
         by.sort_unstable();
         by.dedup();
-        let mut decision = PermissionDecision::new(format!("permissions-{}", cx.key), grants);
+        // A random id, because the key of the call would show the server how many calls this process has handled.
+        let id = random_name().unwrap_or_else(|_| cx.key.to_string());
+        let mut decision = PermissionDecision::new(format!("permissions-{id}"), grants);
         decision.approved_by = (!by.is_empty()).then(|| by.join(", "));
         let earliest = ends.into_iter().min_by_key(|(end, _)| *end);
         decision.expires_at = earliest.map(|(_, text)| text.clone());

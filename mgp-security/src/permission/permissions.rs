@@ -178,7 +178,6 @@ impl Permissions {
         at: SystemTime,
     ) -> Vec<MissingPermission> {
         let policy = self.inner.policies.get(server);
-        let is_of_tools = &|_: &Permission| false;
         let need = PermissionNeed {
             principal,
             server,
@@ -188,7 +187,7 @@ impl Permissions {
             any_arguments: false,
             definition: None,
             at,
-            is_of_tools,
+            tools: None,
         };
         self.view().missing(&need, &policy)
     }
@@ -210,7 +209,7 @@ impl Permissions {
     /// Returns an operator's approval in force that names a tool, with its confirmation rule (§4.4).
     ///
     /// An approval with the rule `never` takes precedence, and one with the rule `usual` does not count. Under the
-    /// policy `config_only` no approval counts.
+    /// policy `config_only`, or an unknown policy, no approval counts.
     #[must_use]
     pub fn names_tool(
         &self,
@@ -249,10 +248,17 @@ pub(crate) struct PermissionJudgement {
     /// `true` if the policy grants a permission and that grant is not recorded yet.
     pub(crate) to_record: bool,
     /// `true` if a permission that the call needs is granted for some paths only. If this permission does not count as
-    /// missing, all paths among the arguments are within these.
+    /// missing, all paths among the arguments are within the granted paths.
     pub(crate) limits_paths: bool,
     /// A permission whose limits the call may exceed, although no argument certainly does.
     pub(crate) doubt: Option<MissingPermission>,
+}
+
+impl PermissionJudgement {
+    /// Returns whether the call lacks no permission, or approvers can be asked about all that it lacks.
+    pub(crate) fn may_be_granted(&self) -> bool {
+        self.may_ask || self.missing.is_empty()
+    }
 }
 
 /// A snapshot of the approvals, which decides about the permissions of calls.
@@ -299,7 +305,7 @@ impl PermissionView<'_> {
                 | PermissionState::Listed(_)
                 | PermissionState::ByPolicy => continue,
                 PermissionState::Open(..) | PermissionState::Closed(..)
-                    if (need.is_of_tools)(permission) =>
+                    if need.tools.is_some_and(|tools| tools.declare(permission)) =>
                 {
                     continue;
                 }

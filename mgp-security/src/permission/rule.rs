@@ -14,12 +14,13 @@ use serde::Serialize;
 use super::book::{Book, StoredApproval};
 use super::entry::{ApprovalDecision, ApprovalSource};
 use super::scope;
+use crate::definition::Tools;
 use crate::policy::{ServerPolicy, withholds};
 
 /// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
 
-/// The reasons why a permission is missing that no approval can grant.
+/// The reasons why a permission is missing and cannot be granted by an approval.
 pub(super) const DENIED_BY_POLICY: &str = "the policy of the server denies it";
 pub(super) const NOT_LISTED: &str = "config_only: the configuration does not list it";
 
@@ -36,9 +37,9 @@ pub(crate) struct PermissionNeed<'a> {
     /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
     pub(crate) definition: Option<&'a mcp::Tool>,
     pub(crate) at: SystemTime,
-    /// A function that returns whether any tool of the server declares the permission. If a tool does, the server's own
-    /// declaration of the permission does not apply to its other tools.
-    pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
+    /// The tools of the server, if they are known. If one of them declares a permission, the server's own declaration of
+    /// the permission does not apply to its other tools.
+    pub(crate) tools: Option<&'a Tools>,
 }
 
 /// A permission that a call needs but lacks.
@@ -168,8 +169,8 @@ impl<'a> PermissionState<'a> {
         }
     }
 
-    /// Returns the state of a permission that the configuration grants, with those of its limits that concern the
-    /// permission. An unknown limit concerns every permission.
+    /// Returns the state of a permission that the configuration grants. The state has only the limits that concern the
+    /// permission; an unknown limit concerns every permission.
     fn listed(policy: &ServerPolicy, permission: &Permission) -> Self {
         let all = &policy.permission_limits;
         let mut limits = PermissionScope::default();
@@ -227,7 +228,7 @@ impl<'a> PermissionState<'a> {
                 let reason = reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default();
                 Some(Self::Closed(MissingStatus::Denied, format!("{by} denied it{reason}")))
             }
-            // An expired denial counts as undecided.
+            // An expired denial no longer applies, so the permission counts as undecided.
             (ApprovalDecision::Denied, true) => None,
         }
     }

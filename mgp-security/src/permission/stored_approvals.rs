@@ -29,8 +29,7 @@ pub(crate) struct ChangeCause<'a> {
 }
 
 impl PermissionCore {
-    /// Stores the decisions of an approver or of the policy, except those about permissions that were decided in the
-    /// meantime.
+    /// Stores the decisions of an approver or of the policy. Leaves out permissions that were decided in the meantime.
     pub(super) async fn write_answers(
         &self,
         place: &ApprovalOwner,

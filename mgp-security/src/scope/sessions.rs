@@ -43,7 +43,7 @@ const MAX_SESSIONS_EACH: usize = 16;
 /// The maximum number of sessions of all callers together.
 const MAX_SESSIONS: usize = 10_000;
 
-/// The maximum length of a token, in bytes; longer ones are not looked up.
+/// The maximum length of a token, in bytes. A longer token is not looked up.
 const MAX_TOKEN: usize = 256;
 
 /// The function that returns the scopes that the operator allows a caller; `None` if the caller's calls need no scopes.
@@ -141,7 +141,7 @@ impl Scopes {
     }
 
     /// Grants the requested scopes that the operator allows, in a new session. If the params contain a refresh token,
-    /// the new session replaces the one to which the token belongs.
+    /// the new session replaces the session to which the token belongs.
     ///
     /// # Errors
     /// Code −32602 (invalid params) if a scope is not valid, code 1003 (authentication expired) if the refresh token is
@@ -309,8 +309,9 @@ impl Scopes {
         })
     }
 
-    /// Adds a session, and removes other sessions: the session that it replaces, sessions that can no longer be
-    /// extended and, if there would be too many, those that ended first. If this cannot be stored, changes nothing.
+    /// Adds a session, and removes other sessions: the session that it replaces, and sessions that can no longer be
+    /// extended. If there would still be too many, also removes the sessions that ended first. If this cannot be
+    /// stored, changes nothing.
     async fn insert(
         &self,
         key: String,
@@ -364,8 +365,8 @@ impl Session {
     }
 }
 
-/// Removes sessions that have ended, in the order of their end, until there is room for one more below `max`; returns
-/// the removed ones. `counts` returns whether a session counts towards `max`.
+/// Removes sessions that have ended, in the order of their end, until there is room for another session below `max`.
+/// Returns the removed sessions. `counts` returns whether a session counts towards `max`.
 fn make_room(
     sessions: &mut HashMap<String, Session>,
     max: usize,

@@ -13,7 +13,7 @@ impl<S: Snapshot> State<S> {
     /// Removes all matching entries. Each removal is committed together with its audit event, if there is one.
     ///
     /// # Errors
-    /// As for [`commit`](Self::commit); some of the entries may have been removed.
+    /// The same errors as [`commit`](Self::commit). Some of the entries may have been removed.
     pub(crate) async fn take_out(
         &self,
         is_meant: impl Fn(&S::Entry) -> bool,

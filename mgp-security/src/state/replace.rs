@@ -18,7 +18,7 @@ impl<S: Snapshot> State<S> {
     /// written, and the snapshot contains that other change.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same errors as [`commit`](Self::commit).
     pub(crate) async fn replace(
         &self,
         writes: Vec<Replacement<S::Entry>>,
@@ -39,7 +39,7 @@ impl<S: Snapshot> State<S> {
     /// `false` as [`replace`](Self::replace) does.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same errors as [`commit`](Self::commit).
     pub(crate) async fn write_unless_changed(
         &self,
         (key, before): (&str, &Arc<S::Entry>),

@@ -99,14 +99,15 @@ pub struct ResultRefused {
     violation: SchemaViolation,
 }
 
-/// Returns all reasons why arguments do not fit the input schema of a tool, up to a limit.
+/// Returns all reasons why arguments do not fit the input schema of a tool, up to a limit. The text before each reason
+/// is the JSON pointer to the wrong argument.
 ///
 /// # Errors
 /// A description of the reason why the schema or the arguments cannot be used for a check.
 pub fn argument_errors(
     tool: &mcp::Tool,
     arguments: &str,
-) -> Result<Vec<mcp::ArgumentError>, &'static str> {
+) -> Result<Vec<(String, mcp::ArgumentError)>, &'static str> {
     let schema = compile(tool.input_schema.as_payload().as_str());
     let schema = schema.ok_or("the input schema of the tool cannot be used for a check")?;
     if arguments.len() > MAX_VALIDATED_BYTES {
@@ -114,40 +115,31 @@ pub fn argument_errors(
     }
     let UniqueJson(value) = serde_json::from_str(arguments)
         .map_err(|_| "the arguments are not JSON, or repeat a member")?;
-    let read = |error: jsonschema::ValidationError<'_>| {
-        let path = error.instance_path().to_string();
-        let mut field = path.trim_start_matches('/').replace('/', ".");
-        if let ValidationErrorKind::Required { property } = error.kind()
-            && let Some(name) = property.as_str()
-        {
-            let dot = if field.is_empty() { "" } else { "." };
-            field = format!("{field}{dot}{name}");
-        }
+    let named = |error: jsonschema::ValidationError<'_>| {
+        let SchemaViolation { path, message } = read(&error);
+        let field = path.trim_start_matches('/').replace('/', ".");
         let schema_path = error.schema_path().to_string();
         let keyword = schema_path.rsplit('/').next().unwrap_or_default();
-        let message = mgp_types::clip(&error.to_string(), MAX_TEXT);
-        mcp::ArgumentError::new(mgp_types::clip(&field, MAX_TEXT), keyword, message)
+        let [path, field] = [path, field].map(|text| mgp_types::clip(&text, MAX_TEXT));
+        (path, mcp::ArgumentError::new(field, keyword, message))
     };
-    Ok(schema.validator.iter_errors(&value).take(MAX_ARGUMENT_ERRORS).map(read).collect())
+    Ok(schema.validator.iter_errors(&value).take(MAX_ARGUMENT_ERRORS).map(named).collect())
 }
 
 impl ToolSchemas {
-    /// Checks the arguments of a call of the tool.
-    ///
-    /// # Errors
-    /// [`ArgumentsRefused`] if the arguments do not fit the schema.
+    /// Checks the arguments of a call of the tool. Returns `None` if its input schema cannot be used for a check.
     pub(crate) fn check_arguments(
         &self,
         tool: &mcp::Tool,
         arguments: Option<&str>,
-    ) -> Result<(), Box<ArgumentsRefused>> {
+    ) -> Option<Result<(), Box<ArgumentsRefused>>> {
         let schema = || compile(tool.input_schema.as_payload().as_str());
-        let Some(schema) = self.arguments.get_or_init(schema) else { return Ok(()) };
+        let schema = self.arguments.get_or_init(schema).as_ref()?;
         let violations = schema.violations(arguments.unwrap_or("{}"));
         if violations.is_empty() {
-            return Ok(());
+            return Some(Ok(()));
         }
-        Err(Box::new(ArgumentsRefused { tool: tool.name.clone(), violations }))
+        Some(Err(Box::new(ArgumentsRefused { tool: tool.name.clone(), violations })))
     }
 
     /// Checks the structured content of a result of the tool.
@@ -313,7 +305,7 @@ impl<'a> SchemaSize<'a> {
             match (name.as_str(), part) {
                 ("$ref", Value::String(to)) => self.follow(to, inside)?,
                 ("$dynamicRef" | "$recursiveRef" | "$anchor", _) => return None,
-                // The size of a definition is added where the definition is used.
+                // Skip the definitions: the size of a definition is added where the definition is used.
                 ("$defs" | "definitions", _) => {}
                 // The names of the members of these values are not keywords. The names in `properties` alone show which
                 // members are evaluated, so the schemas in `properties` are not checked once more, and do not count as

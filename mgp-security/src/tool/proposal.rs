@@ -1,4 +1,5 @@
-//! The lower risk that an operator might want to set for a tool whose server declares nothing (MGP §4).
+//! Proposes a risk for a tool whose server declares nothing: a lower one than the kernel assumes, for the operator to
+//! confirm (MGP §4).
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;

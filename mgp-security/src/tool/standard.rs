@@ -53,7 +53,8 @@ impl Validate for StandardValidators {
                 value.take();
             }
         }
-        // Only `readonly` needs the whole definition as JSON, and converting it takes longer than most checks.
+        // Convert the definition only for `readonly`. No other validator needs the whole definition as JSON, and
+        // converting it takes longer than most checks.
         let definition = match (checked.validator, checked.definition) {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
             _ => Value::Null,

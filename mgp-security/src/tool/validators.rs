@@ -14,7 +14,7 @@ use super::assessment::Assessment;
 
 /// A check of arguments, which is registered under the name of a validator in §4.5. It must not block.
 pub trait Validate: Send + Sync {
-    /// Checks the arguments of a call.
+    /// Checks the arguments of a call; `checked.call.tool_arguments().get::<T>()` decodes them.
     ///
     /// # Errors
     /// [`Violation`] with a description for the caller. An argument that cannot be judged must be treated as a
@@ -36,8 +36,8 @@ pub struct CheckedCall<'a> {
     pub definition: Option<&'a mcp::Tool>,
     /// The operator's trust in the server of the tool.
     pub trust: &'a TrustLevel,
-    /// `true` if a permission of the call limits the paths, and all paths among the arguments, also those in URLs of
-    /// files, are within the limits.
+    /// `true` if a permission of the call limits the paths, and all paths among the arguments are within the limits,
+    /// also the paths in URLs of files.
     pub limits_paths: bool,
 }
 

@@ -7,7 +7,7 @@ use semver::{Version, VersionReq};
 /// The maximum length of a range of versions in an error, in bytes.
 const MAX_PIN: usize = 80;
 
-/// The error for a tool whose version is not among those that the caller accepts.
+/// The error for a tool whose version the caller does not accept.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the caller accepts version `{wanted}` of `{tool}`, which has {}; {hint}", shown(.available.as_ref()))]
 pub struct VersionRefused {

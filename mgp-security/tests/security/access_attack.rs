@@ -1,5 +1,5 @@
-//! Tests that an agent with one tool grant cannot extend its rights with the methods of access control, whatever the
-//! spelling of the methods and whatever the params (MGP §5.4).
+//! Tests that an agent with one tool grant cannot extend its rights with the methods of access control, in whatever
+//! form it writes their names, and whatever the params (MGP §5.4).
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn total(log: &MemoryAudit) -> u64 {
     log.dropped() + log.events().len() as u64
 }
 
-/// Returns the number of events of a type among those that were recorded after the first `before` events.
+/// Returns the number of events of a type, not counting the first `before` recorded events.
 fn since(log: &MemoryAudit, before: u64, event_type: &str) -> usize {
     let new = usize::try_from(total(log) - before).unwrap();
     let events = log.events();

@@ -94,7 +94,7 @@ async fn a_tenant_learns_nothing_of_a_server_that_is_for_others() {
     assert_eq!(answer("files").await, answer("unknown").await);
     assert!(!may(&access, "beta", "ada", "read"));
 
-    // An operator of `local` learns the reason.
+    // In contrast, an operator of `local` must learn the reason.
     let mut params = query("files");
     params.extra.encode("tenant", "beta").unwrap();
     let answer = access.query(&Principal::local().operator(), params).await.unwrap();

@@ -43,7 +43,7 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
     let log = MemoryAudit::new();
     let layer = AccessLayer::new(access.clone()).server("files").layer(server("{}"));
     let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(log.clone())).layer(layer)));
-    // An operator, too, needs access to a server to call its tools.
+    // An operator, too, needs access to a server to call its tools. So the call is refused.
     client.cx.principal = Principal::local().operator();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(

@@ -53,7 +53,7 @@ fn check(rows: &[&Row], min: usize, is_right: impl Fn(&Inspection) -> bool) {
     assert!(count * 100 <= rows.len() * (100 - min), "{count} of {}:\n{wrong}", rows.len());
 }
 
-/// Checks the review of a set of definitions: of all attacks, of the attacks of the most important classes, and of the
+/// Checks the review of a set of definitions: of its attacks, of the attacks in the most important classes, and of the
 /// harmless definitions.
 fn holds(text: &str) {
     let rows = rows(text);

@@ -275,7 +275,7 @@ async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
         let call = world.ask(question).await;
         world.change_definition().await;
         world.person.permits.add_permits(2);
-        // The confirmation was for the previous definition.
+        // The confirmation was for the previous definition, so the call must be refused.
         world.refused(call.await.unwrap(), 1000, "changed definition");
     }
 }

@@ -76,7 +76,7 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             let allowed = code(language, &text);
             assert!(!allowed || language == "bash" && close.is_empty(), "{language}: {open}");
         }
-        // Test each kind of nesting with input of the maximum length for a call.
+        // Test each kind of unclosed nesting with 64 KiB, the maximum length of a shell command.
         for open in
             ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"]
         {
@@ -88,7 +88,7 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             code(language, &format!("{start}{}", part.repeat(10_000)));
         }
     }
-    // Test the code of the maximum length for which the parser needs the most memory.
+    // Test code of 256 KiB, the maximum length of code, for which the parser needs the most memory.
     code("javascript", &"{a:".repeat(256 * 1024 / 3));
     let mut deep = json!("ls");
     for _ in 0..100 {

@@ -144,7 +144,8 @@ impl LockedServer {
         changes
     }
 
-    /// Returns the differences of the current tools `now` from the locked ones; only tools that differ are included.
+    /// Returns the differences between the locked tools and the current tools `now`; only tools that differ are
+    /// included.
     #[must_use]
     pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
         // If a tool is the same as the locked tool, compare its current form with itself, so that no change is found:
@@ -211,7 +212,7 @@ fn short(hash: Option<&str>) -> &str {
 
 impl fmt::Display for LockedPackage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The version is empty for code that consists of a single file.
+        // The version is empty for code that consists of a single file, so omit the space then.
         let space = if self.version.is_empty() { "" } else { " " };
         write!(f, "{}{space}{} ({})", self.name, self.version, short(Some(&self.hash)))
     }

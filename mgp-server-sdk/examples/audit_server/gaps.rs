@@ -75,7 +75,7 @@ impl Gaps {
             for event in &events {
                 self.store(event);
             }
-            // Events that are still missing before the last replayed one are lost, because the client no longer has
+            // Events that are still missing before the last replayed event are lost, because the client no longer has
             // them.
             let until = events.last().and_then(|event| number(event)).unwrap_or(to);
             self.journal.give_up(from, until);

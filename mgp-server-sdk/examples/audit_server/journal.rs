@@ -139,7 +139,8 @@ impl JournalState {
             let read = serde_json::from_slice::<AuditEvent>(&line);
             let is_event = read.as_ref().err().is_none_or(serde_json::Error::is_eof);
             if !line.ends_with(b"\n") && is_event {
-                // The line is incomplete because the process ended during the write; the event was never acknowledged.
+                // The line is incomplete because the process ended during the write. Remove the line, because its event
+                // was never acknowledged.
                 self.file.set_len(self.end)?;
                 break;
             }

@@ -3,9 +3,9 @@
 //! `cargo run -q -p mgp-server-sdk --example audit_server -- --file F [--most N]`
 //!
 //! Events arrive as `notifications/mgp.audit` and are appended to the file, one per line; each sequence number is
-//! stored once. If a number is missing, the event was lost on the way, and the server requests it from the client (by
-//! `mgp.audit.replay`, in a separate request, which is possible only in the legacy era). The server offers the same
-//! tool for its own file, so that the client that forwards events can check which ones arrived.
+//! stored once. If a number is missing, the event was lost on the way, and the server requests it from the client with
+//! the tool `mgp.audit.replay` (only in the legacy era, in which a server can send requests). The server has this tool
+//! too, for its own file, so that the client that forwards events can check which ones arrived.
 //!
 //! | tool | effect |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `get_audit_stats {since, until}` | counts them by type, result, agent and tool |
 //! | `export_audit {format, filter}` | returns them as `jsonl`, `json` or `csv`, in pages; `filter` has the arguments of `query_audit_log` |
 //!
-//! The file has room for a million events (`--most N`). Further events are refused, which the statistics report; the
+//! The file has room for a million events (`--most N`). Further events are refused and counted in the statistics; the
 //! operator must then move the file away and restart the server. Stored events survive the end of this process, but not
 //! a crash of the machine.
 

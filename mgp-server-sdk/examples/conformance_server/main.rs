@@ -5,7 +5,7 @@
 //! | flag | effect |
 //! |---|---|
 //! | `--port N` | serves `http://127.0.0.1:N/mcp`; by default stdin and stdout are served |
-//! | `--auth-fixture FILE` | authenticates requests with the header `X-Test-Mode: auth`; others pass without |
+//! | `--auth-fixture FILE` | authenticates requests with the header `X-Test-Mode: auth`; other requests pass without authentication |
 //!
 //! The suite defines the answer of each tool, prompt and resource: `cargo xtask conformance` runs it.
 //! The server offers every MGP extension that the library serves.

@@ -47,8 +47,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let is_test = request.headers().get("x-test-mode").is_some_and(|mode| mode == "auth");
-        // Clients read the protected resource metadata without a token and without the header, and only the
-        // authentication layer serves it.
+        // Clients read the protected resource metadata without a token and without the header. Only the authentication
+        // layer serves it, so pass such requests to that layer.
         let is_metadata = request.uri().path().starts_with("/.well-known/");
         if is_test || is_metadata {
             Box::pin(self.authenticated.call(request))

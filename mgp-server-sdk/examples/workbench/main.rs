@@ -4,17 +4,17 @@
 //!
 //! | flag | effect |
 //! |---|---|
-//! | `--extensions LIST` | offers these extensions of MGP instead of the served ones; `all` means the nine standard ones, `none` plain MCP |
+//! | `--extensions LIST` | offers these extensions of MGP instead of those that it serves; `all` means the nine standard extensions, `none` plain MCP |
 //! | `--permissions LIST` | declares that it needs these permissions |
 //! | `--server-id ID` | offers this server id |
 //! | `--hang-init` | never answers the handshake |
 //! | `--ready-after MS` | starts reading after this delay |
-//! | `--exit-after N` | answers N tool calls and exits with status 3 at the next one |
+//! | `--exit-after N` | answers N tool calls and exits with status 3 at the next call |
 //! | `--workers N` | runs on N threads, the server as one task among others; by default on one thread |
 //! | `--http ADDR` | serves over HTTP without authentication, instead of on stdin and stdout |
 //!
 //! An extension that is offered only because of `--extensions` is negotiated but not served: its methods still fail
-//! with −32601.
+//! with error −32601 (method not found).
 //!
 //! | tool | effect |
 //! |---|---|

@@ -188,8 +188,8 @@ impl Api {
     /// against the URL of the document.
     ///
     /// # Errors
-    /// Returns an error if the document contains no address, an address of single operations only, or one that is not
-    /// an `http` or `https` URL.
+    /// Returns an error if the document contains no address, only addresses of single operations, or an address that is
+    /// not an `http` or `https` URL.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
         let own_url = self.operations.iter().find_map(|one| one.own_url.as_deref());
@@ -344,8 +344,8 @@ fn unusable(root: &Value, path: &str, item: &Value) -> Vec<LeftOut> {
 }
 
 /// Returns the address of an operation if it differs from that of the document. It is the first entry of the
-/// operation's own `servers`, or else of those of its path. Returns `None` if there is no entry, or if one of the
-/// entries is the address of the document.
+/// operation's own `servers`, or else of those of its path. Returns `None` if neither list has an entry, or if one of
+/// the entries is the address of the document.
 fn other_url(document_url: &str, own: &Value, of_path: &Value) -> Option<String> {
     let mut servers = [own, of_path].into_iter().filter_map(Value::as_array);
     let servers = servers.find(|servers| !servers.is_empty())?;

@@ -16,11 +16,11 @@ pub enum OpenApiError {
     /// The document has no operation that can be offered as a tool.
     #[error("the document has no operation that can be called")]
     Empty,
-    /// All operations are left out. Contains the first ones, with the reasons.
+    /// All operations are left out. Contains the first of these operations, with the reasons.
     #[error("the document has no operation that can be called{0}")]
     AllLeftOut(String),
-    /// No operation fits the patterns of the operator. Contains the operations that fit and are left out, with the
-    /// reasons.
+    /// No operation fits the patterns of the operator, apart from operations that are left out. Contains these
+    /// operations, with the reasons.
     #[error("no operation that can be called fits the patterns{0}")]
     NoMatch(String),
     /// The address of the API is missing or unusable.

@@ -31,3 +31,4 @@ pub use api::{Api, LeftOut};
 pub use error::OpenApiError;
 pub use operation::Operation;
 pub use request::Credentials;
+pub use response::{MAX_RESPONSE, decompressed};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// The maximum length of a tool's name, because hosts refuse longer ones.
+/// The maximum length of a tool's name, because hosts refuse longer names.
 const MAX_NAME: usize = 64;
 
 /// Returns a name that is not in use yet, and records that it is in use.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::operation::{Operation, sent_path};
 
-/// The characters that are percent-encoded: all characters except the unreserved ones (RFC 3986 §2.3).
+/// The characters that are percent-encoded: all characters except the unreserved characters (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The characters that are percent-encoded in the path of a document, because a URL cannot contain them.
@@ -22,14 +22,14 @@ const NOT_IN_PATH: &AsciiSet =
 /// The headers that are sent if neither the credentials nor the arguments set them.
 const USUAL_HEADERS: &[(&str, &str)] = &[
     ("accept", "application/json, text/*;q=0.9, */*;q=0.5"),
-    // Without this header, an API may compress its responses, and this crate cannot read compressed ones.
-    ("accept-encoding", "identity"),
+    // The compressions that `decompressed` can read.
+    ("accept-encoding", "gzip, deflate"),
     // Some APIs refuse requests without this header, so it is always sent.
     ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
 ];
 
-/// The minimum length, in bytes, of a credential that is redacted in texts. Redacting shorter ones would also replace
-/// parts of ordinary words.
+/// The minimum length, in bytes, of a credential that is redacted in texts. Redacting a shorter credential would also
+/// replace parts of ordinary words.
 const MIN_SECRET: usize = 6;
 
 /// The secret headers and query parameters that a server adds to each of its requests to the API, such as API keys.
@@ -167,7 +167,7 @@ impl Credentials {
         let long = values.filter(|value| value.len() >= MIN_SECRET);
         let forms = |value: &str| [value.to_owned(), encoded(value), value.replace('/', "\\/")];
         let mut secrets: Vec<String> = long.flat_map(forms).collect();
-        // Replace the longest value first, because a shorter one may be a part of it.
+        // Replace the longest value first, because a shorter value may be a part of it.
         secrets.sort_by_key(|secret| Reverse(secret.len()));
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
     }
@@ -199,7 +199,7 @@ impl Operation {
     ) -> Result<FetchRequest, String> {
         self.check(arguments)?;
         let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
-        // Drop what the caller sent for query parameters and headers that the credentials set.
+        // Drop the values that the caller sent for query parameters and headers that the credentials set.
         query.retain(|sent| {
             let name = sent.split('=').next().unwrap_or_default();
             let is_own = |own: &str| percent_decode_str(name).eq(own.bytes());
@@ -228,7 +228,7 @@ impl Operation {
             }
         }
         if request.body.is_empty() && ["POST", "PUT", "PATCH"].contains(&self.method) {
-            // Some servers refuse a request without body if it lacks this header (RFC 9110 §8.6).
+            // Some servers refuse a request without body if it lacks this header (RFC 9110 §8.6), so add it.
             request.headers.push(("content-length".into(), "0".to_owned()));
         }
         request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
@@ -416,8 +416,8 @@ fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     }
 }
 
-/// Writes the parts of a value in the style `deepObject`; OpenAPI does not define the form of lists and nested objects,
-/// so they are written as the usual APIs read them.
+/// Writes the parts of a value in the style `deepObject`. OpenAPI does not define the form of lists and nested objects
+/// in this style, so they are written in the form that most APIs read.
 fn deep(name: &str, value: &Value, out: &mut Vec<String>) {
     match value {
         Value::Null => {}
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_length_and_media_type_once_and_asks_for_no_compression() {
+    fn a_request_names_its_length_media_type_and_compressions_once() {
         let operation = json!({"requestBody": {"content": {"application/json": {}}}});
         let document = json!({"openapi": "3.1.0", "paths": {"/x": {"post": operation}}});
         let api = Api::parse(&document.to_string()).unwrap();
@@ -550,7 +550,7 @@ mod tests {
             };
             assert_eq!(values("content-length"), length);
             assert_eq!(values("content-type"), ["application/vnd.x+json"]);
-            assert_eq!(values("accept-encoding"), ["identity"]);
+            assert_eq!(values("accept-encoding"), ["gzip, deflate"]);
         }
     }
 

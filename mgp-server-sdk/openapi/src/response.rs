@@ -1,15 +1,20 @@
 //! Converts responses of an API to results of tools.
 
 use std::borrow::Cow;
+use std::io::Read;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use mgp_server_sdk::ToolError;
 use mgp_types::mcp::{CallToolResult, ContentBlock, ImageContent};
 use mgp_types::service::{FetchResponse, shown_url};
 use mgp_types::{Payload, clip};
 
 use crate::request::Credentials;
+
+/// The maximum size of the body of a response after it was decompressed, in bytes.
+pub const MAX_RESPONSE: usize = 8 << 20;
 
 /// The maximum length of the body of an error response that is passed to the model.
 const MAX_REASON: usize = 4 << 10;
@@ -44,12 +49,11 @@ pub(crate) fn result(
             "HTTP {status}: the API redirects to {to}, which is not followed"
         )));
     }
-    let compression = compression(response).filter(|_| !response.body.is_empty());
-    let text = text_of(&kind, media, &response.body).filter(|_| compression.is_none());
+    let body = decompressed(response, MAX_RESPONSE);
+    let text = body.as_ref().ok().and_then(|body| text_of(&kind, media, body));
     if !(200..300).contains(&status) {
         let reason = text.map(|text| clip(credentials.redacted(&text).trim(), MAX_REASON));
-        let unread = || compression.map(|name| format!("its body is compressed with `{name}`"));
-        let reason = reason.or_else(unread).unwrap_or_default();
+        let reason = reason.or_else(|| body.as_ref().err().cloned()).unwrap_or_default();
         let wait = response.header("retry-after");
         let wait = wait.map_or_else(String::new, |wait| {
             format!(" (Retry-After: {})", clip(&credentials.redacted(wait), 60))
@@ -65,17 +69,13 @@ pub(crate) fn result(
         });
         return Ok(CallToolResult::text(format!("HTTP {status}, without a body{to}")));
     }
-    if let Some(compression) = compression {
-        return Err(ToolError(format!(
-            "HTTP {status}: its body is compressed with `{compression}`, which cannot be read"
-        )));
-    }
+    let body = body.as_ref().map_err(|why| ToolError(format!("HTTP {status}: {why}")))?;
     // An SVG is returned as text, because hosts refuse it as an image.
     if kind.starts_with("image/") && kind != "image/svg+xml" {
-        return Ok(image(&kind, &response.body));
+        return Ok(image(&kind, body));
     }
     let Some(text) = text else {
-        let bytes = response.body.len();
+        let bytes = body.len();
         return Ok(CallToolResult::text(format!(
             "HTTP {status}: {bytes} bytes of `{kind}`, which cannot be read as a text"
         )));
@@ -87,11 +87,47 @@ pub(crate) fn result(
     Ok(result)
 }
 
-/// Returns the compression of the body, if any; a server may compress although no request asks for that. Other values
-/// of the header, e.g. `utf-8` or `aws-chunked`, are mistakes of servers and do not change the body.
-fn compression(response: &FetchResponse) -> Option<&str> {
-    let mut codings = response.header("content-encoding")?.split(',').map(str::trim);
-    codings.find(|coding| COMPRESSIONS.iter().any(|known| coding.eq_ignore_ascii_case(known)))
+/// Returns the body of a response, decompressed if it is compressed with gzip or deflate. Values of the header
+/// `Content-Encoding` that are not compressions, e.g. `utf-8` or `aws-chunked`, are mistakes of servers and do not
+/// change the body.
+///
+/// # Errors
+/// Returns the reason if the body has another compression or several, is damaged, or has more than `max` bytes when it
+/// is decompressed.
+pub fn decompressed(response: &FetchResponse, max: usize) -> Result<Cow<'_, [u8]>, String> {
+    let body = &*response.body;
+    let is_any =
+        |coding: &str, names: &[&str]| names.iter().any(|name| coding.eq_ignore_ascii_case(name));
+    let codings = response.header("content-encoding").unwrap_or_default().split(',');
+    let codings: Vec<_> =
+        codings.map(str::trim).filter(|coding| is_any(coding, &COMPRESSIONS)).collect();
+    if codings.is_empty() || body.is_empty() {
+        return Ok(body.into());
+    }
+    let decoder: Box<dyn Read + '_> = match *codings {
+        [coding] if is_any(coding, &["gzip", "x-gzip"]) => Box::new(MultiGzDecoder::new(body)),
+        [coding] if is_any(coding, &["deflate"]) && is_zlib(body) => {
+            Box::new(ZlibDecoder::new(body))
+        }
+        [coding] if is_any(coding, &["deflate"]) => Box::new(DeflateDecoder::new(body)),
+        _ => {
+            let codings = clip(&codings.join(", "), 60);
+            return Err(format!("its body is compressed with `{codings}`, which cannot be read"));
+        }
+    };
+    let mut plain = Vec::new();
+    let read = decoder.take(max as u64 + 1).read_to_end(&mut plain);
+    read.map_err(|error| format!("its body cannot be decompressed: {error}"))?;
+    if plain.len() > max {
+        return Err(format!("its body has more than {max} bytes when it is decompressed"));
+    }
+    Ok(plain.into())
+}
+
+/// Returns whether a body that is compressed with `deflate` has the header of zlib; some servers leave it out.
+fn is_zlib(body: &[u8]) -> bool {
+    matches!(*body, [first, second, ..]
+        if first & 0x0f == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31))
 }
 
 /// Parses a JSON object as structured content. Returns `None` for a text that is nested deeply, or that has an invalid
@@ -141,6 +177,9 @@ fn image(kind: &str, body: &[u8]) -> CallToolResult {
 
 #[cfg(test)]
 mod tests {
+    use flate2::Compression;
+    use flate2::bufread::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
     use super::*;
 
     fn json(body: impl Into<Vec<u8>>) -> FetchResponse {
@@ -160,16 +199,46 @@ mod tests {
         }
     }
 
+    fn compressed(body: impl Into<Vec<u8>>, encoding: &str) -> FetchResponse {
+        let mut response = json(body);
+        response.headers.push(("content-encoding".to_owned(), encoding.to_owned()));
+        response
+    }
+
     #[test]
-    fn a_body_that_is_compressed_is_an_error_that_names_the_compression() {
-        let mut response = json([0x1f, 0x8b]);
-        response.headers.push(("content-encoding".to_owned(), "GZIP".to_owned()));
-        let error = result(&response, &Credentials::default()).unwrap_err();
-        assert!(error.0.contains("`GZIP`"), "{}", error.0);
-        response.status = 429;
-        response.headers.push(("retry-after".to_owned(), "5".to_owned()));
-        let error = result(&response, &Credentials::default()).unwrap_err();
-        assert_eq!(error.0, "HTTP 429 (Retry-After: 5): its body is compressed with `GZIP`");
+    fn a_body_with_another_compression_or_several_is_an_error_that_names_them() {
+        for encoding in ["BR", "gzip, gzip"] {
+            let mut response = compressed([0x1f, 0x8b], encoding);
+            let why = format!("its body is compressed with `{encoding}`, which cannot be read");
+            let error = result(&response, &Credentials::default()).unwrap_err();
+            assert_eq!(error.0, format!("HTTP 200: {why}"));
+            response.status = 429;
+            response.headers.push(("retry-after".to_owned(), "5".to_owned()));
+            let error = result(&response, &Credentials::default()).unwrap_err();
+            assert_eq!(error.0, format!("HTTP 429 (Retry-After: 5): {why}"));
+        }
+    }
+
+    #[test]
+    fn gzip_and_both_kinds_of_deflate_are_read_up_to_the_limit() {
+        let text = br#"{"a":1}"#;
+        let level = Compression::fast();
+        let read = |mut encoder: Box<dyn Read + '_>| {
+            let mut bytes = Vec::new();
+            encoder.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        for (bytes, encoding) in [
+            (read(Box::new(GzEncoder::new(&text[..], level))), "GZip"),
+            (read(Box::new(ZlibEncoder::new(&text[..], level))), "deflate"),
+            (read(Box::new(DeflateEncoder::new(&text[..], level))), "deflate"),
+        ] {
+            let response = compressed(&bytes[..], encoding);
+            assert_eq!(decompressed(&response, text.len()).unwrap(), text.as_slice());
+            assert!(decompressed(&response, text.len() - 1).unwrap_err().contains("6 bytes"));
+            let cut = compressed(&bytes[..bytes.len() - 3], encoding);
+            assert!(decompressed(&cut, text.len()).is_err(), "{encoding}");
+        }
     }
 
     #[test]

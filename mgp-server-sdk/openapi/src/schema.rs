@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::name;
 use crate::reference::{resolve, target};
 
-/// The maximum size of the schemas of one tool; schemas beyond it are replaced by one that allows any value.
+/// The maximum size of the schemas of one tool; a schema beyond it is replaced by a schema that allows any value.
 const MAX_BYTES: usize = 16 << 10;
 
 /// The maximum number of schemas that are read for one tool.
@@ -87,7 +87,7 @@ impl<'a> Schemas<'a> {
     fn converted(&mut self, schema: &'a Value, depth: usize) -> Value {
         self.read += 1;
         let Some(members) = schema.as_object() else {
-            // `true` and `false` are schemas, too; an invalid schema is replaced by one that allows any value.
+            // `true` and `false` are schemas, too; an invalid schema is replaced by a schema that allows any value.
             return if schema.is_boolean() { schema.clone() } else { json!({}) };
         };
         if depth > MAX_DEPTH || self.read > MAX_SCHEMAS {
@@ -135,8 +135,8 @@ impl<'a> Schemas<'a> {
         let references = schemas.iter().filter_map(|schema| schema["$ref"].as_str());
         for reference in references.take(MAX_SELECTED) {
             let Some(own) = self.names.get(reference) else { continue };
-            // The value that selects a schema is, without a mapping, the name of the schema. A mapping has its own
-            // values, each with the name of a schema or a reference to it.
+            // Without a mapping, the name of a schema is the value that selects it. A mapping has its own values, each
+            // with the name of a schema or a reference to it.
             let last = reference.rsplit('/').next().unwrap_or_default();
             let mapping = discriminator["mapping"].as_object().into_iter().flatten();
             let mapped = mapping.filter(|(_, to)| **to == reference || **to == last);
@@ -243,7 +243,7 @@ fn describe_member(schema: &mut Map<String, Value>, member: &str, text: String) 
     }
 }
 
-/// Returns whether the converted schema might permit more values than this one: a reference might be cut, a `oneOf`
+/// Returns whether the converted schema might permit more values than `schema`: a reference might be cut, a `oneOf`
 /// becomes `anyOf`, and a part of a schema with more than [`MAX_MEMBER`] bytes might be left out.
 fn can_become_wider(schema: &Value) -> bool {
     if !is_short(schema) {
@@ -359,7 +359,7 @@ fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> 
         kind => kind == "array",
     });
     if is_list && !has_items {
-        // Some model providers refuse a list without this keyword.
+        // Some model providers refuse a list without this keyword, so add it.
         read.insert("items".to_owned(), json!({}));
     }
     if members.get("nullable") != Some(&Value::Bool(true)) {

@@ -19,9 +19,9 @@ use crate::log::Logger;
 ///
 /// # Errors
 /// Code 3003 (timeout) if the question was not answered in time, or was closed without an answer; this never counts as
-/// a confirmation. Code 1000 (permission denied) if the caller supports neither callbacks nor elicitation (−32021 for
-/// callers of 2026-07-28), code 3001 (resource exhausted) if 64 questions of the caller's session are open, −32602 if
-/// the answer is not one of the options.
+/// a confirmation. Code 1000 (permission denied) if the caller supports neither callbacks nor elicitation; for callers
+/// of 2026-07-28, code −32021 (missing client capability) instead. Code 3001 (resource exhausted) if 64 questions of
+/// the caller's session are open. Code −32602 (invalid params) if the answer is not one of the options.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,

@@ -35,8 +35,9 @@ impl<T> Elicited<T> {
 /// A request to show a form to the user; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 (permission denied) if the caller does not support forms (−32021 for callers of 2026-07-28), −32602 if the
-/// answer is not a `T`, −32603 if `T` is not a flat struct.
+/// Code 1000 (permission denied) if the caller does not support forms; for callers of 2026-07-28, code −32021 (missing
+/// client capability) instead. Code −32602 (invalid params) if the answer is not a `T`. Code −32603 (internal error) if
+/// `T` is not a flat struct.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Elicitation<T> {

@@ -12,7 +12,7 @@ use crate::request::declared_fields;
 /// Returns the schema of the form for a type. The user sees the fields in the order of their declaration.
 ///
 /// # Errors
-/// −32603 if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
+/// −32603 (internal error) if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
 pub(super) fn of<T: DeserializeOwned + JsonSchema>() -> Result<RawObject, RpcError> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

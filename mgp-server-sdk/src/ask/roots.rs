@@ -24,7 +24,8 @@ use super::{ClientCapability, Question, read};
 /// ```
 ///
 /// # Errors
-/// Code 1000 (permission denied) if the caller does not support roots (−32021 for callers of 2026-07-28).
+/// Code 1000 (permission denied) if the caller does not support roots; for callers of 2026-07-28, code −32021 (missing
+/// client capability) instead.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct RootsRequest(Question);

@@ -32,8 +32,9 @@ const MAX_TOKENS: u64 = 1_024;
 /// ```
 ///
 /// # Errors
-/// Code 1000 (permission denied) if the caller supports neither sampling nor callbacks (−32021 for callers of
-/// 2026-07-28), −32602 if its answer is not a message, code 3003 (timeout) if a callback was not answered in time.
+/// Code 1000 (permission denied) if the caller supports neither sampling nor callbacks; for callers of 2026-07-28, code
+/// −32021 (missing client capability) instead. Code −32602 (invalid params) if its answer is not a message. Code 3003
+/// (timeout) if a callback was not answered in time.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {

@@ -25,7 +25,8 @@ pub enum UrlElicited {
 /// A request that the user visit a page; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 (permission denied) if the caller does not support elicitation by URL (−32021 for callers of 2026-07-28).
+/// Code 1000 (permission denied) if the caller does not support elicitation by URL; for callers of 2026-07-28, code
+/// −32021 (missing client capability) instead.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {
@@ -33,8 +34,8 @@ pub struct UrlElicitation {
     message: String,
     url: String,
     id: Option<String>,
-    /// `true` if a call in the legacy era fails with −32042 instead of waiting for the user's answer; see
-    /// [`Self::call_again`].
+    /// `true` if a call in the legacy era fails with code −32042 (URL elicitation required) instead of waiting for the
+    /// user's answer; see [`Self::call_again`].
     call_again: bool,
 }
 
@@ -64,8 +65,8 @@ impl UrlElicitation {
         self
     }
 
-    /// Makes a call of revision 2025-11-25 fail with code −32042 and the URL of the page; the caller repeats the
-    /// call after the visit.
+    /// Makes a call of MCP 2025-11-25 fail with code −32042 (URL elicitation required), which contains the URL of the
+    /// page. The caller repeats the call after the visit.
     ///
     /// A caller of 2026-07-28 receives the question as usual, because its call does not wait in any case.
     ///
@@ -127,8 +128,8 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns error −32042, which contains the page to visit. If the caller does not support elicitation by URL,
-    /// returns an error that reports this instead.
+    /// Returns error −32042 (URL elicitation required), which contains the page to visit. If the caller does not
+    /// support elicitation by URL, returns an error that reports this instead.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {

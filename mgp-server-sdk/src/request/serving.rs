@@ -26,8 +26,8 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // `run_round` collects the questions that the handler asks during one poll, so it must itself poll the handler:
-        // both run in one task.
+        // Run the handler and `run_round` in one task, because `run_round` itself must poll the handler: it collects
+        // the questions that the handler asks during one poll.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {

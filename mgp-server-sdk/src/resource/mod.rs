@@ -158,7 +158,7 @@ impl Resource {
     /// ```
     ///
     /// # Errors
-    /// −32603 if the template is invalid, or one of its variables has no value.
+    /// −32603 (internal error) if the template is invalid, or one of its variables has no value.
     pub fn uri_of<'a>(
         template: &str,
         values: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -117,7 +117,7 @@ impl Resources {
     /// are notified.
     ///
     /// # Errors
-    /// −32603 if a template is invalid.
+    /// −32603 (internal error) if a template is invalid.
     pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
         self.put(resource).map_err(|error| BuildErrors(vec![error]).into())
     }

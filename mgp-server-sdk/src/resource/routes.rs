@@ -170,7 +170,8 @@ fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     }
 }
 
-/// Returns the error for an unknown URI: −32002 in the legacy era, −32602 in the modern era; both contain the URI.
+/// Returns the error for an unknown URI: −32002 (resource not found) in the legacy era, −32602 (invalid params) in the
+/// modern era; both contain the URI.
 fn not_found(uri: &str, era: Era) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {

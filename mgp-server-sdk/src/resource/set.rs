@@ -31,7 +31,7 @@ pub trait ResourceSet: Send + Sync + 'static {
     /// Returns a page of the resources: the first one, or the one at a `cursor` that this set returned earlier.
     ///
     /// # Errors
-    /// Returns the error that the caller receives; −32602 for an invalid cursor.
+    /// Returns the error that the caller receives; −32602 (invalid params) for an invalid cursor.
     fn list(
         &self,
         cx: &Context,

@@ -125,7 +125,8 @@ fn values<'a>(
 ) -> Option<Vec<&'a str>> {
     let ((variable, behind), others) = rest.split_first()?;
     if others.is_empty() {
-        // The last variable is as long as possible, even if the literal text after it also occurs earlier in the URI.
+        // The last variable is as long as possible: its literal text is that at the end of the URI, even if the same
+        // text also occurs earlier.
         let value = text.strip_suffix(behind.as_str())?;
         return variable.fits(value).then(|| vec![value]);
     }

@@ -26,8 +26,9 @@ impl Server {
     /// Builds the stack, which all connections share.
     ///
     /// # Errors
-    /// Code −32603 with all reasons why the server cannot be built (e.g. the name of a tool, a permission, missing
-    /// state, a URI template), or if the operating system provides no randomness for the key that seals request state.
+    /// Code −32603 (internal error) with all reasons why the server cannot be built, e.g. the name of a tool, a
+    /// permission, missing state, or a URI template. Also if the operating system provides no randomness for the key
+    /// that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         let limit = self.running_limit();
         let state = Arc::new(std::mem::take(&mut self.state));
@@ -116,13 +117,18 @@ impl Server {
     /// requests for the manifest. If the author handles `tools/call`, the author adds these layers, so this function
     /// adds none.
     fn add_proposal_layer(&mut self) {
+        // Only the author's layers can ask a person about a call. A layer inside the one that asks might answer calls
+        // of other tools.
+        let asks = !self.gates.is_empty() && !self.routes_tools();
+        let has_others = self.gates.len() > 1;
+        let asked_tools = asks.then(|| self.tools.clone());
         if !self.routes_tools() && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
             let manifest = self.manifest.take();
             self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
             self.gates.push(Gate::new(ProposalLayer::new()));
         }
         // This check is the outermost gate: a gate that asks a person about a call runs the check before it asks.
-        self.gates.extend(self.steps.check());
+        self.gates.extend(self.steps.check(asked_tools, has_others));
     }
 
     /// Adds to the offer the extensions and permissions that the endpoints and tools need.

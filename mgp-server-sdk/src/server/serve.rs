@@ -25,10 +25,12 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (limits, drain) = (self.wire_limits.clone(), self.drain_handle());
+        let principal = self.principal.clone();
         let is_owned = self.shutdown.is_owned;
         // Over a pair of streams, a server has exactly one connection.
         health::count_connections(&mut self.health, || 1);
-        let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
+        let connection = Connection::new(reader, writer, self.into_stack()?);
+        let connection = connection.limits(limits).principal(principal);
         if is_owned {
             ProcessOwner::mark(connection.scope());
         }

@@ -3,23 +3,23 @@
 use mgp_types::mcp::{ArgumentError, Tool, ValidateToolParams, ValidateToolResult};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
-/// Returns all reasons why the arguments in the params do not fit the input schema of a tool.
+/// Returns the reasons, up to a limit, why the arguments in the params do not fit the input schema of a tool.
 pub(super) fn check(
     tool: &Tool,
     params: &ValidateToolParams,
 ) -> Result<ValidateToolResult, RpcError> {
     let arguments = params.arguments.as_ref().map_or("{}", |given| given.as_payload().as_str());
-    let errors = errors(tool, arguments)?;
+    let errors: Vec<_> = errors(tool, arguments)?.into_iter().map(|(_, error)| error).collect();
     Ok(ValidateToolResult::new(errors.is_empty(), errors))
 }
 
 /// Refuses a call whose arguments do not fit the input schema of its tool.
 pub(super) fn refuse_arguments(tool: &Tool, arguments: &str) -> Result<(), RpcError> {
-    let errors = errors(tool, arguments)?;
-    let Some(first) = errors.first() else { return Ok(()) };
-    let field = if first.field.is_empty() { String::new() } else { format!("`{}`: ", first.field) };
+    let (paths, errors): (Vec<_>, Vec<_>) = errors(tool, arguments)?.into_iter().unzip();
+    let (Some(path), Some(first)) = (paths.first(), errors.first()) else { return Ok(()) };
+    let path = if path.is_empty() { String::new() } else { format!("`{path}`: ") };
     let message = format!(
-        "the arguments do not fit the input schema of `{}`: {field}{}",
+        "the arguments do not fit the input schema of `{}`: {path}{}",
         tool.name, first.message
     );
     let mut details = Object::new();
@@ -30,7 +30,7 @@ pub(super) fn refuse_arguments(tool: &Tool, arguments: &str) -> Result<(), RpcEr
     Err(RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(recovery))
 }
 
-fn errors(tool: &Tool, arguments: &str) -> Result<Vec<ArgumentError>, RpcError> {
+fn errors(tool: &Tool, arguments: &str) -> Result<Vec<(String, ArgumentError)>, RpcError> {
     let cannot =
         |reason| RpcError::new(ErrorCode::INVALID_TOOL_ARGS, format!("`{}`: {reason}", tool.name));
     mgp_security::argument_errors(tool, arguments).map_err(cannot)

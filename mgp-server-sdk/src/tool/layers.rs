@@ -14,8 +14,8 @@ use super::extract::{ToolRequest, received_meta};
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// The server's state. It is stored in the extensions of a call while the call passes through the layers of a tool,
-/// because layers pass on only the call.
+/// The server's state, stored in the extensions of a call while the call passes through the layers of a tool. The
+/// layers pass on nothing but the call, so the state must be in it.
 pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {

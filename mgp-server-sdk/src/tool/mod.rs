@@ -201,8 +201,8 @@ impl Tool {
         self
     }
 
-    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001.
-    /// Default: the limit of the server.
+    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001
+    /// (resource exhausted). Default: the limit of the server.
     pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
         self.max_stream_bytes = Some(bytes);
         self
@@ -302,8 +302,8 @@ impl Tool {
     }
 
     /// Declares the media types that the tool accepts and returns. Clients that negotiated `multimodal_signatures`
-    /// select tools by them. Input above the declared maximum size is refused with code 3001 before the tool runs;
-    /// input of other media types is accepted.
+    /// select tools by them. The server refuses input above the declared maximum size with code 3001 (resource
+    /// exhausted), before the tool runs. It accepts input of other media types.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -344,8 +344,8 @@ impl Tool {
     }
 
     /// Sets the schema of the structured content to that of the type `T`, for functions that return a `CallToolResult`
-    /// instead of [`Json`]. Each successful result must contain structured content, so a tool that returns only text is
-    /// refused.
+    /// instead of [`Json`]. Each successful result must contain structured content, so a server refuses a tool whose
+    /// function returns only text.
     ///
     /// Before 2026-07-28, structured content had to be an object: callers of earlier revisions do not receive the
     /// schema of any other type.

@@ -55,8 +55,8 @@ impl Tool {
             security.confirmation_required = Some(true);
             security.reversible = reversible.or(security.reversible);
             security.risk_level = level;
-            // This copy is for gateways, which ask their own callers. The encoding cannot fail,
-            // because the message is a text.
+            // Also put the message here, for gateways, which ask their own callers. The encoding cannot fail, because
+            // the message is a text.
             let _ = security.extra.encode(MESSAGE, message);
         });
         secured

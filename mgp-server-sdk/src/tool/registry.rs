@@ -28,6 +28,7 @@ use super::layers::CarriedState;
 use super::run::Running;
 use super::{SchemaStyle, Tool, name_errors};
 use crate::error::{BuildError, BuildErrors};
+use crate::permission;
 use crate::subscribers::{ListKind, Subscribers};
 
 /// The tools of a server, which can change while the server runs. Cheap to clone.
@@ -123,15 +124,25 @@ impl Tools {
 
     // === Calls ===
 
-    /// Starts the tool that a call names, after checking that the call is allowed.
+    /// Starts the tool that a call names, after checking that the call is allowed; asks the caller for permissions that
+    /// it has not decided about.
     pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.find(tool.name, call.cx())?;
+        // Ask only if the arguments are an object. The tool refuses any other call anyway, so such a call must not
+        // cause a question to the caller.
+        let may_ask = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'))
+            && !entry.permissions.is_empty();
+        if may_ask
+            && permission::sends_grants(&call)
+            && let Some(question) = permission::apply_grants_or_ask(&mut call, &entry.permissions)?
+        {
+            return Ok(Running::Inline(Box::pin(std::future::ready(Ok(question)))));
+        }
         entry.check(
             &call,
-            tool.arguments,
             #[cfg(feature = "schemas")]
             snapshot.settings.checks_arguments,
         )?;
@@ -155,6 +166,30 @@ impl Tools {
         } else {
             Err(name_errors::unknown(name, std::iter::empty()))
         }
+    }
+
+    /// Checks a call before a person is asked about it: its tool must exist for the caller and be enabled, and its
+    /// arguments must fit the tool. If `has_others` is `true`, a layer might answer calls of tools that are not in this
+    /// registry, so these calls pass.
+    pub(crate) fn check_before_question(
+        &self,
+        call: &Call,
+        has_others: bool,
+    ) -> Result<(), RpcError> {
+        // A layer has forwarded a call that names its server: the tool is one of that server.
+        let tool = call.tool().filter(|_| call.cx().server.is_none());
+        let Some(tool) = tool else { return Ok(()) };
+        let snapshot = self.snapshot();
+        // Layers of this SDK, e.g. the one for events, answer calls of names of MGP that are not in this registry.
+        let may_be_other = has_others || tool.name.starts_with("mgp");
+        if may_be_other && !snapshot.by_name.contains_key(tool.name) {
+            return Ok(());
+        }
+        snapshot.find(tool.name, call.cx())?.check_arguments(
+            call,
+            #[cfg(feature = "schemas")]
+            snapshot.settings.checks_arguments,
+        )
     }
 
     /// Checks arguments against the schema of a tool, without running the tool.

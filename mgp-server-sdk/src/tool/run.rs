@@ -14,8 +14,8 @@ use tokio::task::{JoinError, JoinHandle};
 use super::extract::{Abandoned, ToolRequest};
 use super::{ExecutionMode, Tool};
 
-/// The server's limit of running calls. Tools find it in the server's state: a function on the blocking pool must count
-/// as running also after its call ended.
+/// The server's limit of running calls. Tools find it in the server's state, because a function on the blocking pool
+/// must count as running even after its call has ended.
 #[derive(Debug)]
 pub(crate) struct RunningLimit(pub(crate) ConcurrencyLimitLayer);
 
@@ -37,9 +37,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // `run_round` collects the questions that the function asks during one poll, so it must itself poll the
-                // function: both run in one task. This task is not that of the connection, so pings are answered even
-                // if the function blocks its thread, which it should not do.
+                // Run the function and `run_round` in one task, because `run_round` itself must poll the function: it
+                // collects the questions that the function asks during one poll. This task is not that of the
+                // connection. So pings are answered even if the function blocks its thread, which it should not do.
                 let task = spawn_watched(async move { asking.run_round(function).await });
                 Running::Task(AbortOnDrop { task, blocking: None })
             }

@@ -38,7 +38,8 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
         object.entry("properties").or_insert_with(|| serde_json::Map::new().into());
     }
     if permits_anything {
-        // Otherwise a kernel would conclude from the empty list of properties that the tool ignores all arguments.
+        // Permit further properties. Otherwise a kernel would conclude from the empty list of properties that the tool
+        // ignores all arguments.
         object.insert("additionalProperties".to_owned(), true.into());
     }
     RawObject::of(&schema).unwrap_or_else(|_| any_object())

@@ -22,8 +22,8 @@ pub(crate) struct MaxStreamBytes(pub(crate) u64);
 
 /// A recorder of the chunks of one call. It adds them to the result of the call, and marks the last chunk.
 ///
-/// A chunk is held back until the function waits or sends the next chunk, because only then is it known not to be the
-/// last one.
+/// The recorder holds a chunk back until the function waits or sends the next chunk, because it does not know before
+/// whether the chunk is the last one.
 pub(crate) struct ChunkRecorder {
     /// The outlet through which chunks are sent to the caller; `Outlet::none()` if the caller wants no chunks.
     inner: Outlet,
@@ -89,8 +89,8 @@ impl ChunkRecorder {
         state.sent += 1;
         if !self.is_blocking && self.is_streamed() {
             state.held = Some(chunk);
-            // A held chunk is passed on after the next poll of the function. If the function is not being polled now,
-            // because another task sent the chunk, wake it.
+            // A chunk that is held back is passed on after the next poll of the function. If another task sent the
+            // chunk while the function is not being polled, wake the function.
             let waker = if state.is_polled { None } else { state.waker.take() };
             drop(state);
             if let Some(waker) = waker {
@@ -125,7 +125,8 @@ impl ChunkRecorder {
         let held = self.state.lock().held.clone();
         if let Some(chunk) = held {
             self.inner.send(OutletItem::Chunk(chunk)).await?;
-            // The chunk is removed only now, so that it is not lost if this future is dropped while sending.
+            // Remove the chunk only now: if this future is dropped while the chunk is being sent, the chunk is not
+            // lost.
             self.state.lock().held = None;
         }
         Ok(())

@@ -116,9 +116,22 @@ async fn a_second_signal_ends_a_process_that_takes_too_long() {
     process.signal("-TERM").await;
     assert_eq!(process.receive().await.unwrap()["params"]["new_state"], "draining");
     let begun = Instant::now();
-    process.signal("-TERM").await;
-    assert_eq!(process.end().await.code(), Some(128 + 15));
+    process.signal("-INT").await;
+    assert_eq!(process.end().await.code(), Some(128 + 2));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_signal_that_is_sent_twice_at_once_counts_as_one() {
+    let mut process = Process::start().await;
+    process.load(1, 500).await;
+    process.signal("-TERM").await;
+    assert_eq!(process.receive().await.unwrap()["params"]["new_state"], "draining");
+    process.signal("-TERM").await;
+    let answer = process.receive().await.unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "slept 500 ms", "{answer}");
+    while process.receive().await.is_some() {}
+    assert!(process.end().await.success());
 }
 
 #[tokio::test]

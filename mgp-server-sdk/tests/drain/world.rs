@@ -80,7 +80,8 @@ impl World {
         world.write(&request(1_000_000, "initialize", hello)).await;
         world.receive().await.unwrap();
         world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        // A notification gets no answer, but once the request after it is answered, it has been handled.
+        // A notification gets no answer. So send a request after it: the answer to the request shows that the
+        // notification was handled.
         world.write(&request(1_000_001, "ping", json!({}))).await;
         world.receive().await.unwrap();
         world

@@ -48,7 +48,7 @@ async fn legacy_goes_on_and_is_resumed() {
     assert_eq!(caller.get(Some(rest[2].id.as_deref().unwrap())).await.rest().await, []);
 }
 
-/// A response that is written as one piece can be interrupted like any other.
+/// A response that the server writes as one piece can be interrupted, too. The client must be able to resume it.
 #[tokio::test]
 async fn legacy_whole_stream_that_was_cut_is_resumed() {
     let world = World::open(|server| server).await;

@@ -64,8 +64,8 @@ async fn stream_of_a_revoked_key_ends() {
     }
 }
 
-/// Regression test: the stream of such a call ended without an answer, and many clients waited for one until they gave
-/// up.
+/// Regression test: the stream of such a call ended without an answer, and many clients waited for an answer until they
+/// gave up.
 #[tokio::test]
 async fn running_call_of_a_revoked_key_is_answered_with_an_error() {
     let world = World::guarded().await;

@@ -59,7 +59,8 @@ pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpB
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let messages = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
     assert_eq!(messages.status(), 202);
-    // A notification is handled concurrently, and counts as running until it has been handled, so wait for that.
+    // The server handles a notification concurrently, and counts it as running until it has handled it. So wait for
+    // that.
     tokio::task::yield_now().await;
     Ok(id)
 }

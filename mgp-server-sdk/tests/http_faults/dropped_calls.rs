@@ -69,8 +69,8 @@ async fn thousand_at_once(seed: u64) {
     while let Some(had) = running.join_next().await {
         begun += usize::from(had.unwrap());
     }
-    // To cover enough, the test needs calls that were dropped before their responses began, and calls that were dropped
-    // after.
+    // To cover enough, the test needs many calls that were dropped before their responses began, and many that were
+    // dropped later.
     assert!((100..990).contains(&begun), "{begun} of {CALLS} had a response");
     assert!(monitor.running() > 0, "legacy calls go on");
     for session in &sessions {

@@ -59,7 +59,7 @@ fn ten_thousand_take_little() {
             sleep(IDLE + MINUTE * 3).await;
             assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (0, SESSIONS));
             assert!(!is_known(&service, ids.iter().next().unwrap()).await);
-            // The same number of new sessions fits into the memory that the first ones have released.
+            // The same number of new sessions must fit into the memory that the expired sessions have released.
             for _ in 0..SESSIONS {
                 open(&service).await.unwrap();
             }
@@ -93,8 +93,8 @@ async fn at_the_limit_the_longest_idle_sessions_are_removed() {
         }
         ids.push(open(&service).await.unwrap());
     }
-    // The first 500 sessions have been idle for a minute longer than the others, so a new session replaces some of
-    // these.
+    // The first 500 sessions have been idle for a minute longer than the other sessions, so a new session replaces some
+    // of the first 500.
     sleep(Duration::from_secs(5)).await;
     open(&service).await.unwrap();
     assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (991, 10));

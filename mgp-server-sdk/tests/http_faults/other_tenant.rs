@@ -1,4 +1,5 @@
-//! Tests that the id of another caller's session, or of an event in its stream, gives a caller no access to it.
+//! Tests that a caller gains nothing if it knows the id of another caller's session, or of an event in the stream of
+//! that session.
 
 use serde_json::json;
 

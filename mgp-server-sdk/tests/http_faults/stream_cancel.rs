@@ -52,7 +52,8 @@ async fn late_cancellation_hits_no_other_call() {
     let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
     let mut thinks = other.request(5, "tools/call", params).await;
     thinks.event().await.unwrap();
-    // The caller `one` made a call with this id too, which has already ended.
+    // The caller `one` also made a call with this id, which has already ended. So this cancellation must cancel
+    // nothing.
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
     assert_eq!(one.post(&cancelled).await.status, 202);
     let answer = one.request(6, "mgp/stream/cancel", json!({ "request_id": 5 })).await;

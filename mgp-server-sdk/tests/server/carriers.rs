@@ -1,4 +1,5 @@
-//! Tests on which stream each kind of message is sent to the peer: stdio, HTTP in both eras (`docs/carriers.md`).
+//! Tests of the stream on which each kind of message reaches the peer: over stdio, and over HTTP in both eras
+//! (`docs/carriers.md`).
 //!
 //! One tool sends most kinds of messages, because the stream does not depend on which code sends a message.
 

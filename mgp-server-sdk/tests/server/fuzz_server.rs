@@ -1,4 +1,5 @@
-//! Tests that no mutated line causes a panic in a server with its whole stack, in which the lines reach every decoder.
+//! Tests that no mutated line causes a panic in a server. The server has its whole stack, so that the lines reach every
+//! decoder.
 
 #[path = "../../../mgp-transport/tests/transport/fuzz_lines/corpus.rs"]
 mod corpus;

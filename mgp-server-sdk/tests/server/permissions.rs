@@ -168,6 +168,15 @@ async fn asked_once(mgp: Value) {
 }
 
 #[tokio::test]
+async fn a_caller_is_not_asked_about_a_disabled_tool() {
+    let server = server();
+    assert!(server.tools().disable("run"));
+    let mut raw = super::raw::connect(server);
+    let refused = call(&mut raw, &offer(&["permissions"]), "run", json!({}), json!({})).await;
+    assert_eq!(refused["error"]["code"], 4002, "{refused}");
+}
+
+#[tokio::test]
 async fn a_caller_without_the_permissions_extension_is_never_asked() {
     for offered in [json!({}), offer(&["tool_security", "streaming"])] {
         let mut raw = super::raw::connect(server());

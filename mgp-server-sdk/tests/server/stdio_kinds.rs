@@ -16,7 +16,7 @@ use std::time::Duration;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"parent","version":"1"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const RUNTIMES: [&str; 2] = ["current", "multi"];
-/// The length of a message that pipes and sockets cannot buffer, so that both sides have to wait.
+/// The length of a message that does not fit into the buffers of pipes and sockets, so that both sides have to wait.
 const LONG: usize = 300_000;
 
 fn echo() -> PathBuf {

@@ -373,10 +373,10 @@ async fn a_tool_has_its_own_time_limit() {
         .tool(sleep("other", 50));
     let (mut client, _) = connect(server, MGP).await;
     let error = call(&mut client, "short", &json!({})).await.unwrap_err();
-    assert!(error.to_string().starts_with("no answer within 1s; it may have run"), "{error}");
+    assert!(error.to_string().starts_with("no answer within 1 s; it may have run"), "{error}");
     call(&mut client, "long", &json!({})).await.unwrap();
     let error = call(&mut client, "other", &json!({})).await.unwrap_err();
-    assert!(error.to_string().starts_with("no answer within 10s; it may have run"), "{error}");
+    assert!(error.to_string().starts_with("no answer within 10 s; it may have run"), "{error}");
 }
 
 /// Waits until a flag is set, and clears it.

@@ -213,7 +213,7 @@ async fn each_constraint_is_in_the_schema_and_enforced() {
             Ok(result) => panic!("{arguments}: {result}"),
             Err(error) => error.message().to_owned(),
         };
-        assert!(text.contains("do not fit the input schema"), "{text}");
+        assert!(text.contains("do not fit the input schema of `order`: `/"), "{text}");
     }
     assert_eq!(world.calls.load(Ordering::Relaxed), 0);
     let call = json!({ "name": "order", "arguments": { "symbol": "ABC", "days": 1 } });

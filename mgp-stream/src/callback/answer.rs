@@ -11,7 +11,8 @@ const NEGATIVE: [&str; 9] =
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallbackAnswer {
-    /// The user's response: one of the options, a text, or the object of a completion.
+    /// The response: one of the options, a text, `true` or `false` for a confirmation, or a JSON object for a
+    /// completion by a model.
     Given(Payload),
     /// The user declined to answer the question.
     Declined,

@@ -99,7 +99,7 @@ fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChann
 /// Returns the error for a question that was not answered before its time limit passed.
 fn unanswered_in(limit: Duration) -> RpcError {
     let message = format!(
-        "the question was not answered within {}s, so nothing was confirmed; call again to be asked again",
+        "the question was not answered within {} s, so nothing was confirmed; call again to be asked again",
         limit.as_secs_f32().ceil()
     );
     RpcError::new(ErrorCode::TIMEOUT, message)
@@ -123,7 +123,7 @@ async fn ask_back(
 }
 
 /// Sends the callback and waits for the answer. Until the answer arrives, sends the callback again from time to time,
-/// because a message may have been lost.
+/// up to [`MAX_ATTEMPTS`] times in total, because a message may have been lost.
 async fn send_until_answered(
     cx: &Context,
     mut question: CallbackRequestParams,

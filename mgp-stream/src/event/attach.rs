@@ -7,11 +7,9 @@ use mgp_types::mgp::{EventAttachment, Extension};
 use mgp_types::service::{CallKey, Context};
 use mgp_types::{Payload, RpcError};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 use super::EventHub;
-use super::binding::is_lasting;
-use super::subscription::{Subscription, Target};
+use super::subscription::{Subscription, Target, is_lasting};
 
 /// A stream to which subscriptions are attached, so that their events are sent on it. When this value is dropped, the
 /// subscriptions are detached from the stream.
@@ -19,7 +17,6 @@ use super::subscription::{Subscription, Target};
 pub struct AttachedEvents {
     key: CallKey,
     subscriptions: Vec<Arc<Subscription>>,
-    is_open: watch::Sender<bool>,
 }
 
 mgp_types::opaque_debug!(AttachedEvents);
@@ -27,7 +24,9 @@ mgp_types::opaque_debug!(AttachedEvents);
 impl AttachedEvents {
     /// Permits the hub to send the events of the attached subscriptions on the stream.
     pub fn start(&self) {
-        self.is_open.send_replace(true);
+        for subscription in &self.subscriptions {
+            subscription.open(self.key);
+        }
     }
 }
 
@@ -57,19 +56,18 @@ impl EventHub {
         for subscription in &subscriptions {
             self.bind_to_caller(cx, subscription)?;
         }
-        let is_open = watch::Sender::new(false);
         for (subscription, attachment) in subscriptions.iter().zip(attachments) {
             let target = Target {
                 key: cx.key,
                 cx: cx.clone(),
                 stream: Some(id.clone()),
-                is_open: is_open.subscribe(),
+                is_open: false,
                 runtime: Handle::current(),
             };
             subscription.attach(&self.0, target, attachment.after_seq);
             self.record_use(subscription);
         }
-        Ok(AttachedEvents { key: cx.key, subscriptions, is_open })
+        Ok(AttachedEvents { key: cx.key, subscriptions })
     }
 
     /// Starts to send the events of a subscription to a legacy client that negotiated events. Does nothing for other
@@ -88,7 +86,7 @@ impl EventHub {
             key: CallKey::next(),
             cx: cx.clone(),
             stream: None,
-            is_open: watch::channel(true).1,
+            is_open: true,
             runtime: Handle::current(),
         };
         subscription.attach(&self.0, target, after)

@@ -33,7 +33,7 @@ impl EventHub {
         let Some(journal) = self.0.journal.get() else { return Ok(()) };
         let known: Vec<_> = {
             let table = self.0.table.read();
-            table.all().filter(|one| one.is_durable).cloned().collect()
+            table.all().filter(|one| one.is_durable()).cloned().collect()
         };
         for used in known.iter().filter(|one| one.is_in_use()) {
             self.record_use(used);
@@ -41,15 +41,15 @@ impl EventHub {
         let stored = journal.store.load().await?.into_iter();
         let stored: HashMap<_, _> = stored.map(|one| (one.id.clone(), one)).collect();
         for one in known {
-            if let Some(stored) = stored.get(one.id()) {
+            if let Some(stored) = stored.get(&one.id) {
                 one.forget_removed(stored);
                 continue;
             }
             let mut table = self.0.table.write();
             if !one.is_in_use() && table.has(&one) {
-                table.remove(one.id());
+                table.remove(&one.id);
                 drop(table);
-                tracing::info!(subscription = one.id(), "unused durable subscription removed");
+                tracing::info!(subscription = one.id, "unused durable subscription removed");
                 one.end();
             }
         }

@@ -1,13 +1,11 @@
 //! The hub, which accepts published events and passes them to the subscriptions that match.
 
 use std::cell::LazyCell;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mgp::{KernelEventsParams, KernelEventsResult, Severity};
-use mgp_types::service::{BoxFuture, Context, Principal, Scope, ServerId};
+use mgp_types::service::{Context, Principal, Scope, ServerId};
 use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -45,7 +43,7 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 /// let mut client = mock::client(Stack::new(hub.router()));
 /// let answer = client.request("mgp/events/subscribe", r#"{"channels":["model.*"]}"#).await.unwrap();
 /// assert!(answer.as_str().contains(r#""subscribed":["model.loaded"]"#));
-/// hub.publish(EventDraft::new("model.loaded")).await.unwrap();
+/// hub.publish(EventDraft::new("model.loaded")).unwrap().acknowledged().await.unwrap();
 /// # });
 /// ```
 #[derive(Clone)]
@@ -81,22 +79,37 @@ pub(super) struct Hub {
     pub(super) sending: SendingList<Subscription>,
 }
 
-/// A future that completes when the published event is stored for all durable subscriptions that match it, and slow
-/// subscribers have room for more events.
-///
-/// The event is published before the future is polled; dropping the future only ends the wait.
-#[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
-pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
+/// An event that was published.
+pub struct Published {
+    /// The journal with the newest row that is not stored yet; `None` if all rows are stored.
+    storing: Option<(Arc<Journal>, u64)>,
+    /// The subscriptions whose subscribers are slow.
+    behind: Vec<Arc<Subscription>>,
+}
 
-impl Future for Publishing {
-    type Output = Result<(), RpcError>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(task)
+impl Published {
+    /// Waits until the event is stored for all durable subscriptions that match it. Also waits, for at most a quarter
+    /// of a second, until slow subscribers have room for more events. A fast publisher that does not wait can overrun
+    /// its subscribers.
+    ///
+    /// # Errors
+    /// Returns 3003 (timeout) if storing takes too long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only ends the wait.
+    pub async fn acknowledged(self) -> Result<(), RpcError> {
+        if let Some((journal, row)) = self.storing {
+            journal.wait_stored(row).await?;
+        }
+        let deadline = Instant::now() + ROOM_TIMEOUT;
+        for subscription in self.behind {
+            subscription.wait_for_room(deadline).await;
+        }
+        Ok(())
     }
 }
 
-mgp_types::opaque_debug!(Publishing);
+mgp_types::opaque_debug!(Published);
 mgp_types::opaque_debug!(EventHub);
 
 impl Default for EventHub {
@@ -181,33 +194,47 @@ impl EventHub {
         }
     }
 
-    /// Publishes an event. When this method returns, the event is in the queues of the subscriptions. The returned
-    /// future then waits until the event is stored for durable subscriptions. It also waits, for at most a quarter of a
-    /// second, until slow subscribers have room for more events.
+    /// Publishes an event: puts it into the queues of the subscriptions that match it.
     ///
     /// # Errors
     /// Returns −32602 (invalid params) if the channel has no valid name, if the data is too large, or if the event's
-    /// depth in a chain of events exceeds 10. Returns 3001 (resource exhausted) or 3003 (timeout) if the event cannot
-    /// be stored for a durable subscription. Other subscriptions get the event nevertheless.
-    pub fn publish(&self, draft: EventDraft) -> Publishing {
-        let behind = match self.0.publish(draft) {
-            Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
-            Ok(behind) => behind,
-        };
-        let storing = self.storing();
-        if behind.is_empty() && storing.is_none() {
-            return Publishing(Box::pin(std::future::ready(Ok(()))));
+    /// depth in a chain of events exceeds 10. Returns 3001 (resource exhausted) if too many events wait to be stored
+    /// for durable subscriptions; other subscriptions get the event nevertheless.
+    pub fn publish(&self, draft: EventDraft) -> Result<Published, RpcError> {
+        draft.check()?;
+        let hub = &self.0;
+        let rank = draft.effective_severity().rank();
+        let event = Arc::new(PublishedEvent::new(draft, rank));
+        let EventDraft { channel, subject, .. } = &event.draft;
+        let (mut behind, mut refusal) = (Vec::new(), None);
+        if let Some(recent) = &hub.recent {
+            recent.push(&event);
         }
-        Publishing(Box::pin(async move {
-            if let Some((journal, row)) = storing {
-                journal.wait_stored(row).await?;
-            }
-            let deadline = Instant::now() + ROOM_TIMEOUT;
-            for subscription in behind {
-                subscription.wait_for_room(deadline).await;
-            }
-            Ok(())
-        }))
+        let server = subject.server.as_ref().filter(|_| subject.is_forwarded);
+        let data = LazyCell::new(|| event.draft.data.get::<Members>().ok());
+        let is_known = {
+            let table = hub.table.read();
+            table.each_match(channel, rank, |subscription| {
+                if !subscription.filter.accepts(&data) {
+                    return;
+                }
+                if let Some(journal) = hub.journal.get().filter(|_| subscription.is_durable()) {
+                    if let Err(error) = journal.append(hub, subscription, &event) {
+                        refusal = Some(error);
+                    }
+                } else if subscription.push(hub, &event) {
+                    behind.push(Arc::clone(subscription));
+                }
+            });
+            table.has_channel(server, channel)
+        };
+        if !is_known {
+            hub.table.write().add_channel(server, channel.clone().into_owned(), None);
+        }
+        match refusal {
+            Some(error) => Err(error),
+            None => Ok(Published { storing: self.storing(), behind }),
+        }
     }
 
     /// Waits until all events published so far are stored for durable subscriptions.
@@ -231,9 +258,7 @@ impl EventHub {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn settle(&self, scope: &Scope) {
-        if self.is_storing()
-            && let Err(error) = self.flush().await
-        {
+        if let Err(error) = self.flush().await {
             tracing::warn!(%error, "events of durable subscriptions are not stored");
         }
         for subscription in self.0.sending.all() {
@@ -244,15 +269,10 @@ impl EventHub {
     /// Returns whether any events are being sent or wait to be stored.
     #[must_use]
     pub fn is_sending(&self) -> bool {
-        !self.0.sending.is_empty() || self.is_storing()
+        !self.0.sending.is_empty() || self.storing().is_some()
     }
 
-    /// Returns whether any events wait to be stored for durable subscriptions.
-    #[must_use]
-    pub fn is_storing(&self) -> bool {
-        self.storing().is_some()
-    }
-
+    /// Returns the journal with its newest row, if that row is not stored yet.
     fn storing(&self) -> Option<(Arc<Journal>, u64)> {
         let journal = self.0.journal.get()?;
         Some((Arc::clone(journal), journal.unstored()?))
@@ -313,10 +333,10 @@ impl EventHub {
         super::sqlite::check(db).await
     }
 
-    /// Publishes an event with a severity and data.
+    /// Publishes an event with a severity and data, and waits until it is [acknowledged](Published::acknowledged).
     ///
     /// # Errors
-    /// See [`publish`](Self::publish); −32603 if the data cannot be written as JSON.
+    /// See [`publish`](Self::publish) and [`Published::acknowledged`]; −32603 if the data cannot be written as JSON.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the event is published nevertheless.
@@ -327,7 +347,8 @@ impl EventHub {
         data: &T,
     ) -> Result<(), RpcError> {
         let data = Payload::of(data)?;
-        self.publish(EventDraft::new(channel.to_owned()).severity(severity).payload(data)).await
+        let draft = EventDraft::new(channel.to_owned()).severity(severity).payload(data);
+        self.publish(draft)?.acknowledged().await
     }
 
     /// Returns whether any subscription receives events of `server`, a server behind this one. Such a subscription
@@ -343,7 +364,7 @@ impl EventHub {
         };
         let now = Instant::now();
         let receives = |one: &Arc<Subscription>| {
-            owner.is_none_or(|owner| one.principal() == owner)
+            owner.is_none_or(|owner| one.principal == *owner)
                 && !one.is_expired(now)
                 && one.may_see(&self.0, &subject)
         };
@@ -381,44 +402,6 @@ impl Hub {
             };
             self.sees(cx, &subject)
         })
-    }
-
-    /// Passes an event to the matching subscriptions. Returns the subscriptions whose subscribers are slow, so that the
-    /// publisher can wait for them.
-    fn publish(self: &Arc<Self>, draft: EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
-        draft.check()?;
-        let rank = draft.effective_severity().rank();
-        let event = Arc::new(PublishedEvent::new(draft, rank));
-        let EventDraft { channel, subject, .. } = &event.draft;
-        let (mut behind, mut refusal) = (Vec::new(), None);
-        if let Some(recent) = &self.recent {
-            recent.push(&event);
-        }
-        let server = subject.server.as_ref().filter(|_| subject.is_forwarded);
-        let data = LazyCell::new(|| event.draft.data.get::<Members>().ok());
-        let is_known = {
-            let table = self.table.read();
-            table.each_match(channel, rank, |subscription| {
-                if !subscription.filter().accepts(&data) {
-                    return;
-                }
-                match self.journal.get().filter(|_| subscription.is_durable) {
-                    Some(journal) => {
-                        refusal =
-                            journal.append(self, subscription, &event).err().or(refusal.take());
-                    }
-                    None if subscription.push(self, &event) => {
-                        behind.push(Arc::clone(subscription));
-                    }
-                    None => {}
-                }
-            });
-            table.has_channel(server, channel)
-        };
-        if !is_known {
-            self.table.write().add_channel(server, channel.clone().into_owned(), None);
-        }
-        refusal.map_or(Ok(behind), Err)
     }
 
     /// Reads up to `max` events of a durable subscription from the store, with sequence numbers above `after` and at
@@ -470,7 +453,7 @@ impl Hub {
     ) -> Result<Arc<Subscription>, RpcError> {
         let table = self.table.read();
         let is_own = |found: &&Arc<Subscription>| {
-            found.principal() == principal && !found.is_expired(Instant::now())
+            found.principal == *principal && !found.is_expired(Instant::now())
         };
         let found = table.get(id).filter(is_own);
         found.cloned().ok_or_else(|| {
@@ -491,10 +474,6 @@ impl Hub {
         is_random && self.table.read().get(id).is_none()
     }
 
-    pub(super) fn insert(&self, new: &Arc<Subscription>) -> Result<(), RpcError> {
-        self.table.write().insert(&self.limits, new)
-    }
-
     pub(super) fn remove(&self, id: &str) -> Option<Arc<Subscription>> {
         let removed = self.table.write().remove(id)?;
         removed.end();
@@ -505,9 +484,8 @@ impl Hub {
     /// its id again.
     pub(super) fn remove_if_expired(&self, principal: &Principal, id: &str) {
         let mut table = self.table.write();
-        let is_expired = |one: &Arc<Subscription>| {
-            one.principal() == principal && one.is_expired(Instant::now())
-        };
+        let is_expired =
+            |one: &Arc<Subscription>| one.principal == *principal && one.is_expired(Instant::now());
         if table.get(id).is_some_and(is_expired)
             && let Some(expired) = table.remove(id)
         {
@@ -527,7 +505,7 @@ impl Hub {
         }
         let now = Instant::now();
         let expired: Vec<_> =
-            table.all().filter(|one| one.is_expired(now)).map(|one| one.id().to_owned()).collect();
+            table.all().filter(|one| one.is_expired(now)).map(|one| one.id.clone()).collect();
         for id in expired {
             if let Some(expired) = table.remove(&id) {
                 expired.end();

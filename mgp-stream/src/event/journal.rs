@@ -211,7 +211,7 @@ impl Journal {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         loop {
             let events = rows.iter().map(|row| StoredEvent {
-                subscription: row.subscription.id().to_owned(),
+                subscription: row.subscription.id.clone(),
                 seq: row.seq,
                 event: row.event.to_stored(),
                 oldest: row.oldest,

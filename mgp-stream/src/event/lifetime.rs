@@ -30,6 +30,7 @@ impl EventHub {
             }
             tokio::time::sleep(LAST_EVENT_TIMEOUT).await;
             if let Some(ended) = ending.upgrade() {
+                // Add nothing after this: it drops the subscription's `Lifetime`, which aborts this task.
                 ended.end();
             }
         });
@@ -46,7 +47,7 @@ impl Hub {
             if !table.has(ending) {
                 return;
             }
-            table.remove(ending.id());
+            table.remove(&ending.id);
         }
         let reason = Payload::from_trusted(r#"{"reason":"expired"}"#);
         let last = EventDraft::new(EventParams::TERMINATED).payload(reason);

@@ -5,7 +5,6 @@
 //! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
 mod attach;
-mod binding;
 mod cleaning;
 mod draft;
 mod event_json;
@@ -27,9 +26,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod viewer;
+mod window;
 
 pub use attach::AttachedEvents;
 pub use draft::{EventDraft, EventSubject};
-pub use hub::{EventHub, EventLimits, Publishing};
+pub use hub::{EventHub, EventLimits, Published};
 pub use journal::{EventStore, StoredEvent, StoredSubscription};
 pub use reader::{EventReader, ReadEvent};

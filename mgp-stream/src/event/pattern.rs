@@ -58,15 +58,24 @@ impl Pattern {
         }
     }
 
-    /// Parses the patterns of a subscription. Removes each pattern that another pattern covers, so that no channel
-    /// matches two patterns.
+    /// Parses the patterns of a subscription; sorts them, and removes repetitions.
     pub(super) fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Self>, RpcError> {
         let mut all =
             texts.iter().map(|text| Self::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
         all.sort();
         all.dedup();
-        let kept = all.iter().filter(|one| !all.iter().any(|by| by != *one && by.covers(one)));
-        Ok(kept.cloned().collect())
+        Ok(all)
+    }
+
+    /// Returns the patterns of a subscription without those that another of them covers, so that no channel matches two
+    /// of them.
+    pub(super) fn reduce(all: &[Self]) -> impl Iterator<Item = &Self> {
+        all.iter().filter(move |one| !all.iter().any(|by| by != *one && by.covers(one)))
+    }
+
+    /// Returns whether the patterns of two subscriptions match the same channels.
+    pub(super) fn is_same(one: &[Self], other: &[Self]) -> bool {
+        Self::reduce(one).eq(Self::reduce(other))
     }
 
     /// Returns the pattern as text, in the form in which clients write it.
@@ -97,8 +106,8 @@ mod tests {
         assert!(parse("*").matches("model.loaded") && parse("model.*").matches("model.a.b"));
         assert!(!parse("model.*").matches("model") && !parse("model.*").matches("models.a"));
         let reduce = |all: &[&str]| {
-            let reduced = Pattern::parse_all(all).unwrap();
-            reduced.iter().map(Pattern::to_text).collect::<Vec<_>>().join(" ")
+            let all = Pattern::parse_all(all).unwrap();
+            Pattern::reduce(&all).map(Pattern::to_text).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(reduce(&["model.a", "model.*", "tool.b", "tool.b"]), "model.* tool.b");
         assert_eq!(reduce(&["model.a", "*", "tool.*"]), "*");

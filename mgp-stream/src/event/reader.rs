@@ -10,6 +10,7 @@ use super::EventHub;
 use super::filter::Filter;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
+use super::subscription::queue::Queue;
 
 /// Reader of the stored events of a durable subscription; its position is saved in the store.
 #[derive(Clone)]
@@ -51,22 +52,21 @@ impl EventHub {
         let principal = Principal::local().operator();
         let patterns = Pattern::parse_all(channels)?;
         let filter = Filter::of_rank(min.map_or(0, Severity::rank));
-        let mut last = None;
+        let mut last = 0;
         if let Ok(known) = self.0.find(&principal, id) {
-            if known.patterns() == patterns && *known.filter() == filter {
+            if Pattern::is_same(&known.patterns, &patterns) && known.filter == filter {
                 self.record_use(&known);
                 return Ok(EventReader::new(self, known));
             }
             self.unsubscribe(&principal, id.to_owned()).await;
             // Read the number of the last event only now. It can no longer change, because `unsubscribe` has ended the
             // subscription.
-            last = Some(known.last_seq());
+            last = known.last_seq();
         }
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
-        let new = Subscription::new(id.to_owned(), &cx, patterns, filter, true);
-        let new = Arc::new(new.numbered_after(last));
-        self.store(&new).await?;
-        self.0.insert(&new)?;
+        let queue = Queue::durable(last, &[]);
+        let new = Arc::new(Subscription::new(id.to_owned(), &cx, patterns, filter, queue));
+        self.add(&new, usize::MAX).await?;
         Ok(EventReader::new(self, new))
     }
 
@@ -79,8 +79,8 @@ impl EventHub {
         let principal = Principal::local().operator();
         let ended: Vec<_> = {
             let table = self.0.table.read();
-            let readers = table.all().filter(|one| one.is_durable && *one.principal() == principal);
-            readers.map(|one| one.id().to_owned()).filter(|id| is_ended(id)).collect()
+            let readers = table.all().filter(|one| one.principal == principal && one.is_durable());
+            readers.map(|one| one.id.clone()).filter(|id| is_ended(id)).collect()
         };
         for id in ended {
             self.unsubscribe(&principal, id).await;
@@ -114,32 +114,27 @@ impl EventReader {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn read_after(&self, seq: u64, max: usize) -> Result<Vec<ReadEvent>, RpcError> {
-        let mut last = seq;
+        let (mut last, mut dropped) = (seq, 0);
         loop {
-            let changed = self.subscription.changed.notified();
-            let (_, cursor, stored) = self.subscription.positions();
-            let after = last.max(cursor);
-            if after < stored {
-                let id = self.subscription.id();
-                let events = self.hub.0.read_stored(id, after, stored, max).await?;
-                if let Some((first, _)) = events.first() {
-                    let mut dropped = first - seq.max(cursor) - 1;
-                    if dropped > 0 {
-                        tracing::warn!(
-                            subscription = id,
-                            dropped,
-                            "dropped events of a subscription: they waited too long, or were too many"
-                        );
-                    }
-                    let read = events.iter().map(|(seq, event)| {
-                        let json = event.to_json(None, *seq, std::mem::take(&mut dropped));
-                        ReadEvent { seq: *seq, event: Payload::from_trusted(json) }
-                    });
-                    return Ok(read.collect());
-                }
-                last = stored;
+            let after = self.subscription.wait_readable(last).await;
+            let page = self.subscription.read(&self.hub.0, after, max).await?;
+            dropped += page.dropped;
+            last = page.until;
+            if page.events.is_empty() {
+                continue;
             }
-            changed.await;
+            if dropped > 0 {
+                tracing::warn!(
+                    subscription = self.subscription.id,
+                    dropped,
+                    "dropped events of a subscription: they waited too long, or were too many"
+                );
+            }
+            let read = page.events.iter().map(|(seq, event)| {
+                let json = event.to_json(None, *seq, std::mem::take(&mut dropped));
+                ReadEvent { seq: *seq, event: Payload::from_trusted(json) }
+            });
+            return Ok(read.collect());
         }
     }
 
@@ -162,16 +157,15 @@ impl EventReader {
     /// Ends the reader's subscription, and removes its stored events.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the events might remain stored until they expire.
+    /// Once the future was polled, the subscription ends even if the future is dropped.
     pub async fn end(self) {
-        let (principal, id) = (self.subscription.principal(), self.subscription.id());
-        self.hub.unsubscribe(principal, id.to_owned()).await;
+        let Subscription { principal, id, .. } = &*self.subscription;
+        self.hub.unsubscribe(principal, id.clone()).await;
     }
 
     /// Returns the number of stored events after the reader's position.
     #[must_use]
     pub fn waiting(&self) -> u64 {
-        let (first, cursor, stored) = self.subscription.positions();
-        (stored + 1).saturating_sub(first.max(cursor + 1))
+        self.subscription.waiting()
     }
 }

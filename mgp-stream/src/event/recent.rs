@@ -1,6 +1,5 @@
 //! The last events of all channels, for operators. Events that wait for a subscriber are in `subscription.rs` instead.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mgp_types::mgp::{KernelEventsParams, KernelEventsResult, Severity};
@@ -9,6 +8,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::draft::PublishedEvent;
 use super::pattern::Pattern;
+use super::window::Window;
 
 /// The maximum number of stored events; if they are large, fewer are stored.
 const MAX_RECENT: usize = 4_096;
@@ -21,27 +21,17 @@ const DEFAULT_LIMIT: u64 = 100;
 /// The maximum number of events in one answer.
 const MAX_LIMIT: u64 = 1_000;
 
-#[derive(Default)]
-pub(super) struct RecentEvents(Mutex<Recent>);
+pub(super) struct RecentEvents(Mutex<Window<Arc<PublishedEvent>>>);
 
-#[derive(Default)]
-struct Recent {
-    events: VecDeque<Arc<PublishedEvent>>,
-    bytes: usize,
-    /// The number of the newest event; events are numbered from 1 in the order of their publication.
-    newest: u64,
+impl Default for RecentEvents {
+    fn default() -> Self {
+        Self(Mutex::new(Window::new(0, MAX_RECENT, MAX_RECENT_BYTES)))
+    }
 }
 
 impl RecentEvents {
     pub(super) fn push(&self, event: &Arc<PublishedEvent>) {
-        let mut recent = self.0.lock();
-        recent.events.push_back(Arc::clone(event));
-        recent.bytes += event.bytes();
-        recent.newest += 1;
-        while recent.events.len() > MAX_RECENT || recent.bytes > MAX_RECENT_BYTES {
-            let oldest = recent.events.pop_front();
-            recent.bytes -= oldest.map_or(0, |oldest| oldest.bytes());
-        }
+        self.0.lock().push(Arc::clone(event), event.bytes());
     }
 
     pub(super) fn query(
@@ -67,19 +57,18 @@ impl RecentEvents {
                 && since.is_none_or(|since| event.at >= since)
         };
         let recent = self.0.lock();
-        let first = recent.newest + 1 - recent.events.len() as u64;
-        let numbered = (first..).zip(&recent.events);
-        let mut result = KernelEventsResult::new(recent.newest);
+        let mut result = KernelEventsResult::new(recent.last());
+        let later = recent.after(params.after.unwrap_or(0)).filter(|(_, event)| matches(event));
         let found: Vec<_> = if let Some(after) = params.after {
-            result.dropped = Some((first - 1).saturating_sub(after)).filter(|lost| *lost > 0);
-            let later = numbered.filter(|(number, event)| *number > after && matches(event));
+            let lost = (recent.first() - 1).saturating_sub(after);
+            result.dropped = (lost > 0).then_some(lost);
             later.take(limit).collect()
         } else {
-            let all: Vec<_> = numbered.filter(|(_, event)| matches(event)).collect();
+            let all: Vec<_> = later.collect();
             all[all.len().saturating_sub(limit)..].to_vec()
         };
         if params.after.is_some() && found.len() == limit {
-            result.next = found.last().map_or(recent.newest, |(number, _)| *number);
+            result.next = found.last().map_or(recent.last(), |(number, _)| *number);
         }
         let text = |(number, event): (u64, &Arc<PublishedEvent>)| {
             Payload::from_trusted(event.to_json(None, number, 0))

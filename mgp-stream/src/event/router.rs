@@ -27,14 +27,15 @@ impl EventHub {
         names_of(parsed.unwrap_or_default().iter())
     }
 
-    /// Returns the channels that subscriptions name, without patterns such as `model.*`. Considers only subscriptions
-    /// whose owners may see events that relate to `subject`.
+    /// Returns the channels that subscriptions name, without patterns such as `model.*`. If `subject` is set, considers
+    /// only subscriptions whose owners may see events that relate to it.
     #[must_use]
-    pub fn named_channels(&self, subject: &EventSubject) -> Vec<String> {
+    pub fn named_channels(&self, subject: Option<&EventSubject>) -> Vec<String> {
         let (table, now) = (self.0.table.read(), Instant::now());
-        let receives =
-            |one: &&Arc<Subscription>| !one.is_expired(now) && one.may_see(&self.0, subject);
-        names_of(table.all().filter(receives).flat_map(|one| one.patterns()))
+        let counts = |one: &&Arc<Subscription>| {
+            !one.is_expired(now) && subject.is_none_or(|subject| one.may_see(&self.0, subject))
+        };
+        names_of(table.all().filter(counts).flat_map(|one| &one.patterns))
     }
 
     /// Returns a router for the methods by which callers subscribe, unsubscribe, replay events and list channels.

@@ -6,16 +6,15 @@ use mgp_types::RpcError;
 use mgp_types::service::{Context, Scope, ScopeId};
 
 use super::EventHub;
-use super::binding::is_lasting;
 use super::hub::Hub;
-use super::subscription::Subscription;
+use super::subscription::{Subscription, is_lasting};
 
 impl EventHub {
     /// Registers a function at a scope. The function ends the subscription when the scope ends. Does nothing if the
     /// subscription does not belong to the scope.
     pub(super) fn end_with(&self, scope: &Scope, subscription: &Arc<Subscription>) {
         let id = scope.id();
-        if subscription.binding.scope_id() != Some(id) {
+        if subscription.scope() != Some(id) {
             return;
         }
         let (hub, ending) = (Arc::downgrade(&self.0), Arc::downgrade(subscription));
@@ -24,7 +23,7 @@ impl EventHub {
                 hub.remove_from_scope(id, &ending);
             }
         };
-        subscription.binding.set_guard(id, scope.on_end(end));
+        subscription.set_scope_guard(id, scope.on_end(end));
     }
 
     /// Moves a subscription to the caller's connection or session, unless it belongs to that already. The subscription
@@ -34,7 +33,7 @@ impl EventHub {
         cx: &Context,
         subscription: &Arc<Subscription>,
     ) -> Result<(), RpcError> {
-        let known = subscription.binding.scope_id();
+        let known = subscription.scope();
         if !is_lasting(&cx.scope) || known.is_none_or(|known| known == cx.scope.id()) {
             return Ok(());
         }
@@ -48,9 +47,9 @@ impl Hub {
     /// Removes a subscription because `scope` has ended, unless the subscription was continued in another scope.
     fn remove_from_scope(&self, scope: ScopeId, subscription: &Arc<Subscription>) {
         let mut table = self.table.write();
-        let is_bound = subscription.binding.scope_id() == Some(scope);
+        let is_bound = subscription.scope() == Some(scope);
         if is_bound && table.has(subscription) {
-            table.remove(subscription.id());
+            table.remove(&subscription.id);
             drop(table);
             subscription.end();
         }

@@ -9,6 +9,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal};
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::EventHub;
 use super::attach::has_stream;
@@ -18,12 +19,18 @@ use super::journal::Journal;
 use super::pattern::Pattern;
 use super::sending::spawn;
 use super::subscription::Subscription;
+use super::subscription::queue::Queue;
+use super::table::Table;
 
 /// The maximum number of durable subscriptions of one principal. Subscriptions of readers in this process do not count.
 const MAX_DURABLE: usize = 16;
 
 /// The maximum number of channels that one subscription request can name.
 const MAX_REQUESTED: usize = 64;
+
+/// The highest sequence number that a client can name when it continues a subscription. Numbers in JSON are exact only
+/// up to 2^53, so half of that leaves room for the numbers of later events.
+const MAX_BASE: u64 = 1 << 52;
 
 /// The number of replayed events in an answer if the caller sets no limit.
 const DEFAULT_REPLAY: u64 = 100;
@@ -70,18 +77,13 @@ impl EventHub {
             Some(id) => id.clone(),
             None => format!("{ID_PREFIX}{}", random_name()?),
         };
-        let subscription = Subscription::new(id.clone(), cx, patterns, filter, is_durable);
-        let subscription = Arc::new(subscription.numbered_after(params.after_seq));
+        let base = params.after_seq.unwrap_or(0).min(MAX_BASE);
+        let queue = if is_durable { Queue::durable(base, &[]) } else { Queue::memory(base) };
+        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, filter, queue));
         self.0.remove_expired(&cx.principal);
-        if is_durable {
-            self.check_durable(&cx.principal)?;
-            self.store(&subscription).await?;
-        }
-        let (subscribed, unsupported) = {
-            let mut table = self.0.table.write();
-            table.insert(&self.0.limits, &subscription)?;
-            self.0.known_channels(&table, cx, &params.channels)?
-        };
+        self.add(&subscription, MAX_DURABLE).await?;
+        let (subscribed, unsupported) =
+            self.0.known_channels(&self.0.table.read(), cx, &params.channels)?;
         self.end_with(&cx.scope, &subscription);
         self.attach_session(cx, &subscription, None);
         let mut result = SubscribeEventsResult::new(subscribed, id);
@@ -108,38 +110,50 @@ impl EventHub {
         result
     }
 
-    /// Returns an error if a principal already has the maximum number of durable subscriptions that callers requested.
-    fn check_durable(&self, principal: &Principal) -> Result<(), RpcError> {
-        let is_own = |one: &&Arc<Subscription>| {
-            one.is_durable && one.principal() == principal && one.id().starts_with(ID_PREFIX)
+    /// Adds a subscription, and stores it if it is durable. Its principal can have up to `max_durable` durable
+    /// subscriptions that callers requested.
+    ///
+    /// The table and the store receive the subscription together, because the caller can drop this future, e.g. when
+    /// its client disconnects. A subscription that only the store has would count in no limit, and would receive events
+    /// after the next start.
+    pub(super) async fn add(
+        &self,
+        new: &Arc<Subscription>,
+        max_durable: usize,
+    ) -> Result<(), RpcError> {
+        let journal = match self.0.journal.get() {
+            None if new.is_durable() => {
+                return Err(RpcError::invalid_params(
+                    "this server keeps no events of absent subscribers; omit `durable`",
+                ));
+            }
+            journal => journal.filter(|_| new.is_durable()),
         };
-        if self.0.table.read().all().filter(is_own).count() < MAX_DURABLE {
-            return Ok(());
+        let storing = {
+            let mut table = self.0.table.write();
+            if journal.is_some() {
+                check_durable(&table, &new.principal, max_durable)?;
+            }
+            table.insert(&self.0.limits, new)?;
+            // Queue the write while the table is locked, so that the store receives the subscription before its events.
+            journal.map(|journal| journal.store.put(new.to_stored()))
+        };
+        if let Some(storing) = storing
+            && let Err(error) = storing.await
+        {
+            self.0.remove(&new.id);
+            return Err(error.into());
         }
-        let message = format!(
-            "a caller may have {MAX_DURABLE} durable subscriptions; unsubscribe from another one first"
-        );
-        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
-    }
-
-    /// Stores a new durable subscription in the event store, unless the table has no room for it.
-    pub(super) async fn store(&self, new: &Subscription) -> Result<(), RpcError> {
-        let journal = self.0.journal.get().ok_or_else(|| {
-            RpcError::invalid_params(
-                "this server keeps no events of absent subscribers; omit `durable`",
-            )
-        })?;
-        self.0.table.read().check_room(&self.0.limits, new)?;
-        Ok(journal.store.put(new.to_stored()).await?)
+        Ok(())
     }
 
     /// Stores that a durable subscription is in use, because the store removes subscriptions that are not used. If
     /// storing fails, this is only logged, because the subscription itself is not affected.
     pub(super) fn record_use(&self, used: &Subscription) {
-        let Some(journal) = self.0.journal.get().filter(|_| used.is_durable) else { return };
+        let Some(journal) = self.0.journal.get() else { return };
         // If the subscription has ended, it was removed from the store, and must not be stored again.
         let Some(storing) = used.put_use(|used| journal.store.put(used)) else { return };
-        let id = used.id().to_owned();
+        let id = used.id.clone();
         spawn(&Handle::current(), async move {
             if let Err(error) = storing.await {
                 tracing::warn!(subscription = id, %error, "use of a durable subscription not stored");
@@ -155,15 +169,15 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         check_same(subscription, params)?;
-        check_lifetime(subscription.is_durable, params)?;
+        check_lifetime(subscription.is_durable(), params)?;
         self.bind_to_caller(cx, subscription)?;
         subscription.renew();
         let lost = self.attach_session(cx, subscription, params.after_seq);
         self.record_use(subscription);
-        let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
+        let patterns: Vec<_> = subscription.patterns.iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
-        let mut result = SubscribeEventsResult::new(subscribed, subscription.id());
+        let mut result = SubscribeEventsResult::new(subscribed, subscription.id.as_str());
         result.unsupported = unsupported;
         result.truncated = lost.then_some(true);
         Ok(self.with_terms(result, cx, subscription, params))
@@ -175,23 +189,34 @@ impl EventHub {
             Ok(_) => self.0.remove(&id),
             Err(_) => None,
         };
-        if let Some(subscription) = &removed {
-            subscription.wait_idle().await;
-            if let Some(journal) = self.0.journal.get().filter(|_| subscription.is_durable)
-                && let Err(error) = self.remove_stored(journal, &id).await
-            {
-                tracing::warn!(%error, "durable subscription not removed from the store");
+        match (&removed, self.0.journal.get()) {
+            (Some(ended), Some(journal)) if ended.is_durable() => {
+                // Remove it in a task: if the caller drops this future, the store must not keep the subscription.
+                let removal = self.clone().remove_stored(Arc::clone(journal), Arc::clone(ended));
+                let (done, finished) = oneshot::channel();
+                spawn(&Handle::current(), async move {
+                    removal.await;
+                    // Ignore the error, which only means that the caller has dropped this future.
+                    let _ = done.send(());
+                });
+                // Ignore the error: the task fails only when the runtime ends.
+                let _ = finished.await;
             }
+            (Some(ended), _) => ended.wait_idle().await,
+            (None, _) => {}
         }
         UnsubscribeResult::new(id, removed.is_some())
     }
 
     /// Removes an ended subscription from the store. Waits for its last events to be stored before, because they would
     /// otherwise be stored after the removal.
-    async fn remove_stored(&self, journal: &Journal, id: &str) -> Result<(), RpcError> {
+    async fn remove_stored(self, journal: Arc<Journal>, ended: Arc<Subscription>) {
+        ended.wait_idle().await;
         let flushed = self.flush().await;
-        journal.store.remove(id).await?;
-        flushed
+        let removed = journal.store.remove(&ended.id).await.map_err(RpcError::from);
+        if let Err(error) = removed.and(flushed) {
+            tracing::warn!(%error, "durable subscription not removed from the store");
+        }
     }
 
     pub(super) async fn replay(
@@ -204,15 +229,13 @@ impl EventHub {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let after = params.after_seq.unwrap_or(0);
         self.record_use(&subscription);
-        let mut replayed = if subscription.is_durable {
-            subscription.replay_stored(&self.0, after, limit).await?
-        } else {
-            subscription.replay(after, limit)
-        };
+        subscription.renew();
+        let page = subscription.read(&self.0, after, limit + 1).await?;
+        let mut has_more = page.events.len() > limit;
         let (mut events, mut bytes) = (Vec::new(), 0);
-        for (seq, event) in replayed.events {
+        for (seq, event) in page.events.into_iter().take(limit) {
             if bytes + event.members().len() > MAX_REPLAY_BYTES && !events.is_empty() {
-                replayed.has_more = true;
+                has_more = true;
                 break;
             }
             bytes += event.members().len();
@@ -220,8 +243,8 @@ impl EventHub {
                 events.push(Payload::from_trusted(event.to_json(None, seq, 0)));
             }
         }
-        let mut result = EventsReplayResult::new(params.subscription_id, events, replayed.has_more);
-        result.truncated = replayed.truncated.then_some(true);
+        let mut result = EventsReplayResult::new(params.subscription_id, events, has_more);
+        result.truncated = (page.dropped > 0).then_some(true);
         Ok(result)
     }
 
@@ -252,15 +275,35 @@ fn check_lifetime(is_durable: bool, params: &SubscribeEventsParams) -> Result<()
     Ok(())
 }
 
+/// Returns an error if a principal already has `max` durable subscriptions that callers requested.
+fn check_durable(table: &Table, principal: &Principal, max: usize) -> Result<(), RpcError> {
+    let is_own = |one: &&Arc<Subscription>| {
+        one.principal == *principal && one.id.starts_with(ID_PREFIX) && one.is_durable()
+    };
+    let own: Vec<_> = table.all().filter(is_own).collect();
+    if own.len() < max {
+        return Ok(());
+    }
+    // Name those without a connection: a caller that lost the answers to its requests does not know the ids. Some of
+    // them may be in use nevertheless, by callers that replay the events.
+    let absent = own.iter().filter(|one| !one.is_in_use()).map(|one| one.id.as_str());
+    let absent = absent.collect::<Vec<_>>().join(", ");
+    let hint = if absent.is_empty() { "" } else { "; not connected now: " };
+    let message = format!(
+        "a caller may have {max} durable subscriptions; unsubscribe from another one first{hint}{absent}"
+    );
+    Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+}
+
 /// Returns an error if a request to continue a subscription names other channels or another filter. Both cannot be
 /// changed.
 fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
     let asked = Filter::read(params.filter.as_ref())?;
     let has_rank = params.filter.as_ref().is_some_and(|filter| filter.min_severity.is_some());
     let is_same = (params.channels.is_empty()
-        || Pattern::parse_all(&params.channels)? == known.patterns())
-        && (!has_rank || asked.rank == known.filter().rank)
-        && (asked.data.is_empty() || asked.data == known.filter().data);
+        || Pattern::is_same(&Pattern::parse_all(&params.channels)?, &known.patterns))
+        && (!has_rank || asked.rank == known.filter.rank)
+        && (asked.data.is_empty() || asked.data == known.filter.data);
     if is_same {
         return Ok(());
     }

@@ -34,7 +34,8 @@ pub(super) struct Table {
     /// The known channels of the servers behind this one.
     forwarded_channels: BTreeMap<ServerId, Channels>,
     by_id: HashMap<String, Arc<Subscription>, RandomState>,
-    /// The subscriptions by each of their patterns: `*`, a prefix that ends with a dot, or the name of a channel.
+    /// The subscriptions by each of their patterns: `*`, a prefix that ends with a dot, or the name of a channel. A
+    /// pattern that another pattern of the subscription covers is left out.
     index: HashMap<String, Buckets, RandomState>,
     per_scope: HashMap<ScopeId, usize, RandomState>,
     per_principal: HashMap<Principal, usize, RandomState>,
@@ -94,7 +95,7 @@ impl Table {
     }
 
     /// Calls `visit` with each subscription that matches a channel and a severity. No subscription is visited twice,
-    /// because at most one pattern of a subscription matches a channel.
+    /// because at most one of its patterns in the index matches a channel.
     pub(super) fn each_match(
         &self,
         channel: &str,
@@ -115,19 +116,19 @@ impl Table {
 
     /// Returns an error if a subscription cannot be added: its id is used already, or the maximum number is reached for
     /// its principal, for its scope or for the whole table.
-    pub(super) fn check_room(
+    fn check_room(
         &self,
         limits: &EventLimits,
         subscription: &Subscription,
     ) -> Result<(), RpcError> {
-        if self.by_id.contains_key(subscription.id()) {
+        if self.by_id.contains_key(&subscription.id) {
             let message = "there is a subscription with this id already";
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
         let used = |count: Option<&usize>| count.copied().unwrap_or_default();
-        let scope = subscription.binding.scope_id();
+        let scope = subscription.scope();
         let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
-        let of_principal = used(self.per_principal.get(subscription.principal()));
+        let of_principal = used(self.per_principal.get(&subscription.principal));
         let refusal = if of_scope >= limits.per_scope {
             too_many_of_scope(limits)
         } else if of_principal >= limits.per_principal {
@@ -150,18 +151,18 @@ impl Table {
         subscription: &Arc<Subscription>,
     ) -> Result<(), RpcError> {
         self.check_room(limits, subscription)?;
-        if let Some(scope) = subscription.binding.scope_id() {
+        if let Some(scope) = subscription.scope() {
             *self.per_scope.entry(scope).or_default() += 1;
         }
-        *self.per_principal.entry(subscription.principal().clone()).or_default() += 1;
-        self.by_id.insert(subscription.id().to_owned(), Arc::clone(subscription));
+        *self.per_principal.entry(subscription.principal.clone()).or_default() += 1;
+        self.by_id.insert(subscription.id.clone(), Arc::clone(subscription));
         self.add_to_index(subscription);
         Ok(())
     }
 
     /// Returns whether the table contains this very subscription. Another subscription with the same id does not count.
     pub(super) fn has(&self, subscription: &Arc<Subscription>) -> bool {
-        self.get(subscription.id()).is_some_and(|known| Arc::ptr_eq(known, subscription))
+        self.get(&subscription.id).is_some_and(|known| Arc::ptr_eq(known, subscription))
     }
 
     /// Counts a subscription for the connection or session `scope` instead of its previous connection or session. Fails
@@ -172,7 +173,7 @@ impl Table {
         subscription: &Arc<Subscription>,
         scope: ScopeId,
     ) -> Result<(), RpcError> {
-        let before = subscription.binding.scope_id().filter(|before| *before != scope);
+        let before = subscription.scope().filter(|before| *before != scope);
         let Some(before) = before.filter(|_| self.has(subscription)) else { return Ok(()) };
         let count = self.per_scope.entry(scope).or_default();
         if *count >= limits.per_scope {
@@ -180,7 +181,7 @@ impl Table {
         }
         *count += 1;
         decrement(&mut self.per_scope, &before);
-        subscription.binding.set_scope(scope);
+        subscription.set_scope(scope);
         Ok(())
     }
 
@@ -191,26 +192,26 @@ impl Table {
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Subscription>> {
         let removed = self.by_id.remove(id)?;
-        if let Some(scope) = removed.binding.scope_id() {
+        if let Some(scope) = removed.scope() {
             decrement(&mut self.per_scope, &scope);
         }
-        decrement(&mut self.per_principal, removed.principal());
+        decrement(&mut self.per_principal, &removed.principal);
         self.remove_from_index(&removed);
         Some(removed)
     }
 
     fn add_to_index(&mut self, subscription: &Arc<Subscription>) {
-        for pattern in subscription.patterns() {
+        for pattern in Pattern::reduce(&subscription.patterns) {
             let buckets = self.index.entry(index_key(pattern).to_owned()).or_default();
-            buckets[bucket(subscription.filter().rank)].push(Arc::clone(subscription));
+            buckets[bucket(subscription.filter.rank)].push(Arc::clone(subscription));
         }
     }
 
     fn remove_from_index(&mut self, subscription: &Arc<Subscription>) {
-        for pattern in subscription.patterns() {
+        for pattern in Pattern::reduce(&subscription.patterns) {
             let key = index_key(pattern);
             let Some(buckets) = self.index.get_mut(key) else { continue };
-            buckets[bucket(subscription.filter().rank)]
+            buckets[bucket(subscription.filter.rank)]
                 .retain(|other| !Arc::ptr_eq(other, subscription));
             if buckets.iter().all(Vec::is_empty) {
                 self.index.remove(key);

@@ -1,5 +1,4 @@
-//! The policy that decides which tools a caller can find, namely the tools that the caller is allowed to call (MGP
-//! §16.5, §5).
+//! The policy that decides which tools a caller can find: the tools that the caller is allowed to call (MGP §16.5, §5).
 
 /// A policy that decides which tools a search is allowed to return to a caller.
 ///

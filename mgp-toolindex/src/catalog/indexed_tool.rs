@@ -53,8 +53,8 @@ impl IndexedTool {
     /// Parses the definition.
     ///
     /// # Errors
-    /// −32602 (invalid params) if the definition cannot be parsed. This does not happen, because the index stores only
-    /// definitions that it has parsed.
+    /// Returns −32602 (invalid params) if the definition cannot be parsed. This does not happen, because the index
+    /// stores only definitions that it has parsed.
     pub fn tool(&self) -> Result<Tool, RpcError> {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }

@@ -68,7 +68,8 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// Computes the vector of a text. The vector has length one, or is all zero if the model knows nothing of the text.
     ///
     /// # Errors
-    /// [`EmbedError`] if the model fails; the index then searches by words only, and the search result reports this.
+    /// Returns [`EmbedError`] if the model fails; the index then searches by words only, and the search result reports
+    /// this.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
     /// Returns how expensive it is to compute a vector.

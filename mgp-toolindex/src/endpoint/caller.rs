@@ -1,5 +1,5 @@
-//! Decides which tools a caller can find, by the same rules that decide which tools the caller may call and list (MGP
-//! §16.5, §5).
+//! Decides which tools a caller can find. The same rules decide which tools the caller may call and list (MGP §16.5,
+//! §5).
 
 use std::sync::Arc;
 

@@ -81,13 +81,13 @@ pub enum CreationOutcome {
     Refused(String),
 }
 
-/// A hook that creates missing tools. There is no default implementation.
+/// A hook that creates missing tools; the program that uses this crate must implement it.
 ///
 /// A created tool must be registered like any tool that is added at run time: its trust level is `sandboxed`, its code
 /// is validated, and an operator approves it. A policy that approves permissions automatically does not replace that
 /// approval. The caller is notified by `notifications/tools/list_changed`, and its session lists the tool.
 ///
-/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
+/// Implement this trait with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait ToolCreator: Send + Sync {
     /// Starts to create a tool. If the future is dropped, an implementation must undo the attempt completely.

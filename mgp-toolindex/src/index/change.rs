@@ -69,7 +69,8 @@ pub(super) struct Change<'a> {
     pub(super) servers_freed: Vec<ServerNumber>,
     /// `true` if the change altered anything, so that it must be published.
     pub(super) has_changes: bool,
-    /// The number of added and removed documents; restored documents are not counted.
+    /// The number of documents that the change adds to the keyword index or removes from it, without those that it takes
+    /// from the stored segments. After enough changed documents, the segments are stored again.
     #[cfg(feature = "sqlite")]
     pub(super) changed_documents: usize,
     /// The changes for the database, if the index has a database.

@@ -73,7 +73,7 @@ impl ToolIndexBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if its contents cannot be
+    /// Returns [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if its contents cannot be
     /// indexed.
     ///
     /// # Cancel safety
@@ -89,7 +89,7 @@ impl ToolIndexBuilder {
     /// Use it in a process that has no embedder or a different embedder, so that the stored vectors stay unchanged.
     ///
     /// # Errors
-    /// The errors of [`Self::open`].
+    /// Returns the same errors as [`Self::open`].
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
@@ -124,7 +124,7 @@ impl ToolIndex {
     /// memory.
     ///
     /// # Errors
-    /// [`IndexError::Store`] if they cannot be written. The write is retried later.
+    /// Returns [`IndexError::Store`] if they cannot be written. The write is retried later.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.

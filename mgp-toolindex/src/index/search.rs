@@ -24,7 +24,7 @@ impl ToolIndex {
     /// a second old, so the search checks access to each hit again.
     ///
     /// # Errors
-    /// [`IndexError::Keywords`] if the index cannot be read.
+    /// Returns [`IndexError::Keywords`] if the index cannot be read.
     pub fn search(&self, query: &Query, allowed: &dyn Allowed) -> Result<SearchResult, IndexError> {
         self.search_among(query, allowed, None)
     }
@@ -46,15 +46,8 @@ impl ToolIndex {
             let passes = |record: &Record| is_available(&IndexedTool(Arc::clone(&record.entry)));
             retain(Arc::make_mut(within), &now.catalog, passes);
         }
-        let count = |set: Option<&Arc<Bitmap>>| set.map_or(now.catalog.len(), |set| set.count());
-        let total_available = count(searched.within.as_ref());
-        let visible = count(searched.visible.as_ref());
-        let mut found = self.shared.find(&now, query, searched, allowed)?;
-        found.total_available = total_available;
-        found.visible = visible;
-        found.unread = query.unread();
-        found.took = began.elapsed();
-        Ok(found)
+        let found = self.shared.find(&now, query, searched, allowed)?;
+        Ok(SearchResult { took: began.elapsed(), ..found })
     }
 }
 
@@ -98,7 +91,9 @@ impl SharedIndex {
         SearchedTools { mut within, visible }: SearchedTools,
         allowed: &dyn Allowed,
     ) -> Result<SearchResult, IndexError> {
-        let Some(all) = &now.keywords else { return Ok(SearchResult::nothing(query)) };
+        let count = |set: Option<&Arc<Bitmap>>| set.map_or(now.catalog.len(), |set| set.count());
+        let found = SearchResult::new(query, count(within.as_ref()), count(visible.as_ref()));
+        let Some(all) = &now.keywords else { return Ok(found) };
         // Compute no figures for a query without a letter or digit: they are needed only for scores, and this query
         // produces none.
         let visible = visible.filter(|_| query.text.chars().any(char::is_alphanumeric));
@@ -127,8 +122,8 @@ impl SharedIndex {
                 }
             }
             if dropped.is_empty() || round == MAX_ROUNDS {
-                let found = SearchResult::new(hits, ranking.ran, ranking.fallback);
-                return Ok(SearchResult { requests: ranking.requests, ..found });
+                let (ran, fallback, requests) = (ranking.ran, ranking.fallback, ranking.requests);
+                return Ok(SearchResult { hits, ran, fallback, requests, ..found });
             }
             // The caller lost access to some found tools while this search ran, so search again without them.
             let set = Arc::make_mut(within.get_or_insert_with(|| all_tools(now)));

@@ -72,8 +72,8 @@ impl ToolIndex {
     /// [`PutReport::refused`] has the refused tools with their reasons; they affect no other tool.
     ///
     /// # Errors
-    /// [`IndexError::ServerId`] if the id is empty or too long, [`IndexError::Keywords`] if the commit failed; the
-    /// index then does not change.
+    /// Returns [`IndexError::ServerId`] if the id is empty or too long, [`IndexError::Keywords`] if the commit failed;
+    /// the index then does not change.
     pub fn put(&self, server: ServerEntry) -> Result<PutReport, IndexError> {
         self.put_all([server])
     }
@@ -81,7 +81,7 @@ impl ToolIndex {
     /// Replaces the tools of several servers in one change, which is much faster than one change per server.
     ///
     /// # Errors
-    /// The errors of [`Self::put`]; if an id is invalid, no server is replaced.
+    /// Returns the same errors as [`Self::put`]; if an id is invalid, no server is replaced.
     pub fn put_all(
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
@@ -102,7 +102,7 @@ impl ToolIndex {
     /// Removes a server with its tools in one change; returns the number of removed tools.
     ///
     /// # Errors
-    /// [`IndexError::Keywords`] if the commit failed; the index then does not change.
+    /// Returns [`IndexError::Keywords`] if the commit failed; the index then does not change.
     pub fn remove(&self, server: &str) -> Result<usize, IndexError> {
         let count = self.shared.change(|change| Ok(change.remove(server)))?;
         let mut removed = self.shared.removed.lock();
@@ -175,7 +175,7 @@ impl ToolIndex {
     /// Searches do not need complete vectors; call this before measurements and exports.
     ///
     /// # Errors
-    /// [`EmbedError`] if the model is unavailable; embedding is retried after the next change.
+    /// Returns [`EmbedError`] if the model is unavailable; embedding is retried after the next change.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.

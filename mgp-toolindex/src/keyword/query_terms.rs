@@ -98,6 +98,9 @@ impl<'a> QueryTerms<'a> {
     /// Returns the score of each word for each of these tools: first the scores of the first word for all tools, then
     /// the scores of the second word, and so on.
     pub(crate) fn score_each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
+        if self.words.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut scores = vec![0.0; slots.len() * self.words.len()];
         let mut wanted: Vec<WantedTool> = slots
             .iter()

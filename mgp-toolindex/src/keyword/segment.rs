@@ -1,5 +1,5 @@
-//! A segment of the keyword index: documents that were indexed together, and a bitmap of the deleted documents among
-//! them (MGP §16.4).
+//! A segment of the keyword index: documents that were indexed together, and a bitmap of those that are not deleted
+//! (MGP §16.4).
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Format {
     kinds: schema::Field,
 }
 
-/// A segment with its deleted documents; cheap to clone.
+/// A segment, and which of its documents are not deleted; cheap to clone.
 #[derive(Clone)]
 pub(super) struct IndexSegment {
     /// The number of the segment in each [`DocumentAddress`](super::reader::DocumentAddress) of its documents; numbers
@@ -41,7 +41,7 @@ pub(super) struct IndexSegment {
     live_count: u32,
 }
 
-/// The postings and slots of a segment, without its bitmap of deleted documents.
+/// The postings and slots of a segment, without the bitmap of its live documents.
 pub(super) struct SegmentBody {
     pub(super) segment: Segment,
     pub(super) text: FieldIndex,

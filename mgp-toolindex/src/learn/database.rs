@@ -114,7 +114,7 @@ impl History {
     /// program are not read.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be read.
+    /// Returns [`StoreError`] if the database cannot be read.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
@@ -135,7 +135,7 @@ impl History {
     /// read tables of an older version of the program.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be read.
+    /// Returns [`StoreError`] if the database cannot be read.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
@@ -164,7 +164,7 @@ impl History {
     /// Immediately removes everything that the options no longer allow: texts, vectors, and old queries.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be read or written.
+    /// Returns [`StoreError`] if the database cannot be read or written.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
@@ -222,7 +222,7 @@ impl History {
     /// Waits until all queries recorded so far are in the database; returns immediately if the history has no database.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
+    /// Returns [`StoreError`] if they cannot be written; the write is retried after the next stored call.
     ///
     /// # Cancel safety
     /// Safe to drop at any time; data that was already passed to the database is still written.

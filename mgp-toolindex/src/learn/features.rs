@@ -19,7 +19,8 @@ const MAX_CANDIDATES: usize = 40;
 /// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
-/// The weight of average queries that are added to each tool's past queries, so that a few real queries do not decide.
+/// The weight of the average queries that are added to each tool's past queries, so that a few real queries alone do
+/// not decide.
 const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the feature of the words to about one.
@@ -38,8 +39,8 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Returns the weight of a tool among the calls after the excluded query, which the caller must subtract; 0 if no
-    /// query is excluded.
+    /// Returns the weight that the excluded query adds to a tool; the caller must subtract it. Returns 0 if no query is
+    /// excluded.
     fn own(&self, tool: u32) -> f32 {
         self.exclude.map_or(0.0, |(_, query)| query.weight_of(tool))
     }

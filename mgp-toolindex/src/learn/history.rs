@@ -135,11 +135,11 @@ impl History {
     /// Returns the ids of a server's tools that were called after a stored query. Includes queries in the database that
     /// the history does not use, e.g. because of its scope.
     ///
-    /// `is_server` returns whether an id belongs to a server. Ids of servers can contain dots, so a tool belongs to the
-    /// server with the longest id with which the tool's id begins.
+    /// `is_server` returns whether an id belongs to a server. Ids of servers can contain dots, so a tool's id can begin
+    /// with the ids of several servers. The tool then belongs to the server with the longest of these ids.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be read.
+    /// Returns [`StoreError`] if the database cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -225,7 +225,7 @@ impl History {
     /// returns. When the future is ready, it is also removed and overwritten in the database, if the history has one.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be written; then some of the data might remain there.
+    /// Returns [`StoreError`] if the database cannot be written; then some of the data might remain there.
     ///
     /// # Cancel safety
     /// The request to the database is sent before the function returns; dropping the future only discards the result.
@@ -363,7 +363,7 @@ impl History {
                 let _guard = FlagGuard(&this.0.is_settling);
                 this.settle();
             }
-            // Write the vectors that were computed to the database.
+            // Write the newly computed vectors to the database.
             #[cfg(feature = "sqlite")]
             this.write_soon();
             // Compare only after the flag `is_settling` is cleared, so that changes during the work are not missed.

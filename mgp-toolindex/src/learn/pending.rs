@@ -19,8 +19,7 @@ const MAX_SESSIONS: usize = 1024;
 /// The maximum number of sessions with remembered searches of one subject.
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
-/// The maximum number of found tools that are remembered for each search, which is the maximum number that a search
-/// returns.
+/// The maximum number of found tools that are remembered for each search; a search never returns more tools.
 const MAX_TOOLS_PER_SEARCH: usize = 50;
 
 #[derive(Debug, Default)]

@@ -43,7 +43,7 @@ pub(super) fn tokens(text: &str, max: usize) -> Vec<Token> {
     all
 }
 
-/// Returns whether this character joins the letters beside it to an identifier.
+/// Returns whether this character joins the letters before and after it to an identifier.
 fn is_joint(letter: char) -> bool {
     letter == '_' || letter == '@' || letter == '/' || letter.is_ascii_digit()
 }

@@ -29,8 +29,9 @@ impl ForwardedCall {
     /// directly.
     ///
     /// # Errors
-    /// −32602 (invalid params) if the arguments are invalid; 4001 if the caller is allowed to call no tool with this
-    /// name; 4003 with the names of the tools if several match.
+    /// Returns −32602 (invalid params) if the arguments are invalid, and 4001 (tool not found) if the caller is not
+    /// allowed to call any tool with this name. Returns 4003 (tool name conflict), with the names of the tools, if
+    /// several tools match.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,

@@ -19,7 +19,7 @@ use crate::tokens::lean;
 /// - L0: every tool with its full definition.
 /// - L1: the meta tools; the search tool's description lists the categories.
 /// - L2: the meta tools.
-/// - L3: the meta tools, the pinned tools and the used ones.
+/// - L3: the meta tools, the pinned tools and the used tools.
 ///
 /// A tool is listed under its own name if the caller sees only one tool with that name, otherwise as `server.name`. A
 /// name that begins like the names of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.

@@ -107,7 +107,7 @@ impl IndexStore {
     /// Waits until all changes so far are in the file.
     ///
     /// # Errors
-    /// The error of the write, which is retried later.
+    /// Returns the error of a failed write; the write is tried again later.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.

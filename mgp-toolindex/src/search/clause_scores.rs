@@ -55,7 +55,7 @@ impl ClauseScores {
 /// share(c)     = (1 - b) · query(c) + b · max clause(c)
 /// ```
 ///
-/// - `e(u, c)` is the evidence of unit `u` for candidate `c`; unit 0 is the whole query, and the others are clauses.
+/// - `e(u, c)` is the evidence of unit `u` for candidate `c`; unit 0 is the whole query, all other units are clauses.
 /// - `max e(u)` is the maximum of a unit over all candidates, `max e'` the maximum over all clauses and candidates, and
 ///   `max clause(c)` the maximum of a candidate over all clauses.
 /// - `q` is [`QUERY_WEIGHT_IN_CLAUSE`], `s` is [`STRONGEST_CLAUSE_WEIGHT`], and `b` is [`BEST_CLAUSE_WEIGHT`].

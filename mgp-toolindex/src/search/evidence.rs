@@ -1,7 +1,8 @@
 //! Collects the evidence for each candidate tool: exact scores for the whole query and for each clause (MGP §16.5).
 //!
 //! - A *unit* is a part of the query that is scored separately: the whole query (unit 0) or one of its clauses.
-//! - The *evidence* for a tool is a number without upper limit, its *strength*, for how well the tool fits a unit.
+//! - The *evidence* for a tool is a number without upper limit that measures how well the tool fits a unit. The field
+//!   `strength` contains it.
 //! - *Hints* are the words that tools use for everyday words, e.g. `weather` for `umbrella`. If some tool fits a unit
 //!   well without them, they count only in part; this part is their *share*.
 //!
@@ -54,11 +55,7 @@ impl Evidence {
         let hints = view.keywords.look_up(&parsed.hints)?;
         let max_by_words = MAX_BY_WORDS.max(2 * search.limit);
         let by_words = words.top(max_by_words, search.within)?;
-        let by_hints = if parsed.hints.is_empty() {
-            Vec::new()
-        } else {
-            hints.top(max_by_words, search.within)?
-        };
+        let by_hints = hints.top(max_by_words, search.within)?;
         let by_meaning = nearest(search, parsed);
         let similar = if by_words.is_empty() { similar_names(search, plan)? } else { Vec::new() };
         let found = by_words.iter().chain(&by_hints).chain(by_meaning.iter().flatten());
@@ -72,8 +69,7 @@ impl Evidence {
         let mut word_scores = words.score_each(&slots)?;
         let name_scores = view.keywords.look_up(&parsed.names)?.score_each(&slots)?;
         word_scores.iter_mut().zip(name_scores).for_each(|(score, of_name)| *score += of_name);
-        let hint_scores =
-            if parsed.hints.is_empty() { Vec::new() } else { hints.score_each(&slots)? };
+        let hint_scores = hints.score_each(&slots)?;
         let mut evidence = Self {
             strength: vec![0.0; slots.len() * parsed.units.len()],
             meaning: vec![None; slots.len()],

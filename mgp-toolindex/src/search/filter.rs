@@ -5,7 +5,7 @@ use mgp_types::proposal::LatencyClass;
 
 /// The conditions on the tools that a search can find. A tool must meet all of them; an empty filter matches all tools.
 ///
-/// - Categories: a tool must be in one of them, or in a subcategory of one.
+/// - Categories: a tool must be in one of them, or in a subcategory of one of them.
 /// - Risk: the filter uses the effective risk; a tool without a risk level is treated as dangerous.
 /// - Permissions: a tool that needs any other permission than these does not match. A tool that declares no permissions
 ///   needs none.

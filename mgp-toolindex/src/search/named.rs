@@ -82,9 +82,9 @@ pub(super) fn find(
         qualified.into_iter().chain(written).map(|slot| (slot, IDENTICAL)).collect();
     for slot in view.catalog.by_folded(text).filter(visible).take(MAX_TOOLS) {
         if found.iter().all(|(known, _)| *known != slot) {
-            let is_case = |name: &str| name.eq_ignore_ascii_case(text);
-            let is_case = view.catalog.entry(slot).is_some_and(|entry| is_case(entry.name()));
-            found.push((slot, if is_case { SAME_EXCEPT_CASE } else { SAME_LETTERS }));
+            let entry = view.catalog.entry(slot);
+            let is_same = entry.is_some_and(|entry| entry.name().eq_ignore_ascii_case(text));
+            found.push((slot, if is_same { SAME_EXCEPT_CASE } else { SAME_LETTERS }));
         }
     }
     if !found.is_empty() {
@@ -101,11 +101,12 @@ pub(super) fn find(
         let is_known = |word: &String| search.has_word(word);
         let max_changes = if words.raw.iter().all(is_known) { 1 } else { 2 };
         let texts = [words.whole.clone(), words.raw.concat()];
+        let is_near =
+            |name: &str| texts.iter().any(|text| letter_changes(name, text) <= max_changes);
         near.retain(|(slot, nearness)| {
-            let name = view.catalog.entry(*slot).map(|entry| fold_name(entry.name()));
-            let is_near = |name: &str, text: &str| letter_changes(name, text) <= max_changes;
-            let is_name = |name: String| texts.iter().any(|text| is_near(&name, text));
-            *nearness >= SAME_LETTERS || name.is_some_and(is_name)
+            let entry = view.catalog.entry(*slot);
+            *nearness >= SAME_LETTERS
+                || entry.is_some_and(|entry| is_near(&fold_name(entry.name())))
         });
     }
     if !near.is_empty()

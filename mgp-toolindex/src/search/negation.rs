@@ -137,13 +137,13 @@ fn negated(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
 /// Returns the number of words of a negation with its verbs that begins at a position; `None` if no negation begins
 /// there.
 fn read(text: &str, all: &[Word<'_>], at: usize, analyzer: &Analyzer) -> Option<usize> {
-    let command = begins(all, at, NEGATIONS);
-    let mut verb = at + command.max(begins(all, at, ALTERNATIVES));
+    let command = phrase_len_at(all, at, NEGATIONS);
+    let mut verb = at + command.max(phrase_len_at(all, at, ALTERNATIVES));
     if verb == at {
         return None;
     }
     if command > 0 {
-        let intention = begins(all, verb, INTENTIONS);
+        let intention = phrase_len_at(all, verb, INTENTIONS);
         verb += intention;
         if !begins_command(text, all, at, intention) {
             return None;
@@ -194,8 +194,9 @@ fn begins_command(text: &str, all: &[Word<'_>], at: usize, intention: usize) -> 
         })
 }
 
-/// Returns the number of words of the phrase with which the words at a position begin; 0 if they begin with no phrase.
-fn begins(all: &[Word<'_>], at: usize, phrases: &[&[&str]]) -> usize {
+/// Returns the number of words of the phrase that begins at a position: the first of `phrases` that fits, or 0 if none
+/// does.
+fn phrase_len_at(all: &[Word<'_>], at: usize, phrases: &[&[&str]]) -> usize {
     let is_there = |phrase: &&&[&str]| {
         (0..phrase.len()).all(|word| is_one_of(all, at + word, &phrase[word..=word]))
     };

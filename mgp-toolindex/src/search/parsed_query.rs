@@ -50,7 +50,7 @@ pub(super) struct Unit<'a> {
 pub(super) struct Hint {
     /// The indices of words in `ParsedQuery::hints`, each with its weight.
     pub(super) terms: Vec<(usize, f32)>,
-    /// The words that tools use for everyday words of the unit which rarely mean anything else.
+    /// The words that tools use for those everyday words of the unit that rarely mean anything else.
     text: String,
     /// The vector of `text`.
     pub(super) vector: Option<Vec<f32>>,

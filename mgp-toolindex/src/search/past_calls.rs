@@ -56,6 +56,7 @@ impl<'a> PastCalls<'a> {
     /// the query has a principal.
     pub(super) fn look_up(search: &Search<'a>, plan: &Plan<'_>) -> Self {
         let Search { view, query, .. } = *search;
+        // A search by category also has a hybrid plan, so compare the strategy of the query.
         let is_hybrid =
             query.strategy.as_ref().is_none_or(|asked| *asked == SearchStrategy::Hybrid);
         // A query without a principal must not use the history of any subject.

@@ -83,8 +83,8 @@ pub enum FallbackReason {
 pub struct Reason {
     /// Words of the query that occur in the tool.
     pub words: Vec<String>,
-    /// The share of the query's words that occur in the tool, 0 to 1; rare words count more. These are the words after
-    /// translations and corrections, and without the words that exclude servers.
+    /// The share of the query's words that occur in the tool, 0 to 1; rare words count more. The words are counted
+    /// after translations and corrections, and without the words that exclude servers.
     pub coverage: f32,
     /// The cosine between the tool and the query, −1 to 1.
     pub meaning: Option<f32>,
@@ -103,15 +103,16 @@ pub struct Reason {
 }
 
 impl SearchResult {
-    pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
+    /// Creates a result without hits.
+    pub(crate) fn new(query: &Query, total_available: usize, visible: usize) -> Self {
         Self {
-            hits,
-            total_available: 0,
-            visible: 0,
-            ran,
-            fallback,
+            hits: Vec::new(),
+            total_available,
+            visible,
+            ran: query.strategy.clone().unwrap_or(SearchStrategy::Hybrid),
+            fallback: None,
             requests: Vec::new(),
-            unread: 0,
+            unread: query.unread(),
             took: Duration::ZERO,
             is_weak: false,
         }
@@ -136,11 +137,6 @@ impl SearchResult {
             let least = best.min(MIN_WEAK_SCORE.max(WEAK_SHARE * best));
             self.hits.retain(|hit| hit.score >= least);
         }
-    }
-
-    pub(crate) fn nothing(query: &Query) -> Self {
-        let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
-        Self::new(Vec::new(), ran, None)
     }
 }
 

@@ -248,7 +248,7 @@ fn a_misspelled_name_that_looks_foreign_is_found() {
     let index = ToolIndex::new();
     let tools = ["move_card", "read_file", "move_file"].map(|name| tool(name, "", "a"));
     index.put(ServerEntry::new("x").tools(tools)).unwrap();
-    // The misspelled second word happens to be a German word.
+    // The misspelled second word is also a German word, but the tool must be found nevertheless.
     assert_eq!(ids(&ask(&index, &Query::new("moev fiel")))[0], "x.move_file");
 }
 

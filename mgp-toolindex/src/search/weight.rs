@@ -63,11 +63,12 @@ pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 /// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// Hints have their full weight up to this evidence for the best tool.
+/// While the evidence for the best tool is at most this, hints have their full weight. Above it, their weight falls
+/// linearly, to 0 at [`NO_HINTS_EVIDENCE`].
 const FULL_HINTS_EVIDENCE: f32 = 24.0;
 
-/// Hints have no weight from this evidence for the best tool on, because a query that fits a tool by its own words
-/// needs no hints.
+/// If the evidence for the best tool is at least this, hints have no weight, because a query that fits a tool by its
+/// own words needs no hints.
 const NO_HINTS_EVIDENCE: f32 = 40.0;
 
 // === Clauses and requests ===

@@ -30,7 +30,7 @@ pub fn default_budget() -> ContextBudget {
 /// ```
 ///
 /// # Errors
-/// [`BudgetError`] with the part that does not fit.
+/// Returns [`BudgetError`] with the part that does not fit.
 pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), BudgetError> {
     let parts = budget
         .pinned_reserve

@@ -127,6 +127,7 @@ impl<'a> Reader<'a> {
                 b'"' => {
                     let end = string_end(bytes, at);
                     // In invalid JSON the string might have no end, or `end` might not be at a character boundary.
+                    // Ignore such a string.
                     let Some(text) = self.text.get(at + 1..end) else { return };
                     if below == 0 {
                         self.string(text);

@@ -76,8 +76,8 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     }
     let before = start.checked_sub(1).map(|at| bytes[at]);
     let after = bytes.get(end);
-    // The tokenizer does not split words before an apostrophe (`it's`), or between ASCII letters and other letters. A
-    // run of letters beside such a character is only a part of a word.
+    // The tokenizer does not split words before an apostrophe (`it's`), or between ASCII letters and other letters. So
+    // a run of letters next to such a character is only a part of a word.
     let ends_here = after.is_none_or(|byte| byte.is_ascii() && *byte != b'\'');
     let begins_here = before.is_none_or(|byte| byte.is_ascii() && byte != b'\'');
     let is_known = || std::str::from_utf8(&bytes[first..end]).is_ok_and(is_one_token);
@@ -118,8 +118,8 @@ fn is_pair(first: u8, second: u8) -> bool {
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Count one token per digit beside digits of other scripts: they can belong to the same piece, so the digits may be
-    // grouped differently.
+    // Count one token per digit next to digits of other scripts: they can belong to the same piece, so the digits may
+    // be grouped differently.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))

@@ -150,8 +150,8 @@ impl ChildCommand {
         self
     }
 
-    /// Sets a callback that receives the first lines of stdout that are not messages, while a
-    /// [connection](crate::Connection::on_stray_line) reads stdout.
+    /// Sets a callback that receives the first lines of stdout that are not messages, while a connection
+    /// [for a child](crate::Connection::for_child) reads stdout.
     ///
     /// The callback runs on the task that reads stdout, so it must not block.
     pub fn on_stray_stdout(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
@@ -167,7 +167,7 @@ impl ChildCommand {
 
     /// Sets how long a shutdown waits after SIGTERM before it sends SIGKILL. Default: 3 s.
     ///
-    /// Processes that remain in the child's group after the child has ended get the same time.
+    /// Processes that remain in the child's group after the child has ended get the same time to end.
     pub fn term_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.term = grace;
         self

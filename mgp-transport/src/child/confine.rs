@@ -67,7 +67,8 @@ impl Confinement {
     }
 }
 
-/// Gives up all rights except those in the first argument, and executes the program named by the other arguments.
+/// Gives up all rights except those in the first argument, and executes the program in the second argument with the
+/// remaining arguments.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let rights = arguments.next().and_then(|rights| serde_json::from_str(rights.to_str()?).ok());
     let (Some(rights), Some(program)) = (rights, arguments.next()) else {

@@ -3,7 +3,7 @@
 //! See MGP §11. The list contains the variables that a program needs to find its files, its user, its language, and the
 //! network of this machine: proxies and the certificates of local authorities. It contains no variables that give
 //! further access: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the user's
-//! session). Callers that need one of these name it with [`ChildCommand::inherit_env`].
+//! session). A caller can pass on such a variable with [`ChildCommand::inherit_env`].
 //!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 

@@ -86,7 +86,7 @@ impl Process {
     }
 
     fn end(&self) {
-        // This fails only if the child has already ended.
+        // Ignore the error: the call fails only if the child has already ended.
         let _ = self.child.lock().kill();
     }
 

@@ -13,7 +13,7 @@ const STARTED: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
 
 /// Finds the file of a program whose name has no extension, as Windows does. The file has one of the `extensions` (in
 /// the form of `PATHEXT`) and is in the folder that the name contains or, if the name contains none, in a folder of
-/// `path`. Returns `None` if the name has an extension, or there is no such file.
+/// `path`. Returns `None` if the name has an extension, or if no such file exists.
 #[must_use]
 pub fn find_program(program: &OsStr, path: &OsStr, extensions: &str) -> Option<PathBuf> {
     let name = Path::new(program);

@@ -99,7 +99,8 @@ impl SkippedFolder {
         Self::all().into_iter().find(|skipped| super::is_program(&skipped.folder.join(name)))
     }
 
-    /// Returns an instruction for the user, e.g. a command to run. After it, the folder is no longer skipped.
+    /// Returns an instruction for the user, e.g. a command to run. Once the user has followed it, the folder is no
+    /// longer skipped.
     #[must_use]
     pub fn remedy(&self) -> String {
         let open = self.open.display();
@@ -221,7 +222,8 @@ fn real_folder(folder: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(folder).ok().filter(|real| real.is_dir())
 }
 
-/// Returns the first of `real` and the folders that contain it that users other than this user and root can change.
+/// Returns the first folder that users other than this user and root can change, among `real` and the folders that
+/// contain it.
 #[cfg(unix)]
 fn open_folder(real: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;

@@ -2,10 +2,23 @@
 //!
 //! Each turn of the loop answers finished calls, drives the notification queue, writes, reads and dispatches. A call is
 //! polled once when it is dispatched, so that a call that completes immediately needs neither a queue nor a wake-up.
+//!
+//! The states of a connection. The phases of its end are in `closing.rs`:
+//!
+//! ```text
+//! state                   reads                      starts calls  runs calls  writes
+//! open                    yes                        yes           yes         yes
+//! too many calls (pause)  ahead, dispatches pings    no            yes         yes
+//! the peer closed         no                         no            yes         yes
+//! draining                no                         no            yes         yes
+//! flushing                no                         no            no          what is queued
+//! a write failed          at most 64 more times (a)  no            no          no
+//! ```
+//!
+//! (a) For answers to the requests of this side.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -29,6 +42,12 @@ const MAX_FINISHED_PER_TURN: usize = 128;
 const MAX_LAST_READS: usize = 64;
 /// The minimum time between two checks of a child that has a call and does not read.
 const MIN_BUSY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The effect of one step of the loop: if it changed anything, the loop must run the other steps again before it waits.
+enum Progress {
+    Made,
+    None,
+}
 
 pub(super) struct Driver<R, W> {
     pub(super) connection: Connection<R, W>,
@@ -84,10 +103,11 @@ where
                 return Poll::Ready(CloseReason::Io(error));
             }
             match self.read(task) {
-                Ok(true) => {}
-                // A write may have made room for answers that were held back, so the loop goes on to send them.
-                Ok(false) if has_more && !self.holds_answers() => {}
-                Ok(false) => return self.wait_or_close(task),
+                Ok(Progress::Made) => {}
+                // Send the answers that are left: this turn has reached its maximum, or the answers were held back and
+                // a write has made room for them. Nothing else would wake the task for them.
+                Ok(Progress::None) if has_more && !self.holds_answers() => {}
+                Ok(Progress::None) => return self.wait_or_close(task),
                 Err(error) => return Poll::Ready(CloseReason::Io(error)),
             }
         }
@@ -115,53 +135,63 @@ where
     }
 
     fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
-        let written = self.writing.write(&mut self.connection, task);
-        self.connection.counters.unwritten.store(self.writing.unwritten(), Ordering::Relaxed);
-        if written? {
+        if self.writing.write(&mut self.connection, task)? {
             self.closing.note_progress();
         }
         Ok(())
     }
 
-    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `false` if it made
-    /// no progress.
-    fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
+    /// Starts to close the connection if this side has requested it. Else dispatches buffered lines; if there are none,
+    /// reads once and dispatches what arrived.
+    fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<Progress> {
         if !self.closing.is_open() {
-            return Ok(false);
+            return Ok(Progress::None);
         }
         if let Some(request) = self.outbox().close_request() {
-            match request {
-                CloseRequest::Flush => self.closing.start_flush(FlushReason::Local),
-                CloseRequest::Drain => {
-                    self.dispatch_all_lines(task);
-                    self.closing.start_draining(&self.connection.limits);
-                }
-            }
-            return Ok(true);
+            self.start_closing(request, task);
+            return Ok(Progress::Made);
         }
         match self.dispatch_lines(task) {
             // Return, so that the answers to these lines are written before more is read.
-            Ok(()) => return Ok(true),
-            Err(NoLine::MustWait) => return Ok(false),
+            Ok(()) => return Ok(Progress::Made),
+            Err(NoLine::MustWait) => return Ok(Progress::None),
             Err(NoLine::NoneLeft) => {}
         }
         if !self.reading.is_eof {
             match self.reading.poll(&mut self.connection.reader, task) {
                 Poll::Ready(result) => result?,
-                Poll::Pending => return Ok(false),
+                Poll::Pending => return Ok(Progress::None),
             }
+            // Ignore the result: it only shows whether the bytes that arrived completed a line.
             let _ = self.dispatch_lines(task);
         }
         if self.reading.is_eof && self.closing.is_open() {
-            if self.reading.pause.has_messages() {
-                return Ok(false);
-            }
-            if let Some((message, size)) = self.reading.last(&self.connection) {
-                self.dispatch(message, size, None, task);
-            }
-            self.closing.start_lingering(self.connection.limits.linger_timeout);
+            return Ok(self.dispatch_last(task));
         }
-        Ok(true)
+        Ok(Progress::Made)
+    }
+
+    fn start_closing(&mut self, request: CloseRequest, task: &mut Task<'_>) {
+        match request {
+            CloseRequest::Flush => self.closing.start_flush(FlushReason::Local),
+            CloseRequest::Drain => {
+                self.dispatch_all_lines(task);
+                self.closing.start_draining(&self.connection.limits);
+            }
+        }
+    }
+
+    /// Dispatches the message after the last line end, because the peer has closed its side. Waits with it while other
+    /// messages are queued during a pause.
+    fn dispatch_last(&mut self, task: &mut Task<'_>) -> Progress {
+        if self.reading.pause.has_messages() {
+            return Progress::None;
+        }
+        if let Some((message, size)) = self.reading.last(&self.connection) {
+            self.dispatch(message, size, None, task);
+        }
+        self.closing.start_lingering(self.connection.limits.linger_timeout);
+        Progress::Made
     }
 
     /// Reads what arrived before a write failed, because it can contain answers to requests of this side. Nothing can
@@ -171,7 +201,7 @@ where
         self.writing.clear();
         self.outbox().discard();
         for _ in 0..MAX_LAST_READS {
-            if !matches!(self.read(task), Ok(true)) {
+            if !matches!(self.read(task), Ok(Progress::Made)) {
                 return;
             }
             self.outbox().discard();
@@ -182,7 +212,7 @@ where
     /// line was taken.
     fn dispatch_lines(&mut self, task: &mut Task<'_>) -> Result<(), NoLine> {
         let mut result = Err(NoLine::MustWait);
-        while self.closing.is_open() && !self.outbox().is_full(self.writing.unwritten()) {
+        while self.closing.is_open() && !self.outbox().is_full() {
             // After a write failed, no call starts, so reading need not pause.
             let too_many_calls = !self.writing.has_failed && self.has_too_many_calls();
             match self.reading.next(too_many_calls, &self.connection, task) {
@@ -213,14 +243,14 @@ impl<R, W> Driver<R, W> {
     fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         if let Some(reason) = self.closing.reason() {
             let has_calls = !self.calls.is_empty() || !self.notifications.is_empty();
-            if self.writing.unwritten() > 0 || has_calls && !self.closing.drops_calls() {
+            if self.outbox().unwritten() > 0 || has_calls && !self.closing.drops_calls() {
                 ready!(self.closing.poll_deadline(self.connection.limits.linger_timeout, task));
             }
             return Poll::Ready(reason);
         }
         // A peer that reads nothing can block senders, reading and answers. So its time is limited as soon as
         // `Limits::unread_bytes` are unread.
-        if !self.outbox().is_high(self.writing.unwritten()) {
+        if !self.outbox().is_high() {
             return Poll::Pending;
         }
         let stall = self.connection.limits.stall_timeout;
@@ -229,6 +259,7 @@ impl<R, W> Driver<R, W> {
             return Poll::Ready(CloseReason::Stalled(stall));
         }
         self.closing.note_progress();
+        // Set a new deadline and register the task for it. The result is `Pending`, because the deadline is later.
         let _ = self.closing.poll_deadline(stall.max(MIN_BUSY_INTERVAL), task);
         Poll::Pending
     }
@@ -253,16 +284,16 @@ impl<R, W> Driver<R, W> {
 
     /// Returns whether the answers of finished calls are held back until the peer reads.
     pub(super) fn holds_answers(&self) -> bool {
-        self.outbox().holds_answers(self.writing.unwritten())
+        self.outbox().holds_answers()
     }
 
-    /// Drops the running calls, then ends everything else that belongs to the connection.
+    /// Drops the running calls, then ends everything else that belongs to the connection. A second call does nothing:
+    /// `run` ends the connection, and then drops the driver.
     fn end(&mut self) {
         self.outbox().close();
         self.calls.clear();
         self.notifications = HeldNotifications::new(&self.connection.counters);
         self.reading.pause = ReadPause::default();
-        self.connection.counters.unwritten.store(0, Ordering::Relaxed);
         self.connection.end();
     }
 }

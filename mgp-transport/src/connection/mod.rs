@@ -66,15 +66,13 @@ pub struct Limits {
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.
     pub notifications: usize,
-    /// The number of bytes in the queue for the peer at which senders wait. The other limits also count the bytes that
-    /// were taken from the queue and are being written: at this number, the connection ends if the peer reads nothing
-    /// for [`stall_timeout`](Self::stall_timeout); at 4 times this number, reading stops; at 8 times this number, the
-    /// answers of finished calls wait until the peer reads. Default: 1 MiB.
+    /// The number of bytes, queued for the peer or being written, at which senders wait, and at which the connection
+    /// ends if the peer reads nothing for [`stall_timeout`](Self::stall_timeout). At 4 times this number, reading
+    /// stops; at 8 times this number, the answers of finished calls wait until the peer reads. Default: 1 MiB.
     pub unread_bytes: usize,
     /// The maximum time for which the peer reads nothing while at least [`unread_bytes`](Self::unread_bytes) bytes are
-    /// queued or being written; after it, the connection ends, even if no sender waits. A child (a peer whose [stray
-    /// lines](Connection::on_stray_line) are reported) gets more time while it has a call that it has not answered.
-    /// Default: 30 s.
+    /// queued or being written; after it, the connection ends, even if no sender waits. A
+    /// [child](Connection::for_child) gets more time while it has a call that it has not answered. Default: 30 s.
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
     /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
@@ -108,7 +106,7 @@ pub enum CloseReason {
     Local,
     /// The peer read nothing for the given time, although at least [`Limits::unread_bytes`] bytes were queued for it or
     /// being written.
-    #[error("the peer did not read for {0:?}")]
+    #[error("the peer did not read for {}", mgp_types::duration_words(*.0))]
     Stalled(Duration),
     /// Notifications arrived faster than they could be handled.
     #[error("more notifications than can be held")]
@@ -149,7 +147,22 @@ pub struct Connection<R, W> {
     scope: Scope,
     send_half: Arc<SendHalf>,
     counters: Arc<Counters>,
-    stray_lines: Option<StrayLines>,
+    peer_kind: PeerKind,
+}
+
+/// The kind of the peer: it determines which mistakes of the peer are tolerated.
+enum PeerKind {
+    /// A peer that sends one message per line and nothing else.
+    Exact,
+    /// A child process, i.e. a server whose stdout this side reads. Programs print to it by mistake, and some write
+    /// messages in other forms, so:
+    /// - Lines that are not messages are reported, and not answered unless they have an `id` and a `method`.
+    /// - A message may follow escape sequences of a terminal, or have line breaks. Part of a message is ignored at the
+    ///   end of the stream.
+    /// - The params of a request may be `null`, and an array may contain answers in any revision.
+    /// - A request that the child printed back is not answered.
+    /// - The child may read nothing for longer than the stall timeout while it has a call.
+    Child(StrayLines),
 }
 
 impl<R, W> Connection<R, W>
@@ -169,7 +182,7 @@ where
             scope: Scope::new(ScopeKind::Connection),
             send_half: Arc::new(SendHalf::new(&limits)),
             counters: Arc::default(),
-            stray_lines: None,
+            peer_kind: PeerKind::Exact,
             limits,
         }
     }
@@ -188,13 +201,15 @@ where
         self
     }
 
-    /// Sets a callback that receives lines of the peer that are not messages, e.g. those that a server prints to its
-    /// stdout by mistake. This side then does not answer such lines, because the server might print the answer too.
+    /// Declares the peer a child process, whose stdout this side reads. Servers print other lines to it by mistake,
+    /// which this side then does not answer, because the server might print the answer too. Messages in arrays, with
+    /// line breaks or after escape sequences are read, requests that the child prints back are ignored, and a child
+    /// that runs a call need not read (see [`Limits::stall_timeout`]).
     ///
-    /// The callback receives the first 20 lines that are not blank. Each line is cut to 4 KiB, and its control
-    /// characters are escaped. The callback runs on the task that reads, so it must not block.
-    pub fn on_stray_line(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.stray_lines = Some(StrayLines::new(callback));
+    /// The callback receives the first 20 lines that are not messages and not blank. Each line is cut to 4 KiB, and its
+    /// control characters are escaped. The callback runs on the task that reads, so it must not block.
+    pub fn for_child(mut self, on_stray_line: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.peer_kind = PeerKind::Child(StrayLines::new(on_stray_line));
         self
     }
 
@@ -237,9 +252,8 @@ where
 }
 
 impl<R, W> Connection<R, W> {
-    /// Returns whether the peer is a child process, i.e. whether its lines that are not messages are reported.
     fn is_child(&self) -> bool {
-        self.stray_lines.is_some()
+        matches!(self.peer_kind, PeerKind::Child(_))
     }
 
     /// Fails the unanswered requests of this side, drops the queued bytes and ends the scope; a
@@ -308,7 +322,6 @@ pub(crate) struct Counters {
     /// The ability of the peer to send requests, as far as it is known.
     #[cfg(feature = "http")]
     pub(crate) back_channel: crate::http::SeenBackChannel,
-    unwritten: AtomicUsize,
     pub(crate) shed: AtomicU64,
     pub(crate) dropped: AtomicU64,
 }
@@ -345,10 +358,10 @@ impl ConnectionMonitor {
         self.counters.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that are queued for the peer and not written yet.
+    /// Returns the number of bytes that are queued for the peer or being written.
     #[must_use]
     pub fn unread_bytes(&self) -> usize {
-        self.send_half.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
+        self.send_half.outbox.unwritten()
     }
 
     /// Returns the size, in bytes, of partial results that the callers on this side have not consumed yet.

@@ -9,16 +9,15 @@ use tokio::sync::Notify;
 
 /// A buffer that collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: at `high_mark` bytes in the buffer, senders wait. The other limits also count the bytes that were
-/// taken from the buffer and are not written yet. At `high_mark`, the connection ends if the peer reads nothing for the
-/// stall timeout. At four times `high_mark`, reading stops. At eight times `high_mark`, the answers of finished calls
-/// are held back until the peer reads.
+/// Overflow rule: at `high_mark` unwritten bytes, senders wait, and the connection ends if the peer reads nothing for
+/// the stall timeout. At four times `high_mark`, reading stops. At eight times `high_mark`, the answers of finished
+/// calls are held back until the peer reads.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
-    /// The length of the buffer. It is atomic so that the driver, which checks it several times per line, need not take
-    /// the lock.
-    len: AtomicUsize,
+    /// The number of bytes in the buffer, and of those that were taken from it and are not written yet. This counter is
+    /// atomic so that the driver, which checks it several times per line, need not take the lock.
+    unwritten: AtomicUsize,
     high_mark: AtomicUsize,
     /// If set, answers are accepted regardless of the number of queued bytes, because the connection is about to end.
     accepts_all: AtomicBool,
@@ -50,7 +49,7 @@ impl Outbox {
     pub(crate) fn new(high_mark: usize) -> Self {
         Self {
             state: Mutex::default(),
-            len: AtomicUsize::new(0),
+            unwritten: AtomicUsize::new(0),
             high_mark: AtomicUsize::new(high_mark),
             accepts_all: AtomicBool::new(false),
             room: Notify::new(),
@@ -65,13 +64,7 @@ impl Outbox {
 
     /// Appends one message and a newline without waking the driver; only the driver itself is allowed to call this.
     pub(crate) fn push_without_wake(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut state = self.state.lock();
-        let before = state.buffer.len();
-        write(&mut state.buffer);
-        if state.buffer.len() > before {
-            end_line(&mut state.buffer, before);
-        }
-        self.store_len(&state);
+        self.append(&mut self.state.lock(), write);
     }
 
     /// Appends one message and its newline, and wakes the driver.
@@ -80,16 +73,22 @@ impl Outbox {
         if state.closed {
             return Err(OutboxClosed);
         }
-        let before = state.buffer.len();
-        write(&mut state.buffer);
-        end_line(&mut state.buffer, before);
-        self.store_len(&state);
+        self.append(&mut state, write);
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {
             driver.wake();
         }
         Ok(())
+    }
+
+    fn append(&self, state: &mut OutboxState, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = state.buffer.len();
+        write(&mut state.buffer);
+        if state.buffer.len() > before {
+            end_line(&mut state.buffer, before);
+        }
+        self.unwritten.fetch_add(state.buffer.len() - before, Ordering::Relaxed);
     }
 
     /// Waits until there is room for another message.
@@ -99,25 +98,27 @@ impl Outbox {
     pub(crate) async fn room(&self) -> Result<(), OutboxClosed> {
         loop {
             let notified = self.room.notified();
-            {
-                let state = self.state.lock();
-                if state.closed {
-                    return Err(OutboxClosed);
-                }
-                if state.buffer.len() < self.high_mark.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
+            if self.is_closed() {
+                return Err(OutboxClosed);
+            }
+            if !self.is_high() {
+                return Ok(());
             }
             notified.await;
         }
     }
 
-    /// Moves the queued bytes into `writing`, which must be empty.
-    pub(crate) fn take_into(&self, writing: &mut Vec<u8>) {
+    /// Moves the queued bytes into `writing`, which must be empty. They count as unwritten until
+    /// [`note_written`](Self::note_written) is called for them.
+    pub(super) fn take_into(&self, writing: &mut Vec<u8>) {
         debug_assert!(writing.is_empty(), "what was taken before is written first");
-        let mut state = self.state.lock();
-        std::mem::swap(&mut state.buffer, writing);
-        self.store_len(&state);
+        std::mem::swap(&mut self.state.lock().buffer, writing);
+    }
+
+    /// Records that `count` of the bytes that were taken are written, and wakes waiting senders.
+    pub(super) fn note_written(&self, count: usize) {
+        self.unwritten.fetch_sub(count, Ordering::Relaxed);
+        self.room.notify_waiters();
     }
 
     /// Registers the task to wake when a message is appended.
@@ -128,14 +129,9 @@ impl Outbox {
         }
     }
 
-    /// Wakes waiting senders after the peer has read.
-    pub(crate) fn notify_senders(&self) {
-        self.room.notify_waiters();
-    }
-
-    /// Returns the number of queued bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+    /// Returns the number of bytes that are queued or being written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.unwritten.load(Ordering::Relaxed)
     }
 
     /// Adds the numbers (JSON-RPC ids) of the requests in the queue to `numbers`.
@@ -143,27 +139,26 @@ impl Outbox {
         numbers.extend(request_numbers(&self.state.lock().buffer));
     }
 
-    /// Returns whether the peer must read within the stall timeout; `writing` is the number of bytes taken from the
-    /// queue but not written yet.
-    pub(crate) fn is_high(&self, writing: usize) -> bool {
-        self.is_above(1, writing)
+    /// Returns whether senders wait, and the peer must read within the stall timeout.
+    pub(crate) fn is_high(&self) -> bool {
+        self.is_above(1)
     }
 
     /// Returns whether this side must stop reading from the peer until the peer has read some of the queued output.
-    pub(crate) fn is_full(&self, writing: usize) -> bool {
-        self.is_above(4, writing)
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_above(4)
     }
 
     /// Returns whether the answers of finished calls must be held back until the peer reads.
     ///
     /// This limit is higher than the limit of `is_full`, so that calls still running when reading stops can finish and
     /// free their memory.
-    pub(crate) fn holds_answers(&self, writing: usize) -> bool {
-        self.is_above(8, writing) && !self.accepts_all.load(Ordering::Relaxed)
+    pub(crate) fn holds_answers(&self) -> bool {
+        self.is_above(8) && !self.accepts_all.load(Ordering::Relaxed)
     }
 
-    fn is_above(&self, times: usize, writing: usize) -> bool {
-        self.len() + writing >= self.high_mark.load(Ordering::Relaxed).saturating_mul(times)
+    fn is_above(&self, times: usize) -> bool {
+        self.unwritten() >= self.high_mark.load(Ordering::Relaxed).saturating_mul(times)
     }
 
     /// Rejects further messages; queued bytes can still be written.
@@ -205,15 +200,11 @@ impl Outbox {
         }
     }
 
-    /// Drops the queued bytes of a connection that has ended.
+    /// Drops the queued bytes of a connection that has ended; those that were taken are never written either.
     pub(crate) fn discard(&self) {
         let mut state = self.state.lock();
         state.buffer = Vec::new();
-        self.store_len(&state);
-    }
-
-    fn store_len(&self, state: &OutboxState) {
-        self.len.store(state.buffer.len(), Ordering::Relaxed);
+        self.unwritten.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -249,6 +240,7 @@ pub(super) fn request_numbers(lines: &[u8]) -> impl Iterator<Item = i64> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use mgp_types::Id;
     use mgp_types::service::{HopMembers, Params, Reply, write_answer, write_call};
 
@@ -265,6 +257,19 @@ mod tests {
         outbox.take_into(&mut written);
         let written = String::from_utf8(written).unwrap();
         assert_eq!(written, "{\"params\":{}  } {\"method\":\"second\"}\n{ }\n");
+    }
+
+    #[test]
+    fn senders_wait_for_bytes_that_are_queued_or_being_written() {
+        let outbox = Outbox::new(4);
+        let has_room = || outbox.room().now_or_never().is_some();
+        assert!(has_room());
+        outbox.push_without_wake(|buffer| buffer.extend_from_slice(b"1234"));
+        assert!(!has_room());
+        outbox.take_into(&mut Vec::new());
+        assert!(!has_room());
+        outbox.note_written(2);
+        assert!(has_room());
     }
 
     #[test]

@@ -10,10 +10,10 @@ use mgp_types::service::{CutMessage, Message};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::Connection;
 use super::line_joiner::{JoinedLine, LineJoiner, is_cut_json, without_escapes};
 use super::read_pause::ReadPause;
 use super::running::{Batch, CALL_COST};
+use super::{Connection, PeerKind};
 use crate::frame::{Line, LineBuffer};
 use crate::too_long::answer_too_long;
 
@@ -192,7 +192,7 @@ impl<R, W> Connection<R, W> {
 
     /// Reports a line that is not a message to the owner of the connection.
     fn report_stray(&self, line: &[u8]) {
-        if let Some(stray) = &self.stray_lines {
+        if let PeerKind::Child(stray) = &self.peer_kind {
             stray.report(line);
         }
     }

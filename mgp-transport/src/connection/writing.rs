@@ -20,10 +20,6 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    pub(super) fn unwritten(&self) -> usize {
-        self.bytes.len() - self.written
-    }
-
     /// Writes until the outbox is empty or the writer accepts no more. Returns whether the writer accepted any bytes.
     pub(super) fn write<R, W: AsyncWrite + Unpin>(
         &mut self,
@@ -34,7 +30,7 @@ impl Writing {
         outbox.register_driver(task);
         let mut any = false;
         loop {
-            if self.unwritten() == 0 {
+            if self.written == self.bytes.len() {
                 self.clear();
                 // Frees the large buffer that remains after a burst of messages.
                 if self.bytes.capacity() > connection.limits.unread_bytes {
@@ -52,7 +48,7 @@ impl Writing {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
-                    outbox.notify_senders();
+                    outbox.note_written(count);
                     any = true;
                 }
                 Poll::Ready(Err(error)) => return Err(error),

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
-/// A source of a client's credentials. It can obtain new credentials when a server refuses the current ones.
+/// A source of a client's credentials. It can obtain new credentials when a server refuses the current credentials.
 ///
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
 /// [`handle_refusal`](Self::handle_refusal).

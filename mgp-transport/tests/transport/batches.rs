@@ -1,5 +1,5 @@
-//! Tests of the limits for the answers to a batch, which are kept until all of them are complete (MCP 2025-03-26), and
-//! tests of arrays of messages in other revisions.
+//! Tests of the limits for the answers to a batch (MCP 2025-03-26), which the connection keeps until all of them are
+//! complete. Also tests of arrays of messages in other revisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ async fn an_ended_connection_counts_no_requests_and_no_answers_of_batches() {
 async fn a_child_may_answer_in_an_array_or_with_line_breaks_in_any_revision() {
     let (here, there) = duplex();
     let stack = Stack::new(Router::new());
-    let connection = Connection::new(here.reader, here.writer, stack).on_stray_line(|_| {});
+    let connection = Connection::new(here.reader, here.writer, stack).for_child(|_| {});
     let (peer, cx) = (connection.peer(), connection.context());
     let driving = tokio::spawn(connection.run());
     let mut child = RawPeer::new(there.reader, there.writer);

@@ -203,8 +203,8 @@ fn a_child_outlives_its_runtime_and_not_its_handle() {
 
 #[tokio::test]
 async fn environment_and_descriptors_are_clean() {
-    // The child must inherit neither this variable, which cargo sets for tests, nor the duplicated descriptor, which is
-    // like one that a library left inheritable.
+    // The child must not inherit this variable, which cargo sets for tests. Also, it must not inherit the duplicated
+    // descriptor, which is like a descriptor that a library left inheritable.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let forgotten = rustix::io::dup(io::stderr()).unwrap();
     let command = zoo("env").env("GIVEN", "yes").cwd("/");

@@ -90,11 +90,11 @@ impl Client {
         Self::run(Connection::new(here.reader, here.writer, stack), server)
     }
 
-    /// Connects a client to a server that may print lines that are not messages.
+    /// Connects a client to a server that is a child process.
     fn of_child() -> Self {
         let (here, server) = duplex();
         let connection = Connection::new(here.reader, here.writer, empty_stack());
-        Self::run(connection.on_stray_line(|_| {}), server)
+        Self::run(connection.for_child(|_| {}), server)
     }
 
     fn run(
@@ -562,9 +562,9 @@ async fn a_child_that_is_busy_with_a_call_is_given_up_only_after_the_call() {
     let mut server = RawPeer::new(server.reader, server.writer);
     let first = tokio::spawn(peer.send(ping(cx.clone())));
     let request = server.receive().await;
-    let second = tokio::spawn(peer.send(long_call(cx.clone())));
+    let given_up = tokio::spawn(peer.send(ping(cx.clone())));
     tokio::task::yield_now().await;
-    let given_up = tokio::spawn(peer.send(ping(cx)));
+    let second = tokio::spawn(peer.send(long_call(cx)));
     tokio::time::sleep(Duration::from_secs(20)).await;
     given_up.abort();
     tokio::time::sleep(Duration::from_secs(50)).await;

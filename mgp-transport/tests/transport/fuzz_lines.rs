@@ -1,5 +1,5 @@
-//! Tests that mutated lines cause no panic, no wrong answer and no growing memory. They are passed to the parser of
-//! messages and to a whole connection. The variable `LINES` sets how many lines are tested.
+//! Tests that mutated lines cause no panic, no wrong answer and no growth of memory, in the parser of messages and over
+//! a whole connection. The variable `LINES` sets how many lines are tested.
 
 #![expect(clippy::print_stdout, reason = "a test that prints what it has tested")]
 

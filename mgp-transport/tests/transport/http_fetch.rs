@@ -117,7 +117,7 @@ async fn time_and_size_are_bounded() {
     let silent = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal").await;
     let get = |address| FetchRequest::get(format!("http://{address}/"));
     let fetch = fetcher(silent).with_limits(Duration::from_millis(100), 1000);
-    failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
+    failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100 ms");
 
     let long = server("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world").await;
     let fetch = fetcher(long).with_limits(Duration::from_secs(5), 10);

@@ -89,7 +89,7 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// The details of an error of this crate for which ggen's error data have members.
+/// The details of our errors that have a corresponding member in ggen's error data.
 #[derive(Default, Deserialize)]
 struct Details {
     #[serde(default)]

@@ -100,7 +100,7 @@ impl ElicitParams {
     }
 
     /// Returns the result of a user who accepts the elicitation. For a form, the result contains the default values;
-    /// for a page, it has no content.
+    /// for a page, it has no content. A handler of the client returns `Ok(question.accept())`.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

@@ -163,6 +163,21 @@ record! {
 }
 
 impl Tool {
+    /// Sets the description.
+    ///
+    /// ```
+    /// use mgp_types::RawObject;
+    /// use mgp_types::mcp::Tool;
+    ///
+    /// let tool = Tool::new("now", RawObject::empty()).description("The time");
+    /// assert_eq!(tool.description.as_deref(), Some("The time"));
+    /// ```
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
     /// Returns the security metadata: the member `security` or, if it is absent, `_meta["dev.cloto/mgp"].security`.
     #[must_use]
     pub fn find_security(&self) -> Option<Lenient<ToolSecurity>> {

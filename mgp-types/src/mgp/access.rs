@@ -214,8 +214,8 @@ impl AccessGrantParams {
         self
     }
 
-    /// Makes the entry change nothing about confirmations. Without this setting, an entry that names a tool also
-    /// confirms its calls, unless the tool requires that each call is confirmed.
+    /// Makes the entry leave the rules for confirmation unchanged. Without this setting, an entry that names a tool
+    /// also confirms its calls, unless the tool requires that each call is confirmed.
     #[must_use]
     pub fn with_usual_confirmation(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""usual""#));

@@ -140,7 +140,7 @@ pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), Rp
     let name = &tool.name;
     let message = format!("the input has {size} bytes, and `{name}` takes {max}; send less");
     let mut details = Object::new();
-    // Numbers and texts can always be encoded.
+    // Encoding a number or a text cannot fail.
     let _ = details.encode("limit", &max);
     let _ = details.encode("size", &size);
     let _ = details.encode("of", "input");

@@ -34,7 +34,7 @@ const READ_NAMES: &[(&str, ErrorCode)] = &[
     ("UNSUPPORTED_OPERATION", ErrorCode::METHOD_NOT_FOUND),
 ];
 
-/// The name that is written for code 1000 if a call was refused because the caller lacks scopes.
+/// The name that is written for code 1000 (permission denied) if a call was refused because the caller lacks scopes.
 const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
 /// Parts of names: a member of `details` whose name contains one of them might hold a secret or internal information,

@@ -86,9 +86,9 @@ impl Call {
         self
     }
 
-    /// Redirects the call to another peer, e.g. from the caller to a server behind this one. The call receives a new
-    /// key, and loses the members that are valid only between two neighbouring peers. Its other params, its principal,
-    /// its trace and its outlet (the channel for partial results) stay.
+    /// Redirects the call to another peer, e.g. from the caller to the server that has the tool. The call receives a
+    /// new key, and loses the members that are valid only between two neighbouring peers. Its other params, its
+    /// principal, its trace and its outlet (the channel for partial results) stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;

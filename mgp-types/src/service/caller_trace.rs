@@ -20,7 +20,8 @@ pub struct CallerTrace {
 }
 
 impl CallerTrace {
-    /// Reads the trace context from `_meta` of the received params; returns `None` if there is no valid one.
+    /// Reads the trace context from `_meta` of the received params; returns `None` if `_meta` contains no valid trace
+    /// context.
     #[must_use]
     pub fn of(params: &Params) -> Option<Self> {
         let parent = valid_parent(params.meta_member(MetaKey::Traceparent)?)?;

@@ -62,7 +62,7 @@ impl JoinedContent {
         }
     }
 
-    /// Returns whether there is no content.
+    /// Returns whether the content is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -302,7 +302,7 @@ impl Outlet {
         self.0.as_ref().is_some_and(|sink| sink.wants(kind))
     }
 
-    /// Returns whether there is no sink, so that all items are dropped.
+    /// Returns whether the outlet has no sink, so that it drops all items.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_none()

@@ -1,5 +1,5 @@
-//! The principal behind a call. The transport sets it from credentials or a configured profile, never from params
-//! (MGP §5).
+//! The principal for whom a call is made. The transport sets it from credentials or a configured profile, never from
+//! params (MGP §5).
 
 use std::borrow::Borrow;
 use std::fmt;

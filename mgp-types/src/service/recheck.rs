@@ -11,9 +11,9 @@ type Check = Arc<dyn Fn(&Context) -> Result<(), RpcError> + Send + Sync>;
 
 /// The checks of a running call, one for each of its gates; stored in the extensions of the call.
 ///
-/// Code that lets a call continue after an answer of its caller inserts this extension before the gates, and runs the
-/// checks before it passes the answer on. The gates do not decide about the continued call by themselves, and the
-/// caller's rights may have been revoked meanwhile.
+/// This extension is for code that lets a call continue after an answer of its caller. Such code inserts the extension
+/// before the gates, and runs the checks before it passes the answer on. The gates do not decide about the continued
+/// call by themselves, and the caller's rights may have been revoked meanwhile.
 #[derive(Clone, Default)]
 pub struct Recheck(Arc<Mutex<Vec<(usize, Check)>>>);
 

@@ -22,7 +22,7 @@ use crate::service::BoxFuture;
 use crate::{ErrorCode, Payload, RpcError};
 
 pub use memory::MemoryStore;
-/// The SQLite library behind [`Db`], for closures given to [`Db::read`] and [`Db::write`].
+/// The SQLite library that [`Db`] uses, for closures given to [`Db::read`] and [`Db::write`].
 #[cfg(feature = "sqlite")]
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
@@ -272,15 +272,16 @@ pub enum StoreError {
     Busy(&'static str),
     /// The operation was not completed in time. A change may still be applied, now or later.
     #[error(
-        "the store did not answer within {0:?}; the change may still be kept, so read again before retrying"
+        "the store did not answer within {}; the change may still be kept, so read again before retrying",
+        crate::duration_words(*.0)
     )]
     Timeout(Duration),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// Another program has removed or replaced the file of the store, so it takes no changes: they would be lost when
-    /// the store is closed. Its `…-wal` stays then, and must be removed: SQLite would apply it to a back-up of the
-    /// file, and so damage the back-up.
+    /// Another program has removed or replaced the file of the store. The store therefore accepts no changes, because
+    /// they would be lost when it is closed. The file `…-wal` stays then, and must be removed: SQLite would apply it to
+    /// a back-up of the file, and so damage the back-up.
     #[error(
         "the file of the store was removed or replaced; move it back, or stop this program, remove `…-wal` and `…-shm`, and restore the file from a back-up"
     )]

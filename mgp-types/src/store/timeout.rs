@@ -1,4 +1,4 @@
-//! Waits for the result of a store operation, with a timeout (MGP §14.3, code 3003).
+//! Waits for the result of a store operation, with a timeout (MGP §14.3, code 3003, timeout).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -73,7 +73,7 @@ mod tests {
         let error = crate::RpcError::from(late);
         assert_eq!(
             error.to_string(),
-            "the store did not answer within 2s; the change may still be kept, so read again before retrying (3003)"
+            "the store did not answer within 2 s; the change may still be kept, so read again before retrying (3003)"
         );
         assert!(!error.as_recovery().unwrap().is_retryable());
     }

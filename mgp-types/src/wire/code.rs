@@ -4,7 +4,7 @@
 //!
 //! - its range in [`ErrorCode::category`], and its hints in `Recovery::default_for`;
 //! - a row, a section and a wire test in `docs/errors.md`, which `tests/kernel/errors/` of mgp-kernel checks;
-//! - its name in `proposal/structured_error.rs`, if peers that know structured errors have another one for it;
+//! - its name in `proposal/structured_error.rs`, if peers that know structured errors have another name for it;
 //! - its HTTP status: `status` in `http/server/tool_paths.rs` of mgp-transport;
 //! - a place in [`ErrorCode::is_refusal`], if the call that it answers did not run;
 //! - a place in `is_unreachable` in `retry/circuit.rs` of mgp-lifecycle, if it means that a server cannot be reached;

@@ -72,19 +72,19 @@ impl RpcError {
         Self::invalid_params(format_args!("`{path}`: {reason}")).because(source)
     }
 
-    /// Creates error −32601 for an unknown method.
+    /// Creates error −32601 (method not found) for an unknown method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
-    /// Creates error −32602 for params that do not match the method.
+    /// Creates error −32602 (invalid params) for params that do not match the method.
     #[must_use]
     pub fn invalid_params(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, format!("invalid params: {message}"))
     }
 
-    /// Creates error −32603 for an internal error of this side.
+    /// Creates error −32603 (internal error) for an internal error of this side.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
@@ -255,7 +255,7 @@ const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
     /// Decodes an error. Members that cannot be decoded are ignored, because a malformed error is still an error. Only
-    /// the code is required. A code that is not a number becomes −32603, and is kept in `data`.
+    /// the code is required. A code that is not a number becomes −32603 (internal error), and is kept in `data`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let received = members.remove("code").filter(|code| !code.is_null());

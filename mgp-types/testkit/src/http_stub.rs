@@ -64,7 +64,9 @@ pub fn http_response(status: u16, headers: &str, body: &str) -> String {
 /// # Panics
 /// Panics if no port is free.
 #[must_use]
-pub fn serve_http(respond: impl Fn(&HttpRequest) -> String + Send + Sync + 'static) -> String {
+pub fn serve_http<R: Into<Vec<u8>> + 'static>(
+    respond: impl Fn(&HttpRequest) -> R + Send + Sync + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let respond = Arc::new(respond);
@@ -73,7 +75,8 @@ pub fn serve_http(respond: impl Fn(&HttpRequest) -> String + Send + Sync + 'stat
             let respond = Arc::clone(&respond);
             std::thread::spawn(move || {
                 let Some(request) = HttpRequest::read(&stream) else { return };
-                let _ = stream.write_all(respond(&request).as_bytes());
+                let response: Vec<u8> = respond(&request).into();
+                let _ = stream.write_all(&response);
             });
         }
     });

@@ -65,7 +65,7 @@ pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The CPU times of the server processes and of the load generator at the beginning of the measured part of a run.
+/// The CPU times of the server processes and of the load generator when the measured part of a run begins.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,

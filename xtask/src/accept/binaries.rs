@@ -201,7 +201,8 @@ fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
     })
 }
 
-/// Returns a separate line of the text for each of the beginnings; `None` if one of them has no line.
+/// Returns, for each of the beginnings, a line of the text that begins with it. No line is used twice. Returns `None`
+/// if a beginning has no such line.
 fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
     let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut take = |beginning: &&str| {

@@ -54,7 +54,7 @@ const SERVERS: [Server; 10] = [
         &["uvx", "mcp-server-git==2026.10.10", "--repository", "WORK"],
         Some(("git_status", r#"{"repo_path":"WORK"}"#)),
     ),
-    // These tools do not declare what they do, so a person must confirm each call.
+    // Make no call of these tools: they do not declare what they do, so a person would have to confirm it.
     (
         "sqlite",
         &["uvx", "--with", "mcp<2", "mcp-server-sqlite==2025.4.25", "--db-path", "WORK/data.db"],

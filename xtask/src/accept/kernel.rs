@@ -117,7 +117,7 @@ impl Kernel {
         serde_json::from_str(&printed).context(args.join(" "))
     }
 
-    /// Waits until the listed tools meet the condition, and returns them.
+    /// Waits up to [`LIST_TIMEOUT`] until the listed tools meet the condition, and returns them.
     pub(crate) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
         let end = now() + LIST_TIMEOUT;
         loop {

@@ -14,7 +14,8 @@ pub(super) enum Bound {
     AtLeast(f64),
     /// The maximum of our figure as a multiple of the figure of rmcp (the peer).
     Ratio(f64),
-    /// Two maxima of our figure, as multiples of the figures of the server without a framework (`bare`) and of rmcp.
+    /// Two maxima of our figure: as a multiple of the figure of the server without a framework (`bare`), and as a
+    /// multiple of that of rmcp (`peer`).
     Both { bare: f64, peer: f64 },
 }
 

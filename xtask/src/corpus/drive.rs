@@ -1,4 +1,4 @@
-//! Plays one stdio test case (row) against a server: the handshake, the input, the server's reaction, and a ping.
+//! Runs one stdio test case (row) against a server: the handshake, the input, the server's reaction, and a ping.
 
 use super::{
     Report,
@@ -21,8 +21,8 @@ const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit of writing a row's input, and of reading the server's output.
 const ROW_TIMEOUT: Duration = Duration::from_mins(1);
-/// In a row about memory, the check does not read the server's output before all input is written, but waits for that
-/// at most for this time.
+/// In a row about memory, the time limit of writing all input while nothing reads the server's output. After this time,
+/// the check begins to read.
 const STALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -143,7 +143,7 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
 }
 
 /// Writes the row's input, and returns whether all of it was written. For a row about memory, nothing reads the
-/// server's output meanwhile, which shows whether the server buffers its output without limit.
+/// server's output meanwhile: a server that buffers its output without limit then uses too much memory.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();

@@ -35,7 +35,8 @@ struct Report {
     why: String,
 }
 
-/// The numbers of rows that were run, that matched their labels, and after which the server was alive.
+/// Three numbers of rows: all that were run, those that matched their labels, and those after which the server was
+/// alive.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) rows: usize,

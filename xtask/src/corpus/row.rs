@@ -54,7 +54,7 @@ struct Written {
     expect: Expect,
 }
 
-/// Returns the revision that applies to rows that name none.
+/// Returns the revision for rows that do not name a revision.
 fn current() -> String {
     "2025-11-25".to_owned()
 }

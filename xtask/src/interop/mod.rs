@@ -269,7 +269,7 @@ fn markdown(rows: &[Row]) -> String {
         let Cell { name, client, server, mode, revision, .. } = &row.cell;
         if quadrant != Some(row.cell.quadrant) {
             quadrant = Some(row.cell.quadrant);
-            // Ignores the results of `write!`, because writing to a string cannot fail.
+            // Ignores the results of `writeln!` here and below, because writing to a string cannot fail.
             let _ = writeln!(text, "| **{}** | | | | | | |", row.cell.quadrant.shown());
         }
         let seen = row.seen().replace('|', "\\|").replace('\n', " ");

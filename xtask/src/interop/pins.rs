@@ -7,7 +7,7 @@ pub(super) enum Registry {
     CratesIo,
 }
 
-/// A package with a pinned version, and the folder it is installed in.
+/// A package with a pinned version, and the folder in which it is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pin {
     pub(super) registry: Registry,

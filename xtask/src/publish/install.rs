@@ -32,8 +32,8 @@ pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     fs::create_dir_all(&folder).context(folder.display())?;
     for CrateFile { name, version } in crates {
         let file = packed.join(format!("{name}-{version}.crate"));
-        // `-m` gives the unpacked files the current time. All files in a `.crate` have the same old time, with which
-        // cargo would not notice that the sources have changed since its last build.
+        // Use `-m`, which gives the unpacked files the current time. In a `.crate`, all files have the same old time,
+        // so cargo would not notice that sources have changed since its last build.
         Program::new("tar").args(&["-xzmf"]).args(&[&file]).dir(&folder).output()?;
     }
     let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;

@@ -35,7 +35,7 @@ pub(super) fn circles(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Returns the root folder of the crate that a file belongs to, and the path of the file's module.
+/// Returns the root folder of the crate to which a file belongs, and the path of the file's module.
 fn module_of(path: &str) -> Option<(String, Vec<String>)> {
     let (package, inside) = path.split_once("/src/")?;
     let mut root = format!("{package}/src");
@@ -85,7 +85,7 @@ impl<'a> Crate<'a> {
         }
     }
 
-    /// Returns the module that a path refers to when it is written in module `from`; follows re-exports.
+    /// Returns the module to which a path refers if it is written in the module `from`; follows re-exports.
     fn resolve(&self, from: &[String], path: &[String], hops: usize) -> Option<&Vec<String>> {
         let mut at = from.to_vec();
         let mut rest = path;

@@ -14,8 +14,8 @@ const HEADING: &str = "### Services of a kernel's call\n";
 /// The maximum number of services that a call through the kernel passes.
 const MAX_SERVICES: usize = 28;
 
-/// Refuses a list of services that is too long or has wrong counts. Also refuses a listed service that is not in the
-/// source file that the list names for it, and a layer in such a file that is not in the list.
+/// Refuses a list of services that is too long or has wrong counts. The list names a source file for each service.
+/// Refuses a service that is not in its file, and a layer in such a file that is not in the list.
 pub(super) fn listed(page: Option<&str>, sources: &[Source]) -> Vec<Violation> {
     let section = page.unwrap_or_default().split_once(HEADING).map(|(_, rest)| rest);
     let Some(section) = section.map(|rest| rest.split("\n#").next().unwrap_or(rest)) else {

@@ -149,7 +149,7 @@ impl QueryResult {
         }
     }
 
-    /// Returns the reason if the server is not for the tenant of the agent.
+    /// Returns the message that no entry can allow access, because the server is not for the agent's tenant.
     fn excluded(&self) -> String {
         let tenant = self.tenant.as_deref().unwrap_or("local");
         format!(
@@ -202,7 +202,7 @@ impl Render for QueryResult {
                 entry.agent_id.as_str().into(),
                 entry.tool_name.as_deref().unwrap_or("(all)").into(),
                 Cell::from(access).color(if allows { Color::Green } else { Color::Red }),
-                entry.expires_at.as_ref().map(ToString::to_string).into(),
+                entry.expires_at.as_ref().into(),
                 entry.granted_by.as_deref().into(),
                 entry.justification.as_deref().into(),
             ]
@@ -283,7 +283,7 @@ async fn query(global: &Global, args: &Query, backend: &Backend) -> CliResult {
     if let Err(failure) = target.check(&known).await {
         let text = without_force(&failure);
         if text.contains(DID_YOU_MEAN) {
-            return Err(Failure::usage(text));
+            return Err(Failure::failed(text));
         }
         print_note(global, &format!("mgp: {text}"));
     }
@@ -317,7 +317,17 @@ impl Target {
     /// Refuses a server or tool that does not exist, because its name is probably mistyped. Returns a note if the tool
     /// cannot be checked.
     async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
-        known.check_server(&self.server).await?;
+        if let Err(unknown) = known.check_server(&self.server).await {
+            let is_server = known.servers().any(|server| server == self.agent);
+            if !is_server || known.agents().any(|agent| agent == self.agent) {
+                return Err(unknown);
+            }
+            let agent = shell_word_or("AGENT", &self.server);
+            return Err(Failure::usage(format!(
+                "`{0}` is a server; name the agent before it: `{agent} {0}`",
+                self.agent
+            )));
+        }
         let tool = self.tool.as_ref().map(|tool| known.check_tool(&self.server, tool));
         Ok(tool.transpose()?.flatten())
     }
@@ -335,7 +345,7 @@ fn query_params(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryPar
     params
 }
 
-/// Revokes an agent's access to a server and all of its tools, or to one tool of it.
+/// Revokes an agent's access to a server with all of its tools, or to a single tool.
 async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     let mut deleted = delete(backend, target, EntryType::ToolGrant).await?;
     if target.tool.is_none() {
@@ -381,7 +391,7 @@ pub(crate) async fn check_new_entry(
     let known = KnownNames::read(global, backend).await.map_err(|failure| (None, failure))?;
     let target = target.resolve(&known);
     let wrong =
-        |part| move |failure: Failure| (Some(part), Failure::usage(without_force(&failure)));
+        |part| move |failure: Failure| (Some(part), Failure::failed(without_force(&failure)));
     known.check_agent(&target.agent).map_err(wrong(EntryPart::Agent))?;
     known.check_server(&target.server).await.map_err(wrong(EntryPart::Server))?;
     if let Some(tool) = &target.tool {

@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use mgp_types::Extras;
 use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, Permission};
 use mgp_types::service::Principal;
-use mgp_types::{Extras, Timestamp};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -24,7 +24,6 @@ const NEEDS_KERNEL: &str = "registrations of servers can be decided only while a
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Approvals {
     /// List pending approvals, and those answered within the last hour
-    #[command(alias = "list")]
     Ls,
     /// Show one approval, with the whole arguments of its call
     #[command(after_help = "Example:\n  mgp approvals show a9e645ed67")]
@@ -135,7 +134,7 @@ impl Render for ApprovalList {
                 one.expires_at
                     .as_ref()
                     .filter(|_| one.state == "open" || one.kind == "call")
-                    .map(Timestamp::as_str)
+                    .and_then(time_args::left_until)
                     .into(),
             ]
         });
@@ -156,9 +155,12 @@ impl Render for ApprovalList {
                 out.hint(format!("  The whole script: `mgp approvals show {}`", open.id));
             }
         }
-        if self.0.iter().any(|one| one.state == "open" && one.kind == "call") {
+        if self.0.iter().any(|one| one.state == "open") {
             out.line("");
-            out.hint("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`; a call that no longer waits then runs when it is made again");
+            out.hint("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`");
+        }
+        if self.0.iter().any(|one| one.state == "open" && one.kind == "call") {
+            out.line("a call that no longer waits runs when it is made again after the approval");
         }
     }
 }
@@ -182,6 +184,7 @@ impl Render for WholeApproval {
             return;
         };
         let server = approval.server_id.as_deref().unwrap_or("-");
+        out.line(format!("for        {}", caller(approval)));
         out.line(format!("tool       {server} {}", approval.tool.as_deref().unwrap_or("-")));
         if let Some(risk) = &approval.risk_level {
             out.line(format!("risk       {risk}"));
@@ -266,7 +269,14 @@ async fn execute(
         }
         Approvals::Show { id } => match backend.approvals(Some(id)).await?.into_iter().next() {
             Some(approval) => {
+                let is_open = approval.state == "open";
                 print(global, &WholeApproval(approval))?;
+                if is_open {
+                    print_note(
+                        global,
+                        &format!("answer: `mgp approvals approve {id}`, `mgp approvals deny {id}`"),
+                    );
+                }
                 Ok(None)
             }
             None => Err(Failure::failed(format!(
@@ -339,7 +349,7 @@ fn check_kernel(backend: &Backend, asked: Option<&KernelApproval>) -> CliResult 
     }
 }
 
-/// Fails if an operator has decided already, and the kernel would refuse another answer.
+/// Fails if an operator has already decided, so that the kernel would refuse this answer.
 fn check_undecided(asked: Option<&KernelApproval>, answer: Answer) -> CliResult {
     let Some(asked) = asked.filter(|asked| !is_registration(asked)) else { return Ok(()) };
     match asked.state.as_str() {
@@ -423,6 +433,8 @@ pub(crate) fn caller(approval: &KernelApproval) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::Timestamp;
+
     use super::*;
 
     #[test]

@@ -101,7 +101,7 @@ pub(crate) struct Tail {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Query {
     /// Maximum number of events to show; older events are left out
-    #[arg(long, value_name = "N", default_value = "100")]
+    #[arg(long, short = 'n', alias = "lines", value_name = "N", default_value = "100")]
     limit: NonZeroUsize,
     /// Also show the question, the answer and the reason of a call as lines of their own; --json and --trace do so too
     #[arg(long)]
@@ -180,7 +180,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
     who.cut(MAX_CELL);
     what.cut(MAX_CELL);
     [
-        event.timestamp.as_str().into(),
+        (&event.timestamp).into(),
         short_type(event.event_type.as_str()).into(),
         Cell::from(result).color(color),
         who,

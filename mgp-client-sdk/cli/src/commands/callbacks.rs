@@ -3,21 +3,19 @@
 use clap::Subcommand;
 use mgp_client_sdk::Client;
 use mgp_types::Payload;
-use mgp_types::Timestamp;
 use mgp_types::method::{KernelCallbacks, KernelCallbacksAnswer};
 use mgp_types::mgp::{KernelCallback, KernelCallbackAnswerParams, KernelCallbacksParams};
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::control;
 use crate::exit::CliResult;
 use crate::output::{ActionReport, Cell, Output, Render, print};
+use crate::{control, time_args};
 
 /// `mgp callbacks`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Callbacks {
     /// List the open questions of servers whose callers cannot be asked
-    #[command(alias = "list")]
     Ls,
     /// Answer a question with one of its options or a text
     #[command(after_help = "Example:\n  mgp callbacks answer 3f1c20a97e confirm")]
@@ -53,7 +51,7 @@ impl Render for CallbackList {
                 one.kind.as_str().into(),
                 one.agent_id.as_deref().or(Some(&one.subject)).into(),
                 Some(one.options.join(" | ")).filter(|options| !options.is_empty()).into(),
-                Some(Timestamp::as_str(&one.expires_at)).into(),
+                time_args::left_until(&one.expires_at).into(),
             ]
         });
         out.table(["ID", "SERVER", "TYPE", "FOR", "ANSWERS", "EXPIRES"], rows);

@@ -44,7 +44,7 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     if let Some(folder) = state_of(&words) {
         global.state = Some(PathBuf::from(folder));
     }
-    // A key press in the shell must not ask for a passphrase, and must not create the state folder.
+    // Ask for no passphrase and create no state folder, because this command runs at each key press in the shell.
     prompt::refuse_passphrases();
     if !state::folder(&global)?.exists() {
         return Ok(());

@@ -150,7 +150,7 @@ impl Render for ConnectResult {
     }
 }
 
-/// Returns the note on an agent that a command has given `portable_names = true`.
+/// Returns the note that a command has written `portable_names = true` for an agent.
 pub(super) fn portable_names_note(agent: &str) -> String {
     format!(
         "{agent} gets names of tools that all model providers accept, e.g. `weather_plan` for `weather.plan` (`portable_names` in `[agents.{agent}]`)"

@@ -11,7 +11,7 @@ use crate::exit::CliResult;
 use crate::output::print_note;
 use crate::state;
 
-/// The word for the decision if a server is not for the tenant of the agents.
+/// The word that commands show in place of `allow` or `deny` if a server is not for the tenant of the agents.
 pub(super) const EXCLUDED: &str = "excluded";
 
 /// Returns what the `default_policy` of a server decides for the agents of a tenant (`None` for `local`): `allow` or
@@ -35,8 +35,8 @@ pub(super) async fn resolve(
     })
 }
 
-/// Returns what the `default_policy` of a server decides in the running kernel, which may use other configuration files
-/// than this command, for the agents of a tenant. Returns `None` without a kernel, or if an entry for every agent
+/// Asks the running kernel what the `default_policy` of a server decides for the agents of a tenant, because the kernel
+/// may use other configuration files than this command. Returns `None` without a kernel, or if an entry for every agent
 /// decides.
 pub(super) async fn of_kernel(
     server: &str,
@@ -44,8 +44,8 @@ pub(super) async fn of_kernel(
     backend: &Backend,
 ) -> CliResult<Option<&'static str>> {
     let Backend::Kernel(_) = backend else { return Ok(None) };
-    // No agent and no tool has the name `?`. So only the `default_policy` and entries for every agent can decide about
-    // this query.
+    // Use a name that no agent and no tool has, so that only the `default_policy` and entries for every agent can
+    // decide about this query.
     let mut params = AccessQueryParams::new("?", server);
     params.tool_name = Some("?".to_owned());
     if let Some(tenant) = tenant {

@@ -75,7 +75,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     if doctor.server.is_empty() {
         let inventory = ToolInventory::new(&selected, &servers, &running);
         checks.extend(check_kernel(doctor, &selected, &running));
-        checks.extend(check_machine(global, &selected.config, &folder).await);
+        checks.extend(check_machine(global, &selected.config, &folder, &running).await);
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         if let Some(store) = store {
@@ -105,17 +105,23 @@ fn check_kernel(doctor: &Doctor, selected: &Selected, running: &KernelState) -> 
 }
 
 /// Checks the programs, proxies, hosts and certificates of this machine that the configuration needs.
-async fn check_machine(global: &Global, config: &Config, folder: &Path) -> Vec<Check> {
+async fn check_machine(
+    global: &Global,
+    config: &Config,
+    folder: &Path,
+    running: &KernelState,
+) -> Vec<Check> {
     let mut checks = hosts::check(global);
     checks.extend(environment::check(config));
     checks.extend(environment::check_folders());
     checks.extend(environment::check_proxies().await);
-    checks.extend(outgoing::check(&config.kernel, folder).await);
+    checks.extend(outgoing::check(&config.kernel, folder, running).await);
     checks.extend(tls::check(&config.kernel.http, folder));
     checks
 }
 
-/// Checks the names that agents are shown, the counts of quotas, and the agents that have limits.
+/// Checks the tool names that agents see, and that the stored counts of quotas can be read. Reports agents that have
+/// limits but are not known otherwise.
 async fn check_agents(
     global: &Global,
     store: &dyn Store,

@@ -32,7 +32,7 @@ pub(crate) struct Events {
     #[arg(long, short)]
     follow: bool,
     /// Number of events, at most 1000
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(..=1000))]
+    #[arg(long, short = 'n', alias = "limit", value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(..=1000))]
     lines: u64,
     /// Lowest severity: info, warning or error
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
@@ -102,7 +102,7 @@ impl EventRow {
             _ => Color::Green,
         };
         [
-            self.timestamp.as_str().into(),
+            (&self.timestamp).into(),
             Cell::from(self.severity.as_str()).color(color),
             self.channel.as_str().into(),
             self.server().into(),

@@ -1,5 +1,5 @@
-//! The first grants for a new server: access for an agent, and the permissions that the server's tools need and that
-//! are not dangerous.
+//! The first grants for a new server: access for an agent, and the permissions that the server's tools need, except
+//! dangerous permissions.
 //!
 //! `mgp connect`, `mgp import` and `mgp servers add` make these grants. They are ordinary decisions, which are in the
 //! audit log, and which `mgp access` and `mgp permissions` show and revoke.
@@ -56,9 +56,13 @@ pub(super) struct GrantResult {
     /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
+    /// `true` if the definitions of the tools were recorded. If a kernel runs, it records them when it connects.
+    #[serde(skip)]
+    is_recorded: bool,
     /// The number of the server's tools whose definition waits for a review.
     waiting: usize,
-    /// The reason why the server's tools are unknown, or why no permission was approved.
+    /// The reason why the server's tools are unknown, why the agent can use none of them, or why no permission was
+    /// approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -69,9 +73,8 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
-    /// Writes a line about the servers that are not ready: those that did not start for the grants, and those in
-    /// `later`, which were not ready afterwards. The line names the command that will show the permissions that these
-    /// servers need.
+    /// Writes a line about the servers that are not ready. Some did not start for the grants; the servers in `later`
+    /// were not ready afterwards. The line names the command that will show the permissions that these servers need.
     pub(super) fn render_failed(all: &[Self], later: &BTreeSet<String>, out: &mut Output) {
         let later = later.iter().map(String::as_str);
         let failed: BTreeSet<&str> =
@@ -82,6 +85,11 @@ impl GrantResult {
                 "not ready: {names}; once it is, `mgp approvals ls` shows the permissions that it needs"
             ));
         }
+    }
+
+    /// Returns whether the host of this agent allows none of the tools of this server.
+    pub(super) fn bars(&self, agent: &str, server: &str) -> bool {
+        self.agent == agent && self.server == server && self.error.as_deref() == Some(NO_TOOL)
     }
 
     pub(super) fn server(&self) -> &str {
@@ -122,7 +130,11 @@ impl GrantResult {
         let mut parts = vec![format!("access for {}", agents.join(", "))];
         parts.extend(self.limits());
         if let Some(tools) = self.tools {
-            parts.push(format!("{} recorded", plural(tools, "tool definition")));
+            parts.push(if self.is_recorded {
+                format!("{} recorded", plural(tools, "tool definition"))
+            } else {
+                plural(tools, "tool")
+            });
         }
         let approved: BTreeSet<&str> =
             group.iter().flat_map(|one| &one.permissions).map(String::as_str).collect();
@@ -190,6 +202,10 @@ impl GrantResult {
 /// The note on a grant of single tools; only a grant of the whole server includes its resources and prompts.
 const NO_RESOURCES: &str = "its resources and prompts are not granted";
 
+/// The finding that the agent's host allows none of a server's tools, e.g. because the host's list of allowed tools has
+/// old names.
+const NO_TOOL: &str = "the host allows none of the tools that the server has";
+
 /// An agent, and the servers and tools to which it gets access.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
@@ -243,7 +259,8 @@ pub(super) async fn grant_access(
     Ok(granted)
 }
 
-/// Refuses a name that no access entry can have. `*` means every agent, and `group:NAME` a group.
+/// Refuses a name that no access entry can have. Accepts `*`, which means every agent, and `group:NAME`, which means a
+/// group.
 fn check_agent(agent: &str) -> CliResult {
     match agent.strip_prefix("group:").unwrap_or(agent) {
         "*" => Ok(()),
@@ -337,13 +354,14 @@ async fn grant_server(
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
-            let tools = probed.tools.iter().filter(|tool| limit.allows(&tool.name));
-            let tools: Vec<&Tool> = tools.collect();
+            let tools: Vec<&Tool> =
+                probed.tools.iter().filter(|tool| limit.allows(&tool.name)).collect();
             let needed = needed_permissions(governance, &server.id, &tools);
             let dangerous = assessments(governance, &server.id, &tools)
                 .filter(|assessment| assessment.effective_risk == RiskLevel::Dangerous);
             let proposed = proposals(governance, &server.id, &tools);
-            (needed, dangerous.count(), proposed, Some(probed.tools.len()), None)
+            let error = (tools.is_empty() && !probed.tools.is_empty()).then(|| NO_TOOL.to_owned());
+            (needed, dangerous.count(), proposed, Some(probed.tools.len()), error)
         }
         Err(error) => {
             // Ignore a failure: a kernel with another configuration does not know the server, and its first calls then
@@ -375,6 +393,7 @@ async fn grant_server(
         confirmed,
         proposed,
         tools,
+        is_recorded: tools.is_some() && matches!(backend, Backend::Folder(..)),
         waiting,
         error,
     })
@@ -485,6 +504,7 @@ mod tests {
             confirmed: 2,
             proposed: 1,
             tools: Some(7),
+            is_recorded: agent != "bob",
             waiting: 0,
             error: error.map(str::to_owned),
         };
@@ -503,7 +523,7 @@ mod tests {
             "files: access for ada, cy; 7 tool definitions recorded; approved filesystem.read";
         assert_eq!((lines.len(), lines[0]), (7, first), "{lines:?}");
         assert!(lines[2].starts_with("    a person confirms each call of 2 dangerous tools; 1 of"));
-        assert_eq!(lines[3], "files: access for bob; 7 tool definitions recorded");
+        assert_eq!(lines[3], "files: access for bob; 7 tools");
         assert_eq!(lines[6], "    its permissions were not approved: x");
     }
 

@@ -13,6 +13,7 @@ use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::control;
 use crate::exit::CliResult;
+use crate::hosts::with_tilde;
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print};
 use crate::replace_file::backup_line;
@@ -137,7 +138,7 @@ impl ServerReport {
             Some(_) => Cell::from("+").color(Color::Green),
             None => Cell::from("-").color(Color::Dim),
         };
-        let mut line = format!("{name}  from {}", source.display());
+        let mut line = with_tilde(&format!("{name}  from {}", source.display()));
         if let Some(runs) = runs {
             let verb = if runs.contains("://") && !runs.contains(' ') { "at" } else { "runs" };
             line = format!("{line}  {verb} {runs}");

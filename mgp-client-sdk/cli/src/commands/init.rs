@@ -58,7 +58,7 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     options.write(true).create_new(true);
     #[cfg(unix)]
     if !init.project {
-        // The mode is 0600, because the file may contain secrets.
+        // Create the file with the mode 0600, because it may contain secrets.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     let text = if init.project { PROJECT_TEMPLATE } else { TEMPLATE };

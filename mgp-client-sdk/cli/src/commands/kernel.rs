@@ -11,9 +11,9 @@ use mgp_types::method::{
     KernelWebhooks,
 };
 use mgp_types::mgp::{
-    KernelApprovalsParams, KernelFinding, KernelInfoParams, KernelInfoResult, KernelReloadParams,
-    KernelReloadResult, KernelServersParams, KernelSession, KernelSessionsParams, KernelStopParams,
-    KernelWebhook, KernelWebhooksParams, ServerState,
+    KernelApprovalsParams, KernelClient, KernelFinding, KernelInfoParams, KernelInfoResult,
+    KernelReloadParams, KernelReloadResult, KernelServersParams, KernelSession,
+    KernelSessionsParams, KernelStopParams, KernelWebhook, KernelWebhooksParams, ServerState,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
@@ -150,20 +150,24 @@ impl Render for Status {
             out.line(format!("  config    {file}"));
         }
         render_findings(&info.findings, out);
-        let rows = info.clients.iter().map(|client| {
-            let name = client.agent.as_deref().or(client.subject.as_deref());
+        // Leave out commands such as this one, which connect as an operator without a name.
+        let name = |client: &KernelClient| client.agent.clone().or_else(|| client.subject.clone());
+        let clients = info.clients.iter();
+        let mut named = clients.filter_map(|one| Some((one, name(one)?))).peekable();
+        if named.peek().is_none() {
+            return;
+        }
+        let rows = named.map(|(client, name)| {
             [
-                with_tenant(name, client.tenant.as_deref()).into(),
+                with_tenant(Some(&name), client.tenant.as_deref()).into(),
                 // Show the role in its own column, because an agent may have any name, e.g. `operator`.
                 Cell::from(if client.operator { "operator" } else { "agent" }),
                 client.transport.as_deref().into(),
-                client.since.as_ref().map(ToString::to_string).into(),
-                client.last_seen.as_ref().map(ToString::to_string).into(),
+                client.since.as_ref().into(),
+                client.last_seen.as_ref().into(),
             ]
         });
-        if !info.clients.is_empty() {
-            out.table(["CONNECTED", "AS", "OVER", "SINCE", "LAST SEEN"], rows);
-        }
+        out.table(["CONNECTED", "AS", "OVER", "SINCE", "LAST SEEN"], rows);
     }
 }
 
@@ -220,15 +224,17 @@ pub(super) fn with_place(finding: &KernelFinding) -> String {
 
 impl Render for SessionList {
     fn render(&self, out: &mut Output) {
-        if self.0.is_empty() {
-            return out.line("no sessions");
+        // Leave out the sessions of commands, which have no agent.
+        let mut of_agents = self.0.iter().filter(|one| one.agent_id.is_some()).peekable();
+        if of_agents.peek().is_none() {
+            return out.line("no sessions of agents");
         }
-        let rows = self.0.iter().map(|session| {
+        let rows = of_agents.map(|session| {
             [
                 with_tenant(session.agent_id.as_deref(), session.tenant.as_deref()).into(),
                 session.transport.as_deref().into(),
-                session.since.as_ref().map(ToString::to_string).into(),
-                session.last_seen.as_ref().map(ToString::to_string).into(),
+                session.since.as_ref().into(),
+                session.last_seen.as_ref().into(),
                 format!("{}/{}", session.total_tokens, session.max_tokens).into(),
                 Cell::number(session.pinned.len()),
                 session.cached.join(" ").into(),

@@ -43,7 +43,6 @@ pub(crate) enum Keys {
     #[command(after_help = "Example:\n  mgp keys add nightly-build --expires 90d")]
     Add(Add),
     /// List the keys, without their secrets
-    #[command(alias = "list")]
     Ls,
     /// Revoke a key, or all keys of a tenant
     #[command(
@@ -188,8 +187,8 @@ impl Render for KeyList {
                 key.tenant.as_str().into(),
                 role.into(),
                 Cell::from(key.status).color(color),
-                key.expires.as_ref().map(ToString::to_string).into(),
-                key.used.as_ref().map(ToString::to_string).into(),
+                key.expires.as_ref().into(),
+                key.used.as_ref().into(),
                 permits.into(),
             ]
         });
@@ -235,6 +234,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
                 agent: add.agent.clone(),
             };
             print(global, &key)?;
+            print_note(global, "mgp: store the key now, because it is not shown again");
             if !add.admin
                 && let Some(remedy) = access_remedy(global, add).await.unwrap_or_default()
             {
@@ -274,7 +274,7 @@ async fn revoke_all(global: &Global, tenant: &str, yes: bool) -> CliResult {
     ActionReport::new(tenant, "revoked").with_notes(vec![note]).print(global)
 }
 
-/// Waits until the running kernel, if any, admits a new key and refuses a revoked key.
+/// Waits for [`NOTICE_DELAY`] if a kernel runs, so that it then admits a new key and refuses a revoked key.
 async fn noticed(running: Option<Client>) {
     if let Some(client) = running {
         client.close().await;
@@ -352,7 +352,7 @@ async fn unrevoked(keys: &ApiKeys, tenant: &str) -> CliResult<Vec<KeyInfo>> {
     Ok(all)
 }
 
-/// Refuses permissions that name tools that do not exist, because such a permission would have no effect.
+/// Refuses permissions for tools that do not exist, because such a permission would have no effect.
 async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     let tools = permissions.iter().filter_map(|permission| Some(permission.split_once(':')?.1));
     let mut tools = tools.filter(|tool| !tool.is_empty()).peekable();

@@ -26,14 +26,13 @@ use crate::state_option::shell_word_or;
 /// The server id of the kernel's own tools.
 pub(super) const KERNEL_ID: &str = "mgp";
 
-/// The end of an error about an unknown name: the option for a person who wants to decide about a name that does not
-/// exist yet.
+/// The end of an error about an unknown name. It names the option for a decision about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that will be added later";
 
-/// The words in an error message that introduce the known name that the user probably meant.
+/// The words of an error message before the known name that the user probably meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
-/// The hint at the end of the error about an agent whose name resembles that of a known agent.
+/// The hint at the end of an error: the agent is unknown, but its name resembles the name of a known agent.
 pub(crate) const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
 /// The options that make a command accept names that no server, tool or agent has.
@@ -52,7 +51,7 @@ pub(super) struct KnownNames {
     /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
     agents: BTreeSet<String>,
-    /// The agents whose keys all belong to tenants about which this operator cannot decide, each with one of these
+    /// The agents that have keys only in tenants about which this operator cannot decide, each with one of these
     /// tenants.
     agents_elsewhere: BTreeMap<String, String>,
     /// The tenants that the configuration names.
@@ -197,7 +196,7 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
-    /// Refuses an unknown agent whose name resembles that of a known agent; for any other unknown agent, returns a
+    /// Refuses an unknown agent if its name resembles the name of a known agent. For any other unknown agent, returns a
     /// note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
@@ -282,7 +281,7 @@ pub(crate) fn without_force(failure: &Failure) -> String {
 pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
     let near = did_you_mean(id, known);
     let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
-    Failure::usage(format!("there is no server `{id}`{near}"))
+    Failure::failed(format!("there is no server `{id}`{near}"))
 }
 
 /// The state of a server that the configuration switches off.
@@ -314,7 +313,7 @@ pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<Kernel
 pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
     let near = did_you_mean(name, known);
     let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
-    Failure::usage(format!("there is no tool `{name}`{near}"))
+    Failure::failed(format!("there is no tool `{name}`{near}"))
 }
 
 /// Returns the agents that access entries or connected hosts use, the names of all known hosts, `*` and `default`.

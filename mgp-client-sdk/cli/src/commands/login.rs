@@ -313,8 +313,8 @@ fn servers_of_agents(logins: &Path) -> CliResult<BTreeSet<ServerId>> {
     Ok(servers)
 }
 
-/// Deletes the files of logins at a server, waits for `stopping`, which ends their use by the running kernel, and
-/// revokes the tokens as far as possible; returns notes about that.
+/// Deletes the files of logins at a server, and revokes their tokens as far as possible; returns notes about that.
+/// Between the two steps, waits for `stopping`: after that, the running kernel no longer uses the tokens.
 async fn delete(
     folder: &Path,
     server: Option<(ServerConfig, Proxy)>,
@@ -346,7 +346,7 @@ async fn delete(
     notes
 }
 
-/// Revokes deleted tokens at their issuers; returns notes about those that could not be revoked.
+/// Revokes deleted tokens at their issuers; returns notes about tokens that could not be revoked.
 async fn revoke(
     client: &CliResult<OAuth>,
     entries: Result<Vec<TokenEntry>, TokenStoreError>,

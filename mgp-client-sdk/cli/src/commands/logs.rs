@@ -33,7 +33,7 @@ pub(crate) struct Logs {
     /// Server whose standard error is shown, instead of the kernel's log
     server: Option<String>,
     /// Number of lines to show, counted from the end
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+    #[arg(long, short = 'n', alias = "tail", value_name = "N", default_value_t = 100)]
     lines: u64,
     /// Keep printing new lines; with --json one document each
     #[arg(long, short)]
@@ -115,8 +115,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     };
     check_running(&client, server).await?;
     let mut params = KernelServerLogsParams::new(server);
-    // To follow the log, read all lines: the new ones are found by comparing the lines before them with the known
-    // lines.
+    // To follow the log, read all lines: their comparison with the known lines shows which of them are new.
     params.lines = (!logs.follow).then_some(logs.lines);
     let mut count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
     let mut known: Vec<LogLine> = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mgp_openapi::{Api, Credentials};
+use mgp_openapi::{Api, Credentials, MAX_RESPONSE, decompressed};
 use mgp_transport::http::{GuardedFetch, HttpClientError, Proxy};
 use mgp_types::service::{Fetch as _, FetchError, FetchRequest, SharedFetch, shown_url};
 use serde::Serialize;
@@ -17,9 +17,6 @@ use crate::time_args;
 
 /// The maximum size of an OpenAPI document at a URL, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
-
-/// The maximum size of a response of the described API, in bytes.
-const MAX_RESPONSE: usize = 8 << 20;
 
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -212,7 +209,7 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
         // Send a user agent, because some servers refuse requests without one.
         let agent = concat!("mgp/", env!("CARGO_PKG_VERSION"));
         let request = FetchRequest::get(url).header("user-agent", agent);
-        CliResult::Ok(fetch.fetch(request.header("accept-encoding", "identity")).await)
+        CliResult::Ok(fetch.fetch(request.header("accept-encoding", "gzip, deflate")).await)
     };
     let public = get(None).await?;
     let is_forbidden = matches!(public, Err(FetchError::Forbidden { .. }));
@@ -224,7 +221,9 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
         });
         return Err(Failure::failed(format!("`{url}` answered with HTTP {}{to}", answer.status)));
     }
-    let text = String::from_utf8(answer.body);
+    let text = decompressed(&answer, MAX_DOCUMENT);
+    let text = text.map_err(|why| Failure::failed(format!("`{url}`: {why}")))?;
+    let text = String::from_utf8(text.into_owned());
     let text = text.map_err(|_| Failure::failed(format!("`{url}` is not a text")))?;
     Ok((text, is_forbidden))
 }

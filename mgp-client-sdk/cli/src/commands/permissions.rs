@@ -8,7 +8,7 @@ use mgp_security::{CallApprovals, scope_words};
 use mgp_types::mgp::{KernelPermission, KernelPermissionChangeParams, Permission, PermissionScope};
 use serde::Serialize;
 
-use super::known_names::{KnownNames, unknown, without_force};
+use super::known_names::{DID_YOU_MEAN, KnownNames, unknown, without_force};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
@@ -21,7 +21,6 @@ use crate::time_args;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Permissions {
     /// List decisions
-    #[command(alias = "list")]
     Ls {
         /// Only decisions about this server
         server: Option<String>,
@@ -113,8 +112,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Refuses a relative path. It would apply only to calls with paths relative to the server's working folder, and
-    /// not to a path in the working folder of this command.
+    /// Refuses a relative path. It would not be resolved in the folder in which this command runs, and would apply only
+    /// to calls that name a path relative to the server's own folder.
     fn check_paths(&self) -> CliResult {
         let is_relative = |path: &&String| {
             let is_drive = matches!(path.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
@@ -133,7 +132,7 @@ impl Limits {
     fn scope(&self) -> Option<PermissionScope> {
         let mut scope = PermissionScope::default();
         let texts = |values: &[String]| (!values.is_empty()).then(|| values.to_vec().into());
-        // Empty lists are left out, because a present but empty list would match no call.
+        // Leave out empty lists, because a list that is present but empty would match no call.
         if let Some(paths) = texts(&self.path) {
             scope.paths = paths;
         }
@@ -171,7 +170,7 @@ impl Render for DecisionList {
                 one.agent_id.as_deref().into(),
                 (!tools.is_empty()).then(|| tools.join(" ")).into(),
                 limits(one).into(),
-                one.expires_at.as_ref().map(ToString::to_string).into(),
+                one.expires_at.as_ref().into(),
                 one.approved_by.as_str().into(),
                 one.justification.as_deref().into(),
             ]
@@ -295,11 +294,15 @@ pub(crate) fn limits(decision: &KernelPermission) -> Option<String> {
 /// Refuses a server that does not exist.
 pub(crate) async fn check_server(global: &Global, backend: &Backend, server: &str) -> CliResult {
     let checked = KnownNames::read(global, backend).await?.check_server(server).await;
-    checked.map_err(|failure| Failure::usage(without_force(&failure)))
+    checked.map_err(|failure| {
+        let text = without_force(&failure);
+        let is_near = text.contains(DID_YOU_MEAN);
+        Failure::failed(if is_near { text } else { text + "; see `mgp servers ls`" })
+    })
 }
 
-/// Refuses words that are not permissions, and likely misspellings of known ones, unless `force` is set. Accepts other
-/// names with a dot, because a server can define permissions of its own.
+/// Refuses a word without a dot that is not a permission, and a likely misspelling of a known permission. Accepts other
+/// names with a dot, because a server can define permissions of its own. With `force`, refuses nothing.
 pub(crate) fn check_permission(permission: &str, force: bool) -> CliResult {
     if force || Permission::from(permission).is_known() {
         return Ok(());

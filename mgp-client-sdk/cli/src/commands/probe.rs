@@ -18,11 +18,11 @@ use mgp_discovery::{
 use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
-use mgp_types::Payload;
-use mgp_types::mcp::{Era, ListParams, Tool};
+use mgp_types::mcp::{Era, ListParams, ServerCapabilities, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Transport;
 use mgp_types::service::Call;
+use mgp_types::{ErrorCode, Payload};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -51,7 +51,7 @@ const MIN_STARTING: usize = 4;
 /// The upper bound of the number of servers that start at the same time.
 const MAX_STARTING: usize = 16;
 
-/// The time after which a server no longer counts as starting, so that servers that hang do not delay the others for
+/// The time after which a server no longer counts as starting. So a server that hangs does not delay other servers for
 /// long.
 const START_DELAY: Duration = Duration::from_secs(10);
 
@@ -212,11 +212,7 @@ impl Prober {
         stderr: &StderrTail,
     ) -> Result<ProbedServer, String> {
         let client = self.connect(server, stderr).await?;
-        let raw = match client.capabilities().tools {
-            Some(_) => list(&client).await,
-            None => Ok(Vec::new()),
-        };
-        let raw = match raw {
+        let raw = match list(&client).await {
             Ok(raw) => definitions
                 .observe(&server.id, &raw)
                 .await
@@ -344,13 +340,22 @@ struct ToolsPage {
 /// Returns the tools from all pages of the list. If the list is too long, returns only the tools of the first pages; a
 /// kernel uses the same tools.
 async fn list(client: &Client) -> Result<Vec<Payload>, String> {
+    let capabilities = client.capabilities();
+    let describes_nothing = *capabilities == ServerCapabilities::default();
+    if capabilities.tools.is_none() && !describes_nothing {
+        return Ok(Vec::new());
+    }
     let (mut tools, mut params) = (Vec::<Payload>::new(), ListParams::new());
     let (mut bytes, mut cursors) = (0_usize, HashSet::new());
     for _ in 0..MAX_PAGES {
         let failed = |error| format!("its tools cannot be listed: {error}");
         let call = Call::ask::<ToolsList>(&params, client.context()).map_err(failed)?;
-        let page: ToolsPage =
-            client.stack().send(call).await.map_err(failed)?.get().map_err(failed)?;
+        let reply = match client.stack().send(call).await {
+            // For a server that has described no capability, only the answer shows whether it has tools.
+            Err(error) if describes_nothing && error.code() == ErrorCode::METHOD_NOT_FOUND => break,
+            reply => reply.map_err(failed)?,
+        };
+        let page: ToolsPage = reply.get().map_err(failed)?;
         let (more, next) = (page.tools.unwrap_or_default(), client.server().next_page(page.next));
         bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
         bytes += next.as_ref().map_or(0, String::len);
@@ -371,6 +376,8 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
 mod tests {
     use mgp_client_sdk::TestClient;
     use mgp_server_sdk::Server;
+    use mgp_types::RpcError;
+    use mgp_types::method::{Initialize, Kind};
     use mgp_types::service::{Reply, Stack, around};
     use serde_json::json;
 
@@ -399,6 +406,30 @@ mod tests {
             let tool = mgp_server_sdk::Tool::new("t0", "Adds.", || async { "0" });
             let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
             assert_eq!(list(&client).await.unwrap().len(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_describes_no_capability_is_asked_for_its_tools() {
+        for has_tools in [true, false] {
+            let server = Stack::from_fn(move |call: Call| async move {
+                if call.is::<Initialize>() {
+                    return Reply::of(&json!({
+                        "protocolVersion": "2025-06-18", "capabilities": {},
+                        "serverInfo": { "name": "bare", "version": "1" },
+                    }));
+                }
+                if call.is::<ToolsList>() && has_tools {
+                    let tool = json!({ "name": "add", "inputSchema": { "type": "object" } });
+                    return Reply::of(&json!({ "tools": [tool] }));
+                }
+                if call.kind() == Kind::Request {
+                    return Err(RpcError::method_not_found("another"));
+                }
+                Ok(Reply::empty())
+            });
+            let client = TestClient::legacy(server).await;
+            assert_eq!(list(&client).await.unwrap().len(), usize::from(has_tools));
         }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
             let of_servers = servers.iter().take(MAX_SERVERS);
             commands.extend(of_servers.map(|id| vec!["logs", id, "-n", "20"]));
         }
-        // The secrets to remove are read from the configuration, so without it the logs are not added.
+        // Leave out the logs, because the secrets to remove from them are in the configuration, which cannot be read.
         Err(failure) => add(&mut text, "Logs", &format!("left out: {failure}")),
     }
     for words in commands {

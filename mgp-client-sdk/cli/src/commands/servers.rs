@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Servers {
     /// List the servers and their states
-    #[command(alias = "list")]
+    #[command(aliases = ["show", "get", "describe"])]
     Ls {
         /// Show only this server, in full
         server: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) enum Servers {
     /// Compare servers with their latest versions, and update them
     Update(update::Update),
     /// Remove a server from your configuration, or a registered server from the running kernel
-    #[command(alias = "remove", after_help = "Example:\n  mgp servers rm files")]
+    #[command(after_help = "Example:\n  mgp servers rm files")]
     Rm(ConfiguredServer),
     /// Use a disabled server again
     Enable(ConfiguredServer),
@@ -81,7 +81,7 @@ pub(crate) enum Servers {
         /// Server
         server: String,
         /// Number of lines to show, counted from the end
-        #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+        #[arg(long, short = 'n', alias = "tail", value_name = "N", default_value_t = 100)]
         lines: u64,
     },
 }

@@ -26,7 +26,8 @@ const UNIT: &str = "mgp.service";
 /// The name of the launchd agent that runs the kernel.
 const AGENT: &str = "mgp.kernel";
 
-/// The name of the log file, in the state folder, of a service that serves over HTTP and that launchd runs.
+/// The name of a service's log file in the state folder. Only a service that launchd runs and that serves over HTTP has
+/// this file.
 const LOG: &str = "service.log";
 
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.

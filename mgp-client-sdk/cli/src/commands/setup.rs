@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use mgp_discovery::KernelConfig;
 use serde::Serialize;
 
 use super::connect::undo::CommandRun;
@@ -16,7 +18,7 @@ use super::import::{ImportPlan, ServerReport, Source, read_host_file};
 use crate::args::{ConfigArg, Global};
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::KnownHost;
+use crate::hosts::{KnownHost, with_tilde};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
 use crate::{prompt, state};
@@ -70,6 +72,9 @@ pub(crate) struct SetupResult {
     /// are not in the set.
     #[serde(skip)]
     not_ready: BTreeSet<String>,
+    /// The reasons for which files of hosts are not read or not changed.
+    #[serde(skip)]
+    faults: Vec<String>,
 }
 
 /// A host of `mgp setup`.
@@ -137,9 +142,9 @@ impl HostReport {
     fn render_plan(&self, out: &mut Output) {
         let file = self.file.display();
         if self.difference.is_empty() {
-            out.line(format!("{}: {file} stays as it is", self.host));
+            out.line(with_tilde(&format!("{}: {file} stays as it is", self.host)));
         } else {
-            out.line(format!("{}: {file} would change", self.host));
+            out.line(with_tilde(&format!("{}: {file} would change", self.host)));
             self.difference.render(out);
         }
         if self.portable_names {
@@ -177,7 +182,7 @@ impl HostReport {
             ));
         }
         for problem in &self.problems {
-            out.hint(format!("    {problem}"));
+            out.hint(with_tilde(&format!("    {problem}")));
         }
         if self.portable_names {
             out.hint(format!("    {}", portable_names_note(&self.agent)));
@@ -201,6 +206,15 @@ impl HostReport {
 }
 
 impl SetupResult {
+    /// Prints the result, and after its many lines what keeps mgp from other hosts.
+    fn print(&self, global: &Global) -> CliResult {
+        print(global, self)?;
+        for fault in &self.faults {
+            print_note(global, &with_tilde(&format!("mgp: {fault}")));
+        }
+        Ok(())
+    }
+
     /// Returns whether neither a file nor a grant would change.
     fn changes_nothing(&self) -> bool {
         self.hosts.iter().all(|host| host.difference.is_empty())
@@ -210,7 +224,8 @@ impl SetupResult {
 
     fn render_plan(&self, out: &mut Output) {
         let added = self.servers.iter().filter(|server| server.is_added()).count();
-        out.line(format!("{} would be added to {}", plural(added, "server"), self.file.display()));
+        let line = format!("{} would be added to {}", plural(added, "server"), self.file.display());
+        out.line(with_tilde(&line));
         for server in &self.servers {
             server.render(out);
         }
@@ -303,9 +318,6 @@ impl Planned {
         if hosts.is_empty() && sources.is_empty() {
             return Err(no_host(&faults));
         }
-        for fault in &faults {
-            print_note(global, fault);
-        }
         let mut import = ImportPlan::new(&file, sources)?;
         let own = ConfigFile::open(file.clone())?;
         let (mut changes, mut reports) = (Vec::new(), Vec::new());
@@ -323,11 +335,13 @@ impl Planned {
             servers: std::mem::take(&mut import.servers),
             granted: Vec::new(),
             not_ready: BTreeSet::new(),
+            faults,
         };
         Ok(Self { import, changes, result })
     }
 
-    /// Writes all files, the hosts' files last; a host's file that cannot be written does not stop the others.
+    /// Writes all files, the hosts' files last. If the file of one host cannot be written, still writes the files of
+    /// the other hosts.
     async fn apply(
         self,
         global: &Global,
@@ -393,7 +407,7 @@ fn changeable_source(global: &Global, setup: &Setup, host: KnownHost) -> CliResu
 pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let planned = Planned::new(global, setup)?;
     if !setup.yes {
-        print(global, &planned.result)?;
+        planned.result.print(global)?;
         if setup.dry_run {
             return Ok(());
         }
@@ -406,7 +420,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let interactive = match setup.interactive {
         Some(answer) => Some(answer == YesNo::Yes),
         None if setup.yes || planned.result.changes_nothing() => None,
-        None => ask_at_hosts(global)?,
+        None => ask_at_hosts(global, &planned.import.config().kernel)?,
     };
     // Create the state folder first: if it cannot be used, no file is written.
     state::create_folder(global)?;
@@ -415,7 +429,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();
     let has_problem = !result.hosts.is_empty() && result.hosts.iter().all(is_useless)
         || result.hosts.iter().any(|host| host.ready.is_none());
-    print(global, &result)?;
+    result.print(global)?;
     if has_problem {
         return Err(Failure::failed(
             "not every host can use mgp yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
@@ -425,17 +439,28 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
 }
 
 /// Asks whether people will confirm dangerous calls in the hosts; `None` if this command cannot ask a person.
-fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
+fn ask_at_hosts(global: &Global, kernel: &KernelConfig) -> CliResult<Option<bool>> {
     if prompt::is_interactive(global) {
-        print_note(
-            global,
+        let (in_form, elsewhere) = (limit(kernel.form_timeout), limit(kernel.approval_timeout));
+        let text = format!(
             "Where do you answer before a dangerous call?\n\
-             \x20 y  in the host, if it shows forms and you sit at it: a call waits up to 10 minutes\n\
-             \x20 n  in `mgp console` or `mgp approvals watch`: a call waits up to 50 s, and runs when it is\n\
-             \x20    made again after a later answer",
+             \x20 y  in the host, if it shows forms and you sit at it: a call waits up to {in_form}\n\
+             \x20 n  in `mgp console` or `mgp approvals watch`: a call waits up to {elsewhere}, and runs when it is\n\
+             \x20    made again after a later answer"
         );
+        print_note(global, &text);
     }
     prompt::confirm(global, "In the hosts?")
+}
+
+/// Returns a time limit as people read it, e.g. `10 minutes` or `50 s`.
+fn limit(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    if minutes > 0 && time == Duration::from_mins(minutes) {
+        plural(minutes, "minute")
+    } else {
+        mgp_types::duration_words(time)
+    }
 }
 
 #[cfg(test)]
@@ -470,6 +495,7 @@ mod tests {
                 access: BTreeMap::new(),
                 granted: Vec::new(),
                 not_ready: BTreeSet::new(),
+                faults: Vec::new(),
             };
             result.render_done(&mut out);
             out.text().to_owned()

@@ -29,10 +29,9 @@ use crate::{control, prompt, state};
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Tenants {
     /// List the tenants for which something is stored, e.g. keys, access entries or searches
-    #[command(alias = "list")]
     Ls,
     /// Revoke all keys of a tenant, and delete its decisions, logins, searches and transactions
-    #[command(alias = "remove", after_help = "Example:\n  mgp tenants rm acme")]
+    #[command(after_help = "Example:\n  mgp tenants rm acme")]
     Rm(Remove),
 }
 
@@ -155,8 +154,8 @@ async fn list(global: &Global) -> CliResult<Vec<TenantInfo>> {
     Ok(all)
 }
 
-/// Like [`list`], but also returns the tenants whose keys are all revoked, because a running kernel may have searches
-/// of such a tenant in memory that it has not stored yet.
+/// Returns the same tenants as [`list`], and the tenants whose keys are all revoked: a running kernel may still have
+/// unstored searches of such a tenant in memory.
 async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
     control::admit_reader(global).await?;
     let mut all = BTreeMap::<String, TenantInfo>::new();
@@ -225,7 +224,7 @@ async fn remove(global: &Global, args: &Remove) -> CliResult {
     }
     let running = control::admit_and_connect(global).await?;
     // Revoke the keys first, and wait until a running kernel refuses them. Otherwise a caller with a key could use a
-    // tool whose denial was just deleted, or make a new decision after the old ones were deleted.
+    // tool whose denial was just deleted, or make a decision after the deletion.
     keys::revoke_tenant(global, tenant).await?;
     if running.is_some() {
         sleep(keys::NOTICE_DELAY).await;
@@ -235,7 +234,7 @@ async fn remove(global: &Global, args: &Remove) -> CliResult {
             "the keys of `{tenant}` are revoked, but not all of its logins, searches, results and decisions are deleted; run the command again: {error}"
         ))
     })?;
-    // The notes in `more` are about the logins.
+    // Do not count the logins, because the notes in `more` report them.
     found.logins = 0;
     let words = (!found.is_empty()).then(|| format!("removed with it: {}", found.words()));
     let notes: Vec<String> = words.into_iter().chain(more).collect();

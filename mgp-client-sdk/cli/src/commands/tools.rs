@@ -35,7 +35,7 @@ pub(crate) use risk::RiskProposals;
 #[cfg(test)]
 pub(crate) use search::SearchResult;
 
-use agent::viewed_agent;
+use agent::operator_viewed_agent;
 use approve::Approve;
 use call::Call;
 use pin::Pin;
@@ -47,7 +47,6 @@ use search::Search;
 pub(crate) enum Tools {
     /// List tools, and why an agent does not see a tool
     #[command(
-        alias = "list",
         after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that need a decision"
     )]
     Ls(Ls),
@@ -240,7 +239,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             {
                 return Err(disabled(server));
             }
-            let agent = viewed_agent(global, ls.agent.as_deref()).await?;
+            let agent = operator_viewed_agent(global, ls.agent.as_deref()).await?;
             let mut all = fetch_tools(&client, None, Some(&agent)).await?;
             let shared = shared_ids(&all);
             all.retain(|tool| ls.server.as_ref().is_none_or(|server| tool.server_id == *server));
@@ -276,10 +275,16 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
         Tools::Tokens { agent } => {
             let client = control::connect_or_start(global).await?;
             let mut params = KernelTokensParams::new();
-            params.agent_id = Some(viewed_agent(global, agent.as_deref()).await?);
+            let viewed = operator_viewed_agent(global, agent.as_deref()).await?;
+            params.agent_id = Some(viewed.clone());
             let mut tokens = client.request::<KernelToolsTokens>(&params).await?;
             tokens.extra.remove(RESULT_TYPE);
-            print(global, &TokenReport(tokens))
+            print(global, &TokenReport(tokens))?;
+            if agent.is_none() {
+                let note = format!("the list of the agent `{viewed}`; --agent NAME shows another");
+                print_note(global, &note);
+            }
+            Ok(())
         }
     }
 }

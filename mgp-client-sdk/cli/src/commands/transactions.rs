@@ -22,7 +22,6 @@ use crate::state_option::shell_word_or;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Transactions {
     /// List the open transactions; those that could not be rolled back completely come first
-    #[command(alias = "list")]
     Ls {
         /// Also list transactions that have ended
         #[arg(long)]
@@ -78,7 +77,7 @@ impl Render for TransactionList {
                 one.agent.as_str().into(),
                 one.status.as_str().into(),
                 one.steps.len().to_string().as_str().into(),
-                Some(one.began_at.as_str()).into(),
+                (&one.began_at).into(),
             ]
         });
         out.table(["ID", "AGENT", "STATE", "STEPS", "BEGAN"], rows);

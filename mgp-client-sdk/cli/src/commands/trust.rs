@@ -16,7 +16,7 @@ use super::kernel::unread_file;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
-use crate::output::{ActionReport, Output, Render, print, print_stderr};
+use crate::output::{ActionReport, Cell, Output, Render, print, print_stderr};
 use crate::prompt;
 use crate::state;
 use crate::{backend, control};
@@ -161,7 +161,7 @@ impl Render for ApprovalList {
         }
         let rows = self.0.iter().map(|approved| {
             [
-                approved.at.to_string().into(),
+                Cell::from(&approved.at),
                 approved.sha256.chars().take(12).collect::<String>().into(),
                 approved.file.display().to_string().into(),
             ]
@@ -249,8 +249,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         prompt::require(global, question, "not approved", no_terminal)?;
     }
     control::admit_change(global).await?;
-    // The log is opened only after the person's answer, because while it is open, no kernel can start in the state
-    // folder.
+    // Open the log only after the person's answer, because while it is open, no kernel can start in the state folder.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;
     audit.close().await?;

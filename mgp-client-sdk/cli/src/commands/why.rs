@@ -3,7 +3,9 @@
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_types::method::KernelExplain;
-use mgp_types::mgp::{ExplainedOutcome, ExplainedResult, KernelExplainParams, KernelExplainResult};
+use mgp_types::mgp::{
+    ExplainedOutcome, ExplainedResult, KernelExplainParams, KernelExplainResult, KernelTool,
+};
 use mgp_types::{ErrorCode, RawObject};
 use serde::Serialize;
 
@@ -93,7 +95,7 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     let mut result = match explained {
         Ok(result) => result,
         Err(error) if error.code() == ErrorCode::INVALID_PARAMS => {
-            return Err(not_explained(&client, &why.tool, &error).await?);
+            return Err(not_explained(&client, why, &error).await?);
         }
         Err(error) => return Err(error.into()),
     };
@@ -104,10 +106,11 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     print(global, &Explanation(result))
 }
 
-/// Returns the permissions of the agent's key with an id; an empty list if the key is not limited.
+/// Returns the permissions of the key that belongs to the agent and has this id; an empty list if the key is not
+/// limited.
 fn permissions(keys: Vec<KeyInfo>, id: &str, agent: &str) -> CliResult<Vec<String>> {
     let Some(key) = keys.into_iter().find(|key| key.id == id) else {
-        return Err(Failure::usage(format!("the key `{id}` is not known; see `mgp keys ls`")));
+        return Err(Failure::failed(format!("the key `{id}` is not known; see `mgp keys ls`")));
     };
     if key.agent != agent {
         let other = key.agent;
@@ -151,15 +154,28 @@ async fn note_on_keys(global: &Global, agent: &str) {
 /// Returns the failure for a tool that the kernel does not find, or finds several times.
 async fn not_explained(
     client: &Client,
-    tool: &str,
+    Why { agent, tool, .. }: &Why,
     error: &mgp_client_sdk::Error,
 ) -> CliResult<Failure> {
     if let Some(failure) = disabled_server_of(client, tool).await? {
         return Ok(failure);
     }
     let all = fetch_tools(client, None, None).await?;
-    if all.iter().any(|known| known.name == tool || known.tool_id.ends_with(&format!(".{tool}"))) {
+    let has = |name: &str| {
+        let end = format!(".{name}");
+        let is_it = |known: &KernelTool| {
+            known.name == name || known.tool_id == name || known.tool_id.ends_with(&end)
+        };
+        all.iter().any(is_it)
+    };
+    if has(tool) {
         return Ok(Failure::usage(error));
+    }
+    if has(agent) && !tool.contains('.') {
+        let word = shell_word_or("AGENT", tool);
+        return Ok(Failure::usage(format!(
+            "`{agent}` is a tool; name the agent before it: `mgp why {word} {agent}`"
+        )));
     }
     Ok(no_tool(tool, all.iter().map(|known| known.tool_id.as_str())))
 }

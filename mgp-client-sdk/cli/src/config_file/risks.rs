@@ -52,7 +52,7 @@ impl ConfigFile {
 fn remove_risks(server: &mut dyn TableLike) -> Option<(isize, String)> {
     let mgp = server.get_mut("mgp")?.as_table_like_mut()?;
     let risks = mgp.remove("risk")?;
-    // A table with a header of its own stays, because comments can follow the header.
+    // Keep a table with a header of its own, because comments can follow the header.
     let has_header = |mgp: &Table| !mgp.is_implicit() && !mgp.is_dotted();
     if mgp.is_empty() && !server.get("mgp").and_then(Item::as_table).is_some_and(has_header) {
         server.remove("mgp");

@@ -23,7 +23,7 @@ pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Mar
     let (texts, approval) = (viewer.texts, &waiting.approval);
     let is_call = approval.kind == "call";
     html! {
-        section.card aria-labelledby=(format!("a-{}", approval.id)) {
+        article.card aria-labelledby=(format!("a-{}", approval.id)) {
             h2 id=(format!("a-{}", approval.id)) { (heading(viewer, approval)) }
             (facts(viewer, approval))
             (notes(viewer, waiting))
@@ -94,7 +94,7 @@ pub(super) fn answers(
         form.row method="post" action=(url(console, "/decide")) {
             (enter_guard(viewer))
             (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page)) (hidden("seen", &approval.state))
-            (field(texts.reason, "because", "", false))
+            (field(texts.reason_or_none, "because", "", false))
             button.main name="answer" value="once" { (approve) }
             @if is_call {
                 button name="answer" value="hour" { (texts.approve_hour) }
@@ -122,7 +122,7 @@ fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
         p.means { (texts.once_means) " " (texts.once_holds) }
         p.means { (texts.hour_means) " " (filled(texts.hour_holds)) }
         @if let Some(like) = &approval.like {
-            p.means { (texts.like_means) " " (filled(texts.like_holds)) " " (in_order(like)) }
+            p.means { (texts.like_means) " " (filled(texts.like_holds)) " " (in_order(like)) "." }
         }
         p.means { (texts.deny_means) " " (texts.deny_holds) }
         @if approval.agent_id.is_some() {
@@ -168,7 +168,7 @@ pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> M
                     } }
                 }
                 div.row {
-                    (field(texts.reason, "because", "", false))
+                    (field(texts.reason_or_none, "because", "", false))
                     button.main name="answer" value="once" { (texts.approve_all) }
                     button.bad name="answer" value="deny" { (texts.deny) }
                 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use mgp_types::service::is_loopback_host;
@@ -127,6 +127,9 @@ pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 /// Refuses requests that name another host, or that another site makes.
 pub(super) async fn check_origin(State(console): Shared, request: Request, next: Next) -> Response {
     let headers = request.headers();
+    if headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return (StatusCode::BAD_REQUEST, "the header `Host` occurs twice\n").into_response();
+    }
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let site = header(headers, "sec-fetch-site");
     // Permit links from other sites to a page, because a person may follow them; refuse any other request by another
@@ -161,6 +164,7 @@ pub(super) async fn set_headers(request: Request, next: Next) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

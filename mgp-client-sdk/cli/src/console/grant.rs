@@ -132,7 +132,7 @@ pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Mark
                 (access("server", texts.server, true))
                 (access("tool", texts.tool_or_all, false))
                 (access("expires", texts.expires_example, false))
-                (access("because", texts.reason, false))
+                (access("because", texts.reason_or_none, false))
                 label.check {
                     input type="checkbox" name="new_agent" value="yes" checked[filled.values.get("new_agent").is_some()];
                     span { (texts.new_agent) }
@@ -150,7 +150,7 @@ pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Mark
                 (permit("server", texts.server, true))
                 (permit("permissions", texts.permission_example, true))
                 (permit("expires", texts.expires_example, false))
-                (permit("because", texts.reason, false))
+                (permit("because", texts.reason_or_none, false))
                 (answers(viewer))
             }
             p.dim { (texts.permission_hint) }

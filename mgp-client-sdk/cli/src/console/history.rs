@@ -31,8 +31,7 @@ pub(super) struct History {
     pub(super) events: Vec<AuditEvent>,
     /// `true` if a search ended before the end of the log, so there may be more records.
     pub(super) is_cut: bool,
-    /// `true` if the log has so many records after the start of the search that the search did not reach the end of the
-    /// log.
+    /// `true` if too many records follow the start of the search, so that the search did not reach the end of the log.
     pub(super) is_old: bool,
 }
 
@@ -175,7 +174,7 @@ mod tests {
     /// The number of records of the log of the tests.
     const RECORDS: u64 = 1000;
 
-    /// The number of records of that log that one query reads.
+    /// The number of records that one query reads of that log.
     const READ: usize = 10;
 
     const NONE: Vec<u64> = Vec::new();

@@ -51,8 +51,7 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let all = approvals(&viewer, MAX_DECIDED).await?;
-        // The operator is asked about an approval in the state `later` only once its server is ready, so it is neither
-        // open nor decided.
+        // Leave out approvals in the state `later`: the operator is asked about them only once their server is ready.
         let known = all.iter().filter(|one| one.state != "later");
         let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
         let client = &viewer.operator.client;
@@ -107,7 +106,7 @@ fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
     let texts = viewer.texts;
     let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
     html! {
-        section.card aria-label=(plain(&tool.tool_id)) {
+        article.card aria-label=(plain(&tool.tool_id)) {
             h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
             @let whole = format!("/definition/{}", segment(&tool.tool_id));
             p { a href=(url(console, &whole)) { (texts.whole_definition) } }
@@ -118,7 +117,7 @@ fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
                 (token(viewer)) (hidden("server", &tool.server_id)) (hidden("tool", name))
                 (hidden("fingerprint", tool.fingerprint.as_deref().unwrap_or_default()))
                 (hidden("seen", tool.standing.as_str()))
-                (field(texts.reason, "because", "", false))
+                (field(texts.reason_or_none, "because", "", false))
                 button.main name="answer" value="approve" { (texts.approve_definition) }
                 button.bad name="answer" value="reject" { (texts.reject) }
             }
@@ -207,7 +206,7 @@ pub(super) async fn one_definition(
 fn settled_definition(viewer: &Viewer, tool: &KernelTool) -> Markup {
     let texts = viewer.texts;
     html! {
-        section.card aria-label=(plain(&tool.tool_id)) {
+        article.card aria-label=(plain(&tool.tool_id)) {
             h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
             dl { dt { (texts.risk) } dd { (mark(tool.risk_level.as_str())) } }
             @if tool.standing == ToolStanding::Rejected {
@@ -304,7 +303,8 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     if let Ok(count) = count_waiting(&viewer.operator.client).await {
         viewer.operator.live.set_waiting(count);
     }
-    // The kernel forgets a registration once it is decided, so its page no longer exists.
+    // Redirect to the inbox if the approval was about a registration: the kernel forgets a decided registration, so its
+    // page no longer exists.
     if let [id] = ids[..]
         && matches!(whole_approval(&viewer, id).await, Ok(None))
     {
@@ -313,7 +313,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     let notice = if ids.is_empty() {
         Notice::Failed(viewer.texts.nothing_chosen.to_owned())
     } else if !failed.is_empty() {
-        // A long notice is cut at its end, so the failures come first.
+        // Put the failures first, because a long notice is cut at its end.
         Notice::Failed([failed, done].concat().join("; "))
     } else if is_lasting {
         Notice::Lasting(done.join("; "))
@@ -419,7 +419,7 @@ async fn deny(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResu
     }
 }
 
-/// Denies a call, and also denies its agent the tool from now on.
+/// Denies a call. Also denies the agent that made the call all later calls of the tool.
 async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
     let denied = deny(viewer, params).await?;
     let (done, texts) = (heading(viewer, &denied), viewer.texts);

@@ -60,8 +60,8 @@ async fn limited(
     })
 }
 
-/// Returns the rows that a table shows, and the number of the rows that it leaves out. Rows with `is_first` come before
-/// the others; otherwise the order is kept.
+/// Returns the rows that a table shows, and the number of the rows that it leaves out. Rows with `is_first` come first;
+/// otherwise the order is kept.
 fn shown<T>(rows: impl IntoIterator<Item = T>, is_first: impl Fn(&T) -> bool) -> (Vec<T>, usize) {
     let (mut all, others): (Vec<T>, Vec<T>) = rows.into_iter().partition(is_first);
     all.extend(others);

@@ -19,6 +19,10 @@ const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 1
      <rect width=\"16\" height=\"16\" rx=\"4\" fill=\"#0550ae\"/>\
      <path d=\"M4 12V5l4 5 4-5v7\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\"/></svg>";
 
+/// The maximum number of isolated sequences of right-to-left letters in a text; such letters in the rest of the text
+/// are shown as their codes. The time of a browser grows with the square of the number of changes of direction.
+const MAX_RUNS: usize = 5_000;
+
 /// The value of `answer` in the hidden first button of a form, which Enter in a field presses; this value changes
 /// nothing.
 pub(super) const NO_ANSWER: &str = "none";
@@ -88,18 +92,28 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Returns a text as [`plain`] does, and keeps its parts in their order. For this, it isolates each sequence of letters
-/// that are written from right to left. Otherwise a browser would also reverse the text between two such sequences,
-/// e.g. show the value of an argument in the place of its name.
+/// that are written from right to left; after [`MAX_RUNS`] sequences, it escapes such letters. Otherwise a browser
+/// would also reverse the text between two such sequences, e.g. show the value of an argument in the place of its name.
 pub(super) fn in_order(text: &str) -> Markup {
     let text = plain(text);
     let (mut parts, mut rest) = (Vec::new(), text.as_str());
-    while let Some(start) = rest.find(is_right_to_left) {
+    while parts.len() < MAX_RUNS
+        && let Some(start) = rest.find(is_right_to_left)
+    {
         let (before, from) = rest.split_at(start);
         let end = from.find(|c: char| c != ' ' && !is_right_to_left(c)).unwrap_or(from.len());
         let run = from[..end].trim_end_matches(' ');
         parts.push((before, run));
         rest = &from[run.len()..];
     }
+    let rest = rest.chars().fold(String::new(), |mut shown, c| {
+        if is_right_to_left(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    });
     html! { @for (before, run) in parts { (before) bdi { (run) } } (rest) }
 }
 
@@ -311,6 +325,13 @@ mod tests {
         ] {
             assert_eq!(in_order(text).into_string(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_that_changes_its_direction_too_often_ends_with_codes() {
+        let shown = in_order(&"aא".repeat(MAX_RUNS + 2)).into_string();
+        assert_eq!(shown.matches("<bdi>").count(), MAX_RUNS);
+        assert!(shown.ends_with("a<bdi>א</bdi>a\\u{5d0}a\\u{5d0}"));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) struct Live {
     /// The credentials of the operator, if they logged in with any.
     grant: Option<CredentialGrant>,
     waiting: watch::Sender<Waiting>,
-    /// The sequence number of the kernel's newest event, which the pages that show events watch.
+    /// The sequence number of the kernel's newest event. Pages that show events watch this value.
     events: watch::Sender<u64>,
     is_polling: AtomicBool,
     /// The number of items that wait for the operator, as a page or a poll has last counted them.
@@ -133,7 +133,8 @@ async fn poll(live: Arc<Live>) {
     loop {
         poll_until_closed(&live).await;
         if !live.is_valid() {
-            // The credentials are no longer valid, or the connection has ended, so the open pages are closed.
+            // Close the connection, and with it the open pages: the credentials are no longer valid, or the connection
+            // has already ended.
             live.client.close().await;
         }
         live.is_polling.store(false, Ordering::SeqCst);
@@ -178,7 +179,7 @@ async fn poll_until_closed(live: &Live) {
     }
 }
 
-/// Returns the minimum time between two reports of events to a number of pages.
+/// Returns the minimum time between two reports of events while this number of pages is open.
 fn report_interval(pages: usize) -> Duration {
     REPORT_INTERVAL.max(Duration::from_secs(pages as u64) / LOADS_PER_SECOND)
 }

@@ -222,8 +222,8 @@ pub(super) async fn require_session(
 
 /// Returns the page for a browser without a session; after the login, the browser is sent to `next`.
 fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
-    // A browser that follows a link of another site, e.g. a mailbox, sends no cookie, so it gets a page that makes it
-    // ask again.
+    // Return a page that makes the browser repeat the request. A browser that follows a link of another site, e.g. a
+    // mailbox, sends no cookie with its first request.
     let is_followed = header(headers, "sec-fetch-site").is_some_and(|site| site.ends_with("-site"));
     if is_followed && header(headers, "sec-fetch-mode") == Some("navigate") {
         return layout::again(console, texts::of(headers), next);

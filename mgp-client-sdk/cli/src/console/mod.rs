@@ -209,7 +209,7 @@ async fn print_unless_opened(
     std::future::pending().await
 }
 
-/// Returns the router of the pages that a kernel of this process serves to operators who log in.
+/// Returns the router of the console's pages, which a kernel of this process serves to operators who log in.
 pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> CliResult<Router> {
     let ServedConsole { global, config, auth, hosts, is_tls } = console;
     let configured = served.kernel.clone();

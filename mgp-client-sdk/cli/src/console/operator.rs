@@ -52,7 +52,7 @@ pub(super) struct Viewer {
     token: Arc<str>,
     pub(super) texts: &'static Texts,
     pub(super) operator: Arc<Operator>,
-    /// Closed as soon as the session ends.
+    /// A receiver that is closed as soon as the session ends.
     session: watch::Receiver<()>,
 }
 

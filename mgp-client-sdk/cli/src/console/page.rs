@@ -1,4 +1,4 @@
-//! The handlers of all pages, as one type.
+//! One type for the handlers of all pages.
 
 use std::sync::Arc;
 

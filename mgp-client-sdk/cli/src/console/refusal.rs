@@ -11,8 +11,8 @@ use super::questions::detail;
 use super::record::target;
 use crate::commands::audit::reason;
 
-/// Returns the reason of a record's result. For a call that was refused for lack of access, it is a sentence and the
-/// rule.
+/// Returns the reason of a record's result. For a call that was refused for lack of access, returns a sentence and the
+/// rule that refused the call.
 pub(super) fn words(viewer: &Viewer, event: &AuditEvent) -> Markup {
     let own = reason(event).unwrap_or_default();
     html! {

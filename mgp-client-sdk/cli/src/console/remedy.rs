@@ -69,7 +69,7 @@ fn targets(
                 (format!("/call/{}", segment(&one.id)), text)
             });
             let missing = detail::<String>(event, "missing");
-            // An operator has just denied the call, so the page does not propose to allow it.
+            // Do not propose to grant the permission if an operator has just denied the call.
             let is_denied = question.is_some_and(|one| one.state == "denied");
             let missing = missing.filter(|_| !is_denied);
             let missing =
@@ -127,7 +127,8 @@ impl Refused<'_> {
         format!("/definition/{}", segment(&format!("{}.{}", self.server, self.tool)))
     }
 
-    /// Returns the page that shows which rules decide about the refused call, with its arguments if they are kept.
+    /// Returns the address of the page that shows which rules decide about the refused call. It includes the call's
+    /// arguments if they are kept.
     fn rule(&self) -> String {
         let tool = format!("{}.{}", self.server, self.tool);
         let kept = kept_arguments(self.event).unwrap_or_default();

@@ -205,7 +205,7 @@ fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
     chart(viewer.texts.saved_by_agent, saved)
 }
 
-/// Draws the tokens that shorter lists saved on each day.
+/// Draws the tokens that shorter lists saved on each of the last [`MAX_SAVED_DAYS`] days.
 fn saved_by_day(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let bar = |day: &KernelSavedDay| {
@@ -238,7 +238,8 @@ fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     table(texts.unmet, &[texts.query, texts.found_nothing, texts.not_called, texts.time], &rows)
 }
 
-/// Draws the token costs of an agent's list of tools, of a list of all its tools, and of each server's tools.
+/// Draws three token costs: that of an agent's list of tools, that of a list of all its tools, and that of the tools of
+/// each of the first 20 servers.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));

@@ -116,7 +116,7 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     html! {
         h2 { (texts.clients) }
         (table(texts.clients, &[texts.who, texts.role, texts.over, texts.since], &rows))
-        p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (times::moment(info.started_at.as_str())) }
+        p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (texts.since) " " (times::moment(info.started_at.as_str())) }
     }
 }
 

@@ -25,7 +25,8 @@ struct Session {
     token: Arc<str>,
     operator: Arc<Operator>,
     last_used: Instant,
-    /// Dropped with the session, which closes the streams of its open pages.
+    /// A sender that is dropped together with the session. This drop closes the event streams of the session's open
+    /// pages.
     open: watch::Sender<()>,
 }
 
@@ -37,8 +38,8 @@ pub(super) struct Found {
 }
 
 impl Sessions {
-    /// Opens a session, and returns its secret. Each login receives a new secret, so that an attacker cannot choose it
-    /// in advance.
+    /// Opens a session, and returns its secret; ends the oldest session if there are [`MAX_SESSIONS`]. Each login
+    /// receives a new secret, so that an attacker cannot choose it in advance.
     pub(super) fn open(&self, operator: Arc<Operator>) -> Result<String, getrandom::Error> {
         let (secret, token) = (random()?, random()?.into());
         let (last_used, open) = (Instant::now(), watch::Sender::default());

@@ -79,7 +79,7 @@ fn offsets(events: &[AuditEvent]) -> Vec<f64> {
     times.iter().map(|time| since(time).unwrap_or_default()).collect()
 }
 
-/// Draws each record as a bar from its own time to the time of the next record.
+/// Draws each of the first [`MAX_DRAWN`] records as a bar from its own time to the time of the next record.
 fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
     let events = &events[..events.len().min(MAX_DRAWN)];
     let offsets = offsets(events);

@@ -14,7 +14,7 @@ pub(super) fn question(viewer: &Viewer, one: &KernelCallback) -> Markup {
     let texts = viewer.texts;
     let options = one.options.join(" | ");
     html! {
-        section.card aria-label=(plain(&format!("{} {}", texts.server_question, one.server_id))) {
+        article.card aria-label=(plain(&format!("{} {}", texts.server_question, one.server_id))) {
             h2 { (texts.server_question) " " (plain(&one.server_id)) }
             pre tabindex="0" { (in_order(&one.message)) }
             dl {
@@ -31,7 +31,7 @@ pub(super) fn question(viewer: &Viewer, one: &KernelCallback) -> Markup {
 pub(super) fn transaction(viewer: &Viewer, one: &TransactionRecord) -> Markup {
     let texts = viewer.texts;
     html! {
-        section.card aria-label=(plain(&format!("{} {}", texts.stuck_transaction, one.transaction_id))) {
+        article.card aria-label=(plain(&format!("{} {}", texts.stuck_transaction, one.transaction_id))) {
             h2 { (texts.stuck_transaction) " " (plain(&one.transaction_id)) " " (mark(one.status.as_str())) }
             dl {
                 dt { (texts.agent) } dd { (plain(&one.agent)) }

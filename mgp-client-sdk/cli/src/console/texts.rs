@@ -74,6 +74,7 @@ texts! {
     since: "Since", "Seit";
     until: "Until", "Bis";
     reason: "Reason", "Begründung";
+    reason_or_none: "Reason; may be empty", "Begründung; darf leer sein";
     approve: "Approve once", "Einmal erlauben";
     approve_all: "Approve", "Erlauben";
     approve_permissions: "Grant to the server", "Dem Server erteilen";
@@ -89,7 +90,7 @@ texts! {
     take_back_rejection: "To take the rejection back:", "Um dies zurückzunehmen:";
     hour_means: "“For an hour” means:", "„Eine Stunde lang“ heißt:";
     hour_holds: "`{agent}` may call `{tool}` with any arguments until the hour has passed, and no person is asked.", "`{agent}` darf `{tool}` eine Stunde lang mit beliebigen Argumenten aufrufen, ohne Frage an einen Menschen.";
-    like_means: "“Like these” means:", "„Solche Argumente“ heißt:";
+    like_means: "“Always for arguments like these” means:", "„Immer bei solchen Argumenten“ heißt:";
     like_holds: "`{agent}` may call `{tool}` until this decision is revoked under Access, with", "`{agent}` darf `{tool}` aufrufen, bis diese Entscheidung unter Zugriff zurückgenommen wird, mit";
     never_means: "“Never for this agent” means:", "„Nie für diesen Agenten“ heißt:";
     never_holds: "every call of `{tool}` by `{agent}` is refused, those that wait too, until this decision is revoked under Access.", "jeder Aufruf von `{tool}` durch `{agent}` wird abgelehnt, auch die wartenden, bis diese Entscheidung unter Zugriff zurückgenommen wird.";
@@ -197,7 +198,7 @@ texts! {
     trust: "Trust", "Vertrauen";
     note: "Note", "Hinweis";
     clients: "Connected clients", "Verbundene Programme";
-    operator: "operator", "Betreiber";
+    operator: "Operator", "Betreiber";
     over: "Over", "Über";
     process: "process", "Prozess";
     definition: "Definition", "Beschreibung";
@@ -262,7 +263,7 @@ texts! {
     tick_new_agent: "If it is a new one, tick “This is a new agent”.", "Ist er neu, kreuzen Sie „Das ist ein neuer Agent“ an.";
     fill_grant: "Fill in the form that grants this", "Das Formular ausfüllen, das dies erlaubt";
     unmet: "Searched for without success by", "Erfolglos gesucht von";
-    no_unmet: "Nothing is recorded. Searches are recorded while `learning` is on under `[kernel.search]`; it is off unless the configuration has it.", "Nichts ist vermerkt. Suchen werden vermerkt, solange `learning` unter `[kernel.search]` an ist; ohne Eintrag ist es aus.";
+    no_unmet: "Nothing is recorded. Searches are recorded only while your configuration has `learning = true` under `[kernel.search]`.", "Nichts ist vermerkt. Suchen werden nur vermerkt, solange die Konfiguration unter `[kernel.search]` `learning = true` hat.";
     query: "Query", "Suche";
     found_nothing: "Found nothing", "Nichts gefunden";
     not_called: "Found tools, called none", "Werkzeuge gefunden, keines genutzt";

@@ -49,7 +49,8 @@ impl Waiting {
         Self { approval, description: None, explained: None, missing: None }
     }
 
-    /// Completes the questions of a list: the first `MAX_COMPLETE` of them get all their arguments and an explanation.
+    /// Completes the questions of a list: the calls among the first `MAX_COMPLETE` of them get all their arguments and
+    /// an explanation.
     pub(super) async fn all(viewer: &Viewer, listed: &[&KernelApproval]) -> Vec<Self> {
         let complete = listed.iter().enumerate().map(|(at, one)| async move {
             let listed = KernelApproval::clone(one);
@@ -69,8 +70,8 @@ impl Waiting {
         // Ignore a limit that this call has used up itself, because the limit does not refuse the call once the call is
         // approved.
         let is_limit = last.is_some_and(|step| step.stage == "limits");
-        // If no rule refuses the call, it is refused only because an operator answered this question with a denial,
-        // which an approval takes back.
+        // If no rule refuses the call, only an operator's denial of this question refuses it. An approval takes this
+        // denial back, so do not report it.
         let is_refused = |step: &ExplainedStep| step.result == ExplainedResult::Refused;
         let is_own_denial =
             self.approval.state == "denied" && !explained.steps.iter().any(is_refused);

@@ -26,7 +26,7 @@ pub(crate) async fn run(global: &Global) -> CliResult {
         let result = tokio::select! {
             result = (step.run)(&mut kernel) => result,
             number = signals.next() => {
-                signals.exit_on_second(true);
+                signals.exit_on_second(Some(number));
                 kernel.close().await;
                 let code = u8::try_from(exit_code(number)).unwrap_or(1);
                 return Err(Failure::with_code(code, "stopped by a signal"));
@@ -35,7 +35,7 @@ pub(crate) async fn run(global: &Global) -> CliResult {
         failed += usize::from(result.is_err());
         printer.step(step, result, began.elapsed());
     }
-    signals.exit_on_second(true);
+    signals.exit_on_second(None);
     kernel.close().await;
     printer.end(failed);
     match failed {

@@ -123,8 +123,8 @@ mod others {
         }
     }
 
-    /// Returns the sockets of all kernels on this machine, and the sockets of the state folders that commands use
-    /// without the option `--state`.
+    /// Returns the sockets of up to [`MAX_KERNELS`] kernels on this machine, and the sockets of the state folders that
+    /// commands use without the option `--state`.
     fn sockets() -> BTreeSet<PathBuf> {
         use std::io::Read as _;
 

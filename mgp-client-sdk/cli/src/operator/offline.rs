@@ -38,11 +38,12 @@ pub(crate) async fn admit_offline(
 
 /// Returns the proof that the user's own configuration, or a named file, requires.
 pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
-    // Without approvals a project's file has no effect: only the user's own files decide which proof is required.
+    // Read the configuration without approvals of projects: a project's file then has no effect, so only the user's own
+    // files decide which proof is required.
     let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
     match sources.load(&no_approvals).await {
         Ok(loaded) => Ok(loaded.config.kernel.operator_proof),
-        // The named configuration file does not exist yet, because the command is about to create it.
+        // Use the defaults, because the named configuration file does not exist yet: the command is about to create it.
         Err(DiscoveryError::Missing { .. }) => Ok(Config::default().kernel.operator_proof),
         Err(error) => Err(error.into()),
     }

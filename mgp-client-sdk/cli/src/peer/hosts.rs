@@ -131,7 +131,7 @@ impl HostTable {
         Ok(())
     }
 
-    /// Refuses an agent name that differs from the name with which the host of this process was started.
+    /// Refuses an agent name if the host of this process was started with another name.
     fn check_name(
         &self,
         chain: &[ProcessStat],

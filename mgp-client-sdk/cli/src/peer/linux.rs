@@ -50,8 +50,8 @@ impl Peer {
         let descriptor = descriptor.or_else(|| pidfd_open(raw, PidfdFlags::empty()).ok());
         let chain = ancestry(&Proc, pid);
         let process = chain.as_deref().map(process_of);
-        // While the process behind the pidfd runs, its id cannot be reused, so the ancestors that were just read are
-        // its own.
+        // While the process of the pidfd runs, its id cannot be reused, so the ancestors that were just read belong to
+        // this process.
         let lineage = match (chain, descriptor) {
             (Some(chain), Some(descriptor)) if !has_ended(&descriptor) => Lineage::Known(chain),
             _ => Lineage::Unknown(unreadable()),

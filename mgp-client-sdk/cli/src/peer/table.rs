@@ -10,7 +10,7 @@ const MAX_ANCESTORS: usize = 512;
 /// The maximum number of times that a chain of ancestors is read, because it can change while it is read.
 const ATTEMPTS: usize = 8;
 
-/// A source of facts about processes: `/proc`, or a made-up table in tests.
+/// A source of information about processes: `/proc`, or a made-up table in tests.
 pub(crate) trait ProcessTable {
     fn stat(&self, pid: i32) -> Option<ProcessStat>;
 

@@ -95,7 +95,29 @@ impl EventSubscriptions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::session::Session;
     use super::*;
+
+    /// Regression test: the shim kept these requests, and after 1,024 of them it remembered no further subscription.
+    #[test]
+    fn requests_that_the_shim_refuses_leave_room_for_subscriptions() {
+        let mut session = Session::default();
+        let subscribe = |id: usize| {
+            let params = json!({"channels": ["a"]});
+            json!({"jsonrpc": "2.0", "id": id, "method": EventsSubscribe::METHOD, "params": params})
+                .to_string()
+        };
+        for id in 0..MAX_REMEMBERED {
+            let _ = session.note_host(subscribe(id).as_bytes());
+        }
+        let _ = session.end_kernel();
+        let _ = session.note_host(subscribe(MAX_REMEMBERED).as_bytes());
+        let result = json!({"subscription_id": "s"});
+        let answer = json!({"jsonrpc": "2.0", "id": MAX_REMEMBERED, "result": result});
+        let _ = session.note_kernel(answer.to_string().as_bytes());
+        let _ = session.end_kernel();
+        assert!(session.opening().is_some(), "the next kernel gets the subscription");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_subscription_is_opened_again_for_the_rest_of_its_lifetime_until_its_last_event() {

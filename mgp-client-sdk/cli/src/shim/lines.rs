@@ -20,7 +20,8 @@ impl<R: Read> LineReader<R> {
         Self { input, buffer: Vec::new(), taken: 0 }
     }
 
-    /// Waits for input, and returns all complete lines received so far; `None` at the end of the input.
+    /// Waits for input, and returns all complete lines received so far; `None` at the end of the input. Returns a line
+    /// of more than [`MAX_LINE_BYTES`] in parts.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;

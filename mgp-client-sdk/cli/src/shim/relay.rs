@@ -153,8 +153,8 @@ impl Relay {
 
     /// Waits until a kernel is connected, and records the host's lines for it.
     ///
-    /// Returns the kernel, and the lines to send in place of the received ones if some must be rewritten; `None` if no
-    /// kernel can be started.
+    /// Returns the kernel. If lines must be rewritten, also returns the lines to send in place of the received lines.
+    /// Returns `None` if no kernel can be started.
     fn take_from_host(&self, received: &[u8]) -> Option<(Arc<Stream>, Option<Vec<u8>>)> {
         let mut state = self.state();
         loop {
@@ -240,7 +240,7 @@ impl Relay {
     }
 
     /// Repeats the host's handshake and settings with the next kernel. Returns `None` if that kernel reports during the
-    /// handshake that it is about to end; in that case, nothing but the handshake was sent to it.
+    /// handshake that it is about to end. In this case, only the handshake was sent to it.
     fn open(&self, stream: Stream) -> CliResult<Option<LineReader<Stream>>> {
         let mut lines = LineReader::new(stream.try_clone()?);
         let opening = self.state().session.opening();

@@ -158,6 +158,7 @@ impl Session {
             (Some(method), None) if method == Cancelled::METHOD => {
                 if let Some(id) = cancelled_id(&message) {
                     self.requests.end(&id);
+                    self.events.note_answer(&id, None);
                 }
             }
             (None, Some(shown)) => return self.note_answer(&shown, &message),
@@ -207,7 +208,7 @@ impl Session {
             return Forward::Nothing;
         }
         let reason = "the kernel is being replaced and did not start the call; call again";
-        Forward::Rewritten(refuse(vec![id.clone()], reason))
+        Forward::Rewritten(refuse(vec![id.clone()], reason, &mut self.events))
     }
 
     /// Returns how to pass on the host's answer to a question of a kernel. The answer is passed on only to the kernel
@@ -237,7 +238,8 @@ impl Session {
         match (&message.method, message.id()) {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
             (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
-            // A kernel completes a stream only because it ends. The stream goes on with the next kernel.
+            // The answer to a request for a notification stream ends the stream. Do not pass it on, because the next
+            // kernel continues the stream.
             (None, Some(id)) if message.result.is_some() && self.requests.is_listening(&id) => {
                 Forward::Nothing
             }
@@ -297,8 +299,8 @@ impl Session {
 
     // === Another kernel ===
 
-    /// Called after the kernel has exited. Ends its questions, and ends the host's open requests except those that the
-    /// shim repeats with the next kernel. Returns the messages that report this to the host.
+    /// Ends the questions of a kernel that has exited, and the host's open requests except those that the shim repeats
+    /// with the next kernel. Returns the messages that report this to the host.
     pub(super) fn end_kernel(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for id in mem::take(&mut self.questions) {
@@ -307,6 +309,7 @@ impl Session {
         lines.extend(refuse(
             self.requests.end_kernel(),
             "the kernel ended before it answered; the call may have run: call again only if that does no harm",
+            &mut self.events,
         ));
         self.repeated.clear();
         self.generation += 1;
@@ -317,7 +320,7 @@ impl Session {
     /// messages that report this to the host.
     pub(super) fn refuse(&mut self, reason: &str) -> Vec<u8> {
         self.repeated.clear();
-        refuse(self.requests.end_held(), reason)
+        refuse(self.requests.end_held(), reason, &mut self.events)
     }
 
     /// Returns the requests to send first to the next kernel; the host does not receive their responses again.
@@ -329,20 +332,16 @@ impl Session {
             let lines = self.repeat_events();
             return Some(lines).filter(|lines| !lines.is_empty());
         };
-        // Open the session only if the host goes on with it: a kernel has accepted `initialize`, or the host has sent
+        // Open the session only if the host continues it: a kernel has accepted `initialize`, or the host has sent
         // `initialized`.
         let is_open = self.is_accepted || self.initialized.is_some();
         is_open.then(|| self.repeat(&line, "opening"))
     }
 
     fn repeat_events(&mut self) -> Vec<u8> {
-        let requests = self.events.requests();
-        let lines = requests.enumerate().map(|(number, request)| (number, to_line(&request)));
-        let lines: Vec<_> = lines.collect();
-        lines
-            .iter()
-            .flat_map(|(number, line)| self.repeat(line, &format!("events-{number}")))
-            .collect()
+        let requests: Vec<_> = self.events.requests().collect();
+        let lines = requests.iter().map(to_line).enumerate();
+        lines.flat_map(|(number, line)| self.repeat(&line, &format!("events-{number}"))).collect()
     }
 
     /// Returns the messages to send after the opening requests: `initialized`, the log level, the subscriptions to
@@ -421,10 +420,10 @@ fn cancelled_id(message: &Envelope<'_>) -> Option<Id> {
 }
 
 /// Returns an error response to each of these requests.
-fn refuse(requests: Vec<Id>, reason: &str) -> Vec<u8> {
+fn refuse(requests: Vec<Id>, reason: &str, events: &mut EventSubscriptions) -> Vec<u8> {
     let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": reason });
-    let lines = requests.into_iter();
-    lines.flat_map(|id| to_line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))).collect()
+    let refused = requests.into_iter().inspect(|id| events.note_answer(id, None));
+    refused.flat_map(|id| to_line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))).collect()
 }
 
 fn cancelled(id: &Id) -> Vec<u8> {

@@ -69,7 +69,8 @@ pub(crate) async fn connect_async(path: &Path) -> io::Result<AsyncStream> {
     AsyncStream::from_std(stream)
 }
 
-/// Connects like [`connect_async`], which only connects to programs that know the key of the same user.
+/// Connects like [`connect_async`]. Never returns `None`, because `connect_async` fails unless the program knows the
+/// key of the same user.
 #[cfg(not(unix))]
 pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream>> {
     connect_async(path).await.map(Some)

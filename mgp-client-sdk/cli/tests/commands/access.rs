@@ -5,6 +5,9 @@ use serde_json::json;
 use crate::program::program;
 use crate::world::Home;
 
+/// The note of `mgp keys add` about each new key.
+const STORE_NOW: &str = "mgp: store the key now, because it is not shown again\n";
+
 #[test]
 fn access_is_granted_queried_and_revoked() {
     let home = Home::with_servers(&["files", "clock"]);
@@ -128,6 +131,11 @@ fn a_name_that_nothing_has_is_refused() {
     let home = Home::new();
     home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &program("echo")]);
     let fail = |arguments: &[&str], why: &str| home.fail(1, arguments, why);
+    home.fail(
+        2,
+        &["access", "grant", "files", "ada"],
+        "`files` is a server; name the agent before it: `ada files`",
+    );
     let server = "there is no server `fiels`; did you mean `files`? add --force";
     fail(&["access", "grant", "ada", "fiels"], server);
     fail(&["permissions", "approve", "fiels", "filesystem.read"], server);
@@ -152,7 +160,7 @@ fn a_name_that_nothing_has_is_refused() {
     home.fail(2, &["tools", "search", "read", "--most", "0"], "--most");
     home.fail(2, &["tools", "search", " "], "`mgp tools ls`");
     home.fail(
-        2,
+        1,
         &["permissions", "ls", "fiels"],
         "there is no server `fiels`; did you mean `files`?",
     );
@@ -166,15 +174,15 @@ fn a_name_that_nothing_has_is_refused() {
     home.silent(&["access", "grant", "ada", "later", "--force"]);
     home.silent(&["permissions", "approve", "files", "mistyped", "--force"]);
     let asked = home.run(&["access", "query", "ada", "fiels"]);
-    assert_eq!(asked.code, Some(2));
+    assert_eq!(asked.code, Some(1));
     assert_eq!(asked.err, "mgp: there is no server `fiels`; did you mean `files`?\n");
-    home.fail(2, &["servers", "rm", "fiels"], "there is no server `fiels` in ");
-    home.fail(2, &["servers", "disable", "fiels"], "; did you mean `files`?");
-    home.fail(2, &["doctor", "fiels"], "there is no server `fiels`; did you mean `files`?");
-    home.fail(2, &["servers", "login", "fiels"], "did you mean `files`?");
+    home.fail(1, &["servers", "rm", "fiels"], "there is no server `fiels` in ");
+    home.fail(1, &["servers", "disable", "fiels"], "; did you mean `files`?");
+    home.fail(1, &["doctor", "fiels"], "there is no server `fiels`; did you mean `files`?");
+    home.fail(1, &["servers", "login", "fiels"], "did you mean `files`?");
     home.write("work/mgp.toml", "[[servers]]\nid = 'file'\ncommand = 'file'\n");
     for command in ["enable", "disable", "rm"] {
-        home.fail(2, &["servers", command, "file"], "work/mgp.toml; add `--config ");
+        home.fail(1, &["servers", command, "file"], "work/mgp.toml; add `--config ");
     }
     let disabled = home.run(&["servers", "disable", "file", "--config", "mgp.toml"]);
     assert_eq!(disabled.out, "file: disabled\n", "{disabled:?}");
@@ -195,7 +203,7 @@ fn the_agent_of_a_new_key_needs_no_entry_for_a_server_that_is_open_to_all() {
     assert!(added.err.contains("run `mgp access grant 'night shift' SERVER`"), "{added:?}");
     let open = "[[servers]]\nid = 'open'\ncommand = 'x'\nmgp = { default_policy = 'opt-out' }\n";
     home.write(".config/mgp/servers.toml", open);
-    assert_eq!(home.run(&["keys", "add", "nightly"]).err, "");
+    assert_eq!(home.run(&["keys", "add", "nightly"]).err, STORE_NOW);
 }
 
 #[test]
@@ -206,7 +214,7 @@ fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
     let added = home.run(&["keys", "add", "nightly-build"]);
     let remedy = "nightly-build has no access yet; run `mgp access grant nightly-build SERVER`";
     assert!(added.err.contains(remedy), "{added:?}");
-    assert_eq!(home.run(&["keys", "add", "ada"]).err, "");
+    assert_eq!(home.run(&["keys", "add", "ada"]).err, STORE_NOW);
     let config = || std::fs::read_to_string(home.own()).unwrap();
     let before = config();
     for (typed, meant) in
@@ -298,7 +306,7 @@ fn permissions_are_decided_and_revoked() {
     };
     assert_eq!(decided("filesystem.read")["tools"], json!(["read"]));
     assert_eq!(decided("network.outbound")["decision"], "denied");
-    home.fail(2, &["permissions", "ls", "other"], "there is no server `other`");
+    home.fail(1, &["permissions", "ls", "other"], "there is no server `other`");
     home.silent(&["permissions", "revoke", "files", "filesystem.read"]);
     home.fail(1, &["permissions", "revoke", "files", "camera"], "there is no decision to revoke");
     let words = |name: &str| {

@@ -104,7 +104,9 @@ fn no_arguments_print_the_help() {
         assert!(help.contains(word), "{help}");
     }
     assert!(home.succeed(&["help", "access", "grant"]).contains("Example:"));
-    assert!(home.succeed(&["--version"]).starts_with("mgp "));
+    let version = home.succeed(&["--version"]);
+    assert!(version.starts_with("mgp ") && home.succeed(&["version"]) == version, "{version}");
+    assert_eq!(home.json("done", &["version"])["status"], version[4..].trim_end());
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn errors_of_usage_show_the_right_form() {
     home.fail(2, &["access", "grant", "a"], "<SERVER>");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "soon"], "90d");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "2001-01-01"], "is in the past");
-    home.fail(2, &["servers", "add", "a"], "COMMAND");
+    home.fail(1, &["servers", "add", "a"], "COMMAND");
     let url = "https://x.example/mcp";
     let with_url = |id: &str| format!("`mgp servers add {id} --url {url}`");
     home.fail(2, &["servers", "add", "a", url], &with_url("a"));
@@ -232,10 +234,20 @@ fn the_words_that_people_type_are_understood() {
     for arguments in [&["server", "restart", "a"][..], &["tool", "approve", "a.b"]] {
         home.fail(3, arguments, "mgp serve");
     }
+    assert!(home.succeed(&["access", "list"]).starts_with("SERVER"));
     home.succeed(&["server", "remove", "a"]);
-    for arguments in [&["key", "list"][..], &["permission", "list"], &["approval", "list"]] {
+    for arguments in [
+        &["key", "list"][..],
+        &["permission", "list"],
+        &["approval", "list"],
+        &["secret", "list"],
+        &["audit", "ls", "-n", "1"],
+        &["audit", "search", "-n", "1"],
+    ] {
         home.succeed(arguments);
     }
+    home.fail(2, &["approve", "a9e645ed67"], "did you mean `mgp ");
+    home.fail(2, &["access", "delegate"], "the commands of `mgp access` are grant, revoke");
 }
 
 #[test]
@@ -244,16 +256,16 @@ fn a_failure_is_json_where_json_was_asked_for() {
     let (report, code) = home.any_json("error", &["servers", "restart", "a"]);
     assert_eq!((code, &report["code"]), (Some(3), &serde_json::json!(3)));
     assert!(report["error"].as_str().unwrap().contains("mgp serve"), "{report}");
-    for arguments in
-        [&["servers", "lst"][..], &["servers", "add", "a"], &["tools", "pin"], &["keys"]]
-    {
+    for arguments in [&["servers", "lst"][..], &["servers", "add"], &["tools", "pin"], &["keys"]] {
         let (report, code) = home.any_json("error", arguments);
         assert_eq!((code, &report["code"]), (Some(2), &serde_json::json!(2)), "{report}");
         let error = report["error"].as_str().unwrap();
         assert!(!error.contains("Usage:") && !error.starts_with("error:"), "{report}");
     }
     let (report, _) = home.any_json("error", &["servers", "lst"]);
-    assert!(report["error"].as_str().unwrap().contains("similar subcommands exist"), "{report}");
+    let error = report["error"].as_str().unwrap();
+    assert!(error.contains("similar subcommand") && error.contains("'ls'"), "{report}");
+    assert!(error.contains("the commands of `mgp servers` are ls, "), "{report}");
     // `--json` after `--` belongs to the program of the server, so this error is plain text.
     let ended = home.run(&["servers", "add", "a", "--no-such", "--", "x", "--json"]);
     assert_eq!((ended.code, &*ended.out), (Some(2), ""));

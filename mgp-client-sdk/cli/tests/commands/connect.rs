@@ -546,7 +546,6 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
         (home.write(".gemini/settings.json", "{}"), "{}".to_owned()),
     ];
     let unchanged = || files.iter().all(|(file, text)| fs::read_to_string(file).unwrap() == *text);
-
     // Without a terminal in which a person could answer, `mgp setup` shows the planned change but does not make it.
     let shown = home.run(&["setup"]);
     assert_eq!(shown.code, Some(2), "{shown:?}");
@@ -556,6 +555,7 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
         "claude-code would be allowed to use data, terminal",
         "cursor would be allowed to use data",
         "gemini has no servers",
+        "cursor: ~/.cursor/mcp.json would change",
         "    + ",
     ] {
         assert!(shown.out.contains(expected), "{expected}: {}", shown.out);

@@ -328,6 +328,7 @@ fn only_the_browser_of_the_link_gets_in_and_no_other_site_uses_its_session() {
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
     assert_eq!(page.header("x-frame-options"), Some("DENY"));
+    assert_eq!(page.header("cross-origin-opener-policy"), Some("same-origin"));
     assert_eq!(page.header("cache-control"), Some("no-store"));
 
     let stranger = browser.with_cookie("");
@@ -365,7 +366,8 @@ fn only_the_browser_of_the_link_gets_in_and_no_other_site_uses_its_session() {
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
     assert_eq!(browser.get_with("", followed).status, 200);
     let (base, cookie) = (&browser.base, &browser.cookie);
-    for host in ["evil.example", "127.0.0.1", "127.0.0.1:1", ""] {
+    let twice = format!("{0}\r\nHost: {0}", browser.address);
+    for host in ["evil.example", "127.0.0.1", "127.0.0.1:1", "", &twice] {
         let request = format!(
             "GET {base} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
         );

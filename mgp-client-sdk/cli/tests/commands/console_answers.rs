@@ -130,6 +130,8 @@ fn enter_in_a_field_answers_no_call() {
     assert_eq!(open(), ids, "the calls still wait");
     let inbox = browser.get("").text();
     assert!(inbox.contains("{\"message\":\"one\"}") && inbox.contains("{\"message\":\"two\"}"));
+    // Both cards have the same heading, so they are articles: as sections, they would be two landmarks with one name.
+    assert_eq!(inbox.matches("<article class=\"card\" aria-labelledby=\"a-").count(), 2);
     for id in &ids {
         browser.done("/decide", &[("id", id), ("answer", "deny")]);
     }
@@ -399,6 +401,12 @@ fn names_and_values_that_are_written_from_right_to_left_keep_their_order() {
         assert!(text.contains(isolated), "{text}");
     }
     browser.done("/decide", &[("id", &id), ("answer", "deny")]);
+    assert!(!ended(call).0);
+    // A browser would need many seconds for a text that changes its direction so often.
+    let call = calling(home, &json!({ "message": "aא".repeat(60_000) }));
+    let page = browser.get(&format!("/call/{}", waiting(home))).text();
+    assert!(page.contains("a<bdi>א</bdi>a\\u{5d0}a\\u{5d0}a"), "the end is shown as codes");
+    browser.done("/decide", &[("id", &waiting(home)), ("answer", "deny")]);
     assert!(!ended(call).0);
 }
 

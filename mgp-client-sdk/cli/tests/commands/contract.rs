@@ -81,7 +81,7 @@ fn a_specification_without_its_parts_has_errors() {
     home.write("work/SPEC.md", "## Tool: `a.b`\n### Purpose\nB.\n");
     let (report, code) = home.any_json("contract-lint", &["contract", "lint", "SPEC.md"]);
     assert_eq!((code, &report["errors"]), (Some(1), &7.into()), "{report}");
-    home.fail(2, &["contract", "lint", "unknown"], "there is no server `unknown`");
+    home.fail(1, &["contract", "lint", "unknown"], "there is no server `unknown`");
 }
 
 #[test]

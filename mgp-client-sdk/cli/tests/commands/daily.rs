@@ -3,8 +3,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -93,7 +95,7 @@ fn a_report_has_no_secrets() {
     home.write(LOG, &format!("WARN the server wrote t0psecret and envsecret1\n{failed}{sink}"));
     let state = home.path(".local/state/mgp");
     let env = [("GITHUB_TOKEN", "envsecret1"), ("SINK", "v4r-secret")];
-    // mgp cannot read the configuration, so it does not know which secrets the log may contain.
+    // mgp cannot read the configuration, so it does not know which secrets the log may contain, and leaves the log out.
     let written = home.run_with(&["report", "--out", "less.md"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
     let text = fs::read_to_string(home.work().join("less.md")).unwrap();
@@ -232,4 +234,18 @@ fn an_empty_variable_of_the_state_folder_counts_as_not_set() {
     assert_eq!(listed.code, Some(0), "{listed:?}");
     assert!(home.path(".local/state/mgp").exists());
     home.fail(2, &["--state", "", "trust", "--list"], "a value is required");
+}
+
+#[test]
+fn a_full_output_that_does_not_block_is_not_explained_by_the_limit_of_processes() {
+    let (_reader, output) = UnixStream::pair().unwrap();
+    output.set_nonblocking(true).unwrap();
+    while (&output).write(&[b'x'; 4096]).is_ok_and(|written| written > 0) {}
+    let home = Home::new();
+    let mut command = home.command(&["completions", "bash"]);
+    command.stdout(OwnedFd::from(output)).stderr(Stdio::piped());
+    let ended = command.spawn().unwrap().wait_with_output().unwrap();
+    let reason = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{reason}");
+    assert!(reason.contains("standard output is full") && !reason.contains("ulimit"), "{reason}");
 }

@@ -1,5 +1,5 @@
-//! Tests of records that an attacker adds to the audit log without knowing its secret, of records that a power cut
-//! lost, and of a state that is damaged.
+//! Tests of damaged audit logs and states: an attacker has added records without knowing the log's secret, a power cut
+//! has lost records, or the state is damaged.
 
 use std::fs;
 use std::path::PathBuf;

@@ -58,7 +58,10 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     let states = |home: &Home| {
         let why = home.json("why", &["why", "ada", "echo.echo", "message=hi"]);
         let listed = home.json("tools-ls", &["tools", "ls", "echo", "--agent", "ada"]);
-        (why["outcome"].clone(), why["steps"].clone(), listed[0]["standing"].clone())
+        // Arguments are checked only against a schema that the server lists, and no server runs after the restart.
+        let mut steps = why["steps"].as_array().unwrap().clone();
+        steps.retain(|step| step["stage"] != "schema");
+        (why["outcome"].clone(), steps, listed[0]["standing"].clone())
     };
     let before = states(&kernel.home);
     kernel.home.silent(&["stop"]);

@@ -320,11 +320,11 @@ fn servers_are_started_stopped_and_shown() {
         &["servers", "rm", "ehco"],
         &["tools", "ls", "ehco"],
     ] {
-        home.fail(2, args, unknown);
+        home.fail(1, args, unknown);
     }
     let unknown = "there is no tool `echo.ehco`; did you mean `echo.echo`?";
-    home.fail(2, &["why", "default", "echo.ehco"], unknown);
-    home.fail(2, &["tools", "approve", "echo.ehco", "--yes"], unknown);
+    home.fail(1, &["why", "default", "echo.ehco"], unknown);
+    home.fail(1, &["tools", "approve", "echo.ehco", "--yes"], unknown);
 }
 
 #[test]
@@ -432,7 +432,9 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
 #[test]
 fn a_kernel_finds_the_definitions_recorded_before_its_start() {
     let home = Home::new();
-    home.succeed(&["servers", "add", "bench", "--agent", "ada", "--", &program("workbench")]);
+    let add = ["servers", "add", "bench", "--agent", "ada", "--", &program("workbench")];
+    let added = home.succeed(&add);
+    assert!(added.contains(" tool definitions recorded"), "{added}");
     let pins = |home: &Home| {
         let arguments = ["audit", "query", "--type", "dev.cloto.definition_pinned"];
         home.json("audit-query", &arguments).as_array().unwrap().len()
@@ -448,6 +450,10 @@ fn a_kernel_finds_the_definitions_recorded_before_its_start() {
         (all.len(), all.len()),
         "no definition is recorded again"
     );
+    // While a kernel runs, the command records nothing.
+    let add = ["servers", "add", "more", "--agent", "ada", "--", &program("echo")];
+    let added = kernel.home.succeed(&add);
+    assert!(added.contains("for ada; 1 tool") && !added.contains("recorded"), "{added}");
 }
 
 #[test]
@@ -481,13 +487,14 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     assert_eq!(kernel.server("brief")["status"], "disabled");
     home.silent(&["servers", "enable", "brief"]);
     assert_ne!(kernel.server("brief")["status"], "disabled");
-    home.fail(2, &["servers", "disable", "nothing"], "there is no server `nothing`");
+    home.fail(1, &["servers", "disable", "nothing"], "there is no server `nothing`");
     home.succeed(&["tools", "pin", "brief.echo", "--agent", "ada"]);
     let removed = home.run(&["servers", "rm", "brief"]);
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
-    // The kernel has the server of a project from the project's approval until its revocation.
+    // The running kernel uses the server of a project as soon as the project is approved, and until the approval is
+    // revoked.
     home.write(
         "work/mgp.toml",
         &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo")),
@@ -524,7 +531,7 @@ fn an_upgrade_waits_for_an_operator_and_is_one_review() {
     until_blocking("the definitions are checked", || pinned() == 4);
     home.fail(1, &["tools", "approve", "--all"], "no definition needs a decision");
     home.fail(1, &["tools", "approve", "sh.one"], "needs no decision; its definition is pinned");
-    home.fail(2, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
+    home.fail(1, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
     upgrade("in part");
     let why = "4 definitions wait for an operator; see `mgp tools ls sh --waiting`";
     assert_eq!(lacks(), why);
@@ -585,7 +592,8 @@ fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
     let text = home.succeed(&["why", "ada", "bench.echo"]);
     assert!(text.contains("bench.echo") && text.contains(rule), "{text}");
 
-    home.fail(2, &["why", "ada", "no_such_tool"], "see `mgp tools ls`");
+    home.fail(1, &["why", "ada", "no_such_tool"], "see `mgp tools ls`");
+    home.fail(2, &["why", "bench.echo", "ada"], "agent before it: `mgp why ada bench.echo`");
     home.fail(2, &["why", "ada", "bench.echo", "text"], "is not NAME=VALUE");
     let calls = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
     assert_eq!(calls, json!([]), "nothing was called");

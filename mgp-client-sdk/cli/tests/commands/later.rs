@@ -193,3 +193,15 @@ fn setup_leaves_servers_in_the_host_that_work_only_there() {
     assert!(own.contains("TOKEN = \"${keyring:API_KEY}\""), "{own}");
     home.succeed(&["stop"]);
 }
+
+#[test]
+fn a_server_none_of_whose_tools_its_host_allows_is_named_with_the_reason_and_not_waited_for() {
+    let home = Home::new();
+    let desk = mgp_testkit::program("desk");
+    let server = json!({"type": "local", "command": desk, "args": ["data"], "tools": ["no_such"]});
+    home.write(".copilot/mcp-config.json", &json!({"mcpServers": {"data": server}}).to_string());
+    let done = home.json("setup", &["setup", "--yes", "--interactive", "no"]);
+    let reason = "the host allows none of the tools that the server has";
+    assert_eq!(done["granted"][0]["error"], reason, "{done}");
+    assert_eq!(done["hosts"][0]["problems"], json!([]), "{done}");
+}

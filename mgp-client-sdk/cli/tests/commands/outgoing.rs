@@ -169,6 +169,39 @@ fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
 }
 
 #[test]
+fn a_webhook_that_cannot_be_sent_to_is_found_before_a_kernel_runs() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        r#"
+[kernel.webhooks.keyless]
+url = "https://hook.example/in"
+secret = "${file:~/no-such-key}"
+[kernel.webhooks.plain]
+url = "http://hook.example/h0ok-secret"
+[kernel.webhooks.here]
+url = "http://127.0.0.1:9/in"
+allow_loopback = true
+[kernel.notify.phone]
+ntfy = "http://ntfy.example/topic"
+"#,
+    );
+    let report = home.json("doctor", &["doctor", "--no-start"]);
+    let found = |key: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        let of_key = |check: &&Value| check["what"].to_string().contains(key);
+        checks.iter().find(of_key).map(ToString::to_string)
+    };
+    let [keyless, plain, phone] =
+        ["webhooks.keyless`", "webhooks.plain`", "notify.phone`"].map(|key| found(key).unwrap());
+    assert!(keyless.contains("no-such-key") && keyless.contains("\"warn\""), "{keyless}");
+    assert!(plain.contains("not https") && plain.contains("allow_loopback"), "{plain}");
+    assert!(phone.contains("not https"), "{phone}");
+    assert_eq!(found("webhooks.here`"), None);
+    assert!(!report.to_string().contains("h0ok-secret"), "{report}");
+}
+
+#[test]
 fn a_secret_is_in_no_file_that_others_read() {
     let home = Home::new();
     let server = "[[servers]]\nid = 's'\ncommand = '/bin/sh'\n\

@@ -88,7 +88,7 @@ fn tools_that_only_read_by_name_need_one_answer_instead_of_one_for_each_call() {
         &["tools", "risk", "notes.get_time", "--remove"],
         "no risk of `notes.get_time` is configured",
     );
-    home.fail(2, &["tools", "risk", "notes.nothing", "safe"], "notes.nothing");
+    home.fail(1, &["tools", "risk", "notes.nothing", "safe"], "notes.nothing");
     home.fail(2, &["tools", "risk", "notes.get_time", "harmless"], "possible values");
     let text = std::fs::read_to_string(home.own()).unwrap();
     assert!(text.contains("# my servers\n") && text.contains("'opt-out' # all agents"), "{text}");

@@ -337,7 +337,7 @@ fn a_server_with_the_id_of_a_removed_one_in_another_spelling_has_a_remedy() {
     let home = &kernel.home;
     let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
     until_blocking("the tools are listed", || has("web_search"));
-    home.fail(2, &["servers", "rm", "other"], "there is no server `other`");
+    home.fail(1, &["servers", "rm", "other"], "there is no server `other`");
     home.write("c.toml", &entry("web-search"));
     home.run(&["reload"]);
     until_blocking("the warning is updated", || {
@@ -349,7 +349,7 @@ fn a_server_with_the_id_of_a_removed_one_in_another_spelling_has_a_remedy() {
     assert!(removed.err.contains("removed with it: the recorded definitions of"), "{removed:?}");
     home.succeed(&["servers", "restart", "web-search"]);
     until_blocking("the tools are listed", || has("web-search"));
-    home.fail(2, &["servers", "rm", "web_search"], "there is no server `web_search`");
+    home.fail(1, &["servers", "rm", "web_search"], "there is no server `web_search`");
 }
 
 #[test]
@@ -367,4 +367,17 @@ fn a_tool_whose_id_is_that_of_another_tool_is_not_approved_by_its_id() {
         home.succeed(&["tools", "ls", "a", "--waiting"]).contains(remedy)
     });
     home.fail(1, &["tools", "approve", "a.b.c", "--yes"], remedy);
+}
+
+#[test]
+fn doctor_counts_the_tokens_of_tools_as_their_list_does() {
+    let home = Home::new();
+    let server = format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench"));
+    home.write(".config/mgp/servers.toml", &server);
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are listed", || kernel.server("bench")["tools"].as_u64() > Some(5));
+    let list = kernel.home.json("tools-ls", &["tools", "ls"]);
+    let tokens = list.as_array().unwrap().iter().map(|tool| tool["tokens"].as_u64().unwrap());
+    let report = kernel.home.json("doctor", &["doctor"]);
+    assert_eq!(report["tokens"], tokens.sum::<u64>(), "{list}");
 }

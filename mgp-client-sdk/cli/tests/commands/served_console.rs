@@ -162,7 +162,7 @@ fn a_logout_ends_the_open_pages_of_its_session_and_no_others() {
     assert_eq!(logout.status, 200);
     let cookie = logout.header("set-cookie").unwrap();
     assert!(cookie.contains("=; Path=/console;") && cookie.ends_with("Max-Age=0"), "{cookie}");
-    // Wait for less than the interval of the comments that keep an open stream alive, so that a stream that stays open
+    // Wait for less time than the interval at which comments keep an open stream alive. So a stream that stays open
     // fails the test.
     closed.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     closed.read_to_string(&mut String::new()).unwrap();
@@ -207,6 +207,12 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     }
     let request = "GET /console HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     assert_eq!(send(&browser.address, request).status, 403, "a foreign name for this machine");
+    let address = &browser.address;
+    for path in ["/console", "/healthz", "/mcp"] {
+        let hosts = format!("Host: {address}\r\nHost: {address}");
+        let request = format!("GET {path} HTTP/1.1\r\n{hosts}\r\nConnection: close\r\n\r\n");
+        assert_eq!(send(address, &request).status, 400, "two hosts at {path}");
+    }
     let mut wrong = 4;
     let closed = loop {
         let answer = browser.post("/login", &[("key", "mgp_x_y")]);
@@ -222,7 +228,7 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     assert_eq!(ada.log_in(&login), "/console/servers", "a right key opens it");
     let page = ada.get("/servers").body;
     assert!(
-        page.contains("ada</td><td data-label=\"As\">operator</td>"),
+        page.contains("ada</td><td data-label=\"As\">Operator</td>"),
         "the list of clients names the login: {page}"
     );
 }

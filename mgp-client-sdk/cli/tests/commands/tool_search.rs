@@ -65,6 +65,16 @@ fn a_trial_search_is_not_recorded_for_the_agent() {
     assert_eq!(tokens["unmet"], Value::Null, "{tokens}");
 }
 
+#[test]
+fn a_list_of_tools_for_an_agent_that_is_not_known_has_a_note() {
+    let kernel = open_bench("");
+    for arguments in [["tools", "ls", "--agent", "ada"], ["tools", "tokens", "--agent", "ada"]] {
+        let listed = kernel.home.run(&arguments);
+        assert!(listed.err.contains("no agent `ada` is known yet"), "{listed:?}");
+        assert_eq!(listed.code, Some(0));
+    }
+}
+
 /// Regression test: no command showed which tools cannot be used.
 #[test]
 fn a_server_shows_the_command_that_explains_why_its_tools_cannot_be_used() {

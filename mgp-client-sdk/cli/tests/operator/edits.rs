@@ -216,8 +216,8 @@ fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
 fn the_passphrase_is_sent_only_to_kernels_whose_folder_has_its_hash() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // The command names another state folder than that of the kernel that uses the edited file. Both folders have the
-    // same passphrase.
+    // The edited file is used by a kernel, but the command names another state folder. Both folders have the same
+    // passphrase.
     let other = setting.path("state/other").display().to_string();
     let elsewhere = |args: &[&str]| {
         let mut command = setting.mgp(args);

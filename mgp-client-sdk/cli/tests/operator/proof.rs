@@ -247,7 +247,7 @@ fn a_secret_that_is_typed_at_a_terminal_is_stored_whole_or_refused() {
     let world = World::empty();
     world.config("");
     for (length, is_stored) in [(1500, true), (5000, false)] {
-        // The person types Ctrl-Z before the value, which is not a part of it.
+        // The person types Ctrl-Z before the value. This character must not become a part of the stored secret.
         let value = "\u{1a}".to_owned() + &"x".repeat(length);
         let mut terminal = Terminal::run(&mgp(&world, &["secrets", "set", "token"]));
         terminal.answer("Value of `token`:", &value);
@@ -273,6 +273,21 @@ fn an_interrupted_question_for_a_secret_leaves_the_terminal_with_its_echo() {
     let (_, shown) = terminal.end();
     assert!(shown.contains("code 130") && shown.contains(" echo "), "{shown}");
     assert!(!world.state().join("secrets.json").exists());
+}
+
+#[test]
+fn the_question_of_setup_names_the_configured_times() {
+    let world = World::empty();
+    world.config("[kernel]\nform_timeout = '3m'\napproval_timeout = '7s'\n");
+    let file = world.folder.join(".gemini/settings.json");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, json!({"mcpServers": {"a": {"command": "false"}}}).to_string()).unwrap();
+    let mut command = mgp(&world, &["setup", "gemini"]);
+    command.env("HOME", &world.folder);
+    let mut terminal = Terminal::run(&command);
+    terminal.answer("Change these files?", "y");
+    terminal.wait_for("a call waits up to 3 minutes");
+    terminal.wait_for("a call waits up to 7 s, and");
 }
 
 #[test]

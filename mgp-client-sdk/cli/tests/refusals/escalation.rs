@@ -225,8 +225,8 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
 async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
-        // The kernel refuses tool names with these prefixes with code 1000 (permission denied), and records the
-        // refusals. The names of all other methods are unknown as names of tools.
+        // For tool names with these prefixes, the kernel answers with code 1000 (permission denied), and records the
+        // refusals. It does not know the names of all other methods as tools.
         let kept = ["mgp/lifecycle/"];
         let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
         for spelling in [name.replace('/', "."), tool_spelling(name)] {

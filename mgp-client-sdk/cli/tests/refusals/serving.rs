@@ -1,4 +1,4 @@
-//! A kernel that serves HTTP, and hosts that connect to it with API keys.
+//! A fixture: a kernel that serves HTTP, and hosts that connect to it with API keys.
 
 use std::process::Stdio;
 

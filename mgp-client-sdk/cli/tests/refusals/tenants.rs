@@ -226,7 +226,8 @@ fn a_tenant_is_removed_while_no_kernel_runs() {
     assert!(removed["notes"].to_string().contains("may use `notes`"), "{removed}");
     assert_eq!(world.json(&["tenants", "ls"]), json!([]));
     assert_eq!(world.json(&["keys", "ls"])[0]["status"], "revoked");
-    // Its searches and the results of its calls can be stored although nothing is listed.
+    // Searches and call results of the tenant can be stored although no command lists the tenant, so a second removal
+    // succeeds too.
     assert_eq!(exit_code(&world, &["tenants", "rm", "acme", "--yes"]), Some(0));
 }
 
@@ -289,7 +290,7 @@ async fn a_server_does_not_exist_for_tenants_that_its_configuration_does_not_nam
     };
     assert_eq!(revoke("off").await, revoke("unknown").await);
 
-    // The operator of `local` learns the reason.
+    // `mgp why` shows the reason to the operator of `local`.
     let why = world.json(&["why", "ada", "notes.list"]).to_string();
     assert!(why.contains("tenants: the server is for other tenants"), "{why}");
     assert!(why.contains("`tenants` of server `notes`") && !why.contains("access grant"), "{why}");
@@ -330,7 +331,7 @@ async fn changed_tenants_of_a_server_apply_at_once_and_are_announced() {
     world.command(&["reload"]).output().unwrap();
     assert!(!sees_notes(&acme).await && sees_notes(&beta).await);
 
-    // A server that is replaced by another program is for the new tenants then.
+    // If the entry of the server changes too, the server restarts, and only the new tenants may use it.
     world.configure(&OF_ACME.replace("tenants", "env = { A = \"b\" }\ntenants"));
     world.quietly(&["reload"]);
     until("the new tenant sees it", async || sees_notes(&acme).await).await;

@@ -1,5 +1,5 @@
-//! Tests of limits. An agent that calls without a pause must not slow down the calls of another agent much, several
-//! agents together must not spend more units than a quota permits, and HTTP connections are limited.
+//! Tests of limits. An agent that calls without a pause must not slow down the calls of another agent much. Several
+//! agents together must not spend more units than a quota permits. HTTP connections are limited.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

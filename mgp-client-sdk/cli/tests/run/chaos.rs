@@ -271,7 +271,7 @@ impl Life {
         all
     }
 
-    /// Checks that the killed kernel has left behind no processes and only its state files.
+    /// Checks that no process of the killed kernel is left, and only its state files.
     fn ends(mut self, world: &World) {
         world.nothing_is_left_of(self.kernel);
         for host in self.hosts.iter_mut().chain([&mut self.probe]) {

@@ -1,4 +1,4 @@
-//! Tests of the end of a kernel, of its servers, and of their child processes.
+//! Tests that a kernel, its servers and their child processes end, by whatever cause.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mgp_security::Governance;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::program::program;
@@ -262,13 +263,104 @@ fn a_second_signal_ends_a_slow_stop() {
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let kernel = host.child.id();
+    let begun = Instant::now();
     kill("-TERM", kernel);
-    // Wait between the signals, because the system merges two equal pending signals.
-    within(|| (!exists(&world.socket())).then_some(()));
-    std::thread::sleep(Duration::from_millis(100));
+    // A signal that is repeated within a second counts as one.
+    within(|| (!exists(&world.socket()) && begun.elapsed() > Duration::from_secs(2)).then_some(()));
     kill("-TERM", kernel);
     assert_eq!(host.wait().code(), Some(128 + 15));
     world.nothing_is_left();
+}
+
+#[test]
+fn a_signal_that_is_sent_twice_at_once_counts_as_one() {
+    let world = World::empty();
+    // The server ends a second after its input, so that the signal is repeated while the kernel stops.
+    world.config(&world.server("echo", &format!("{} ; sleep 1", program("echo"))));
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    kill("-TERM", kernel);
+    // Wait between the signals, because the system merges two equal pending signals.
+    within(|| (!exists(&world.socket())).then_some(()));
+    kill("-TERM", kernel);
+    assert_eq!(host.wait().code(), Some(0));
+    world.nothing_is_left();
+}
+
+/// The shell script of a legacy server. The server leaves each call unanswered, and sends a question for it. If `$1` is
+/// `lifecycle`, the server also agrees to stop, but continues until its input ends.
+const ASKER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"mgp":{"version":"0.3.0","extensions":["%s"]}},"serverInfo":{"name":"asker","version":"1"}}}\n' "$id" "$1" ;;
+    *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}}\n' "$id" ;;
+    *'"tools/call"'*) echo '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}' ;;
+    *'/shutdown"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"accepted":true}}\n' "$id" ;;
+    *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
+  esac
+done
+"#;
+
+fn serve_asker(world: &World, extension: &str) -> Serving {
+    let folder = world.folder.display();
+    fs::write(world.folder.join("server.sh"), ASKER).unwrap();
+    let server = world.server("asker", &format!("exec sh {folder}/server.sh {extension}"));
+    world.config(&(server.trim_end().to_owned() + "\ntrust_level = \"trusted\"\n"));
+    Serving::start(world, &["--no-auth"])
+}
+
+/// Makes a call as a modern client, whose answer is the question of the server. The client does not answer it.
+fn leave_question(url: &str) {
+    let host = url.trim_start_matches("http://").trim_end_matches("/mcp");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "asker.ask", "arguments": {}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        },
+    }})
+    .to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         content-type: application/json\r\naccept: application/json, text/event-stream\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: asker.ask\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // Repeat the request, because the kernel answers differently until it knows the tools of the server.
+    within(|| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.contains("input_required").then_some(())
+    });
+}
+
+/// Regression test: the stop waited 30 seconds for such calls.
+#[test]
+fn a_question_that_a_client_left_open_does_not_delay_the_stop() {
+    let world = World::empty();
+    let mut serving = serve_asker(&world, "idempotency");
+    leave_question(&serving.url());
+    let begun = Instant::now();
+    world.operator().ask("mgp/kernel/stop", &json!({})).unwrap();
+    assert_eq!(serving.kernel.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// Regression test: each server got 30 seconds, whatever time the operator gave.
+#[test]
+fn the_time_that_the_operator_gives_limits_the_stop_of_servers() {
+    let world = World::empty();
+    let mut serving = serve_asker(&world, "lifecycle");
+    leave_question(&serving.url());
+    let begun = Instant::now();
+    world.operator().ask("mgp/kernel/stop", &json!({"timeout_ms": 2000})).unwrap();
+    assert_eq!(serving.kernel.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]

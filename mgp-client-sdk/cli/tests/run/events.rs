@@ -111,8 +111,8 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
             }
         };
         tokio::join!(killer, publishing);
-        // Read the events that the client received before the end of the kernel; it receives the others after the next
-        // start.
+        // Read the events that the client received before the end of the kernel; it receives further events after the
+        // next start.
         while let Ok(Some(event)) = timeout(Duration::from_millis(300), events.next()).await {
             received.push(key(&event));
         }

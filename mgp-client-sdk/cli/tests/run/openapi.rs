@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use mgp_testkit::{HttpRequest, http_response, serve_http};
 use serde_json::{Value, json};
 
@@ -63,6 +65,17 @@ fn document() -> Value {
                 "requestBody": {"required": true, "content": {"application/json": {"schema": pet}}},
             }},
         },
+    })
+}
+
+/// Returns the request that calls the tool `getPet`.
+fn get_pet(id: u32) -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {"name": "getPet", "arguments": {"id": id}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }},
     })
 }
 
@@ -207,16 +220,9 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
         command.args(["openapi", &source]).args(more).stdin(Stdio::piped());
         command.envs(is_keyed.then_some(("MGP_HEADER_AUTHORIZATION", SECRET)));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let call = json!({
-            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": {"name": "getPet", "arguments": {"id": 7}, "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }},
-        });
         let mut input = child.stdin.take().unwrap();
         // The program may have ended already.
-        let _ = writeln!(input, "{call}");
+        let _ = writeln!(input, "{}", get_pet(7));
         let _ = BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new());
         drop(input);
         child.wait_with_output().unwrap()
@@ -240,4 +246,44 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
     }
     let requests = api.0.lock().unwrap();
     assert!(requests.iter().all(|one| one.head.contains("\nuser-agent: mgp")), "{requests:?}");
+}
+
+#[test]
+fn an_api_that_always_compresses_is_read_up_to_the_limit() {
+    let url = serve_http(|request| {
+        let body = if request.head.starts_with("get /pets.json ") {
+            let mut pets = document();
+            pets["servers"][0]["url"] = json!("/v1");
+            pets.to_string()
+        } else if request.head.contains("/pets/0 ") {
+            " ".repeat((8 << 20) + 1)
+        } else {
+            json!({"name": "Rex"}).to_string()
+        };
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(body.as_bytes()).unwrap();
+        let body = encoder.finish().unwrap();
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\n\
+             connection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        [head.as_bytes(), &body].concat()
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    command.args(["openapi", &format!("{url}/pets.json")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut call = |pet: u32| {
+        writeln!(input, "{}", get_pet(pet)).unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line
+    };
+    let (read, bomb) = (call(7), call(0));
+    assert!(read.contains("Rex"), "{read}");
+    assert!(bomb.contains("more than 8388608 bytes when it is decompressed"), "{bomb}");
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }

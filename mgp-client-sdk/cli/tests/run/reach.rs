@@ -317,6 +317,48 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     assert!(of_rows[0]["trace_id"].is_string(), "{recorded}");
 }
 
+/// Regression test: the audit log did not contain such calls. Later, it named `mgp_tools_call` as the tool of some of
+/// them, and counted all known tools whose versions were refused as one tool that was not found.
+#[test]
+fn a_call_that_is_refused_before_the_checks_of_a_server_is_recorded() {
+    let world = world(&[("log", text("a")), ("rows", text("b"))], "");
+    let (mut ann, mut bob, mut cat) =
+        (agent(&world, "ann"), agent(&world, "bob"), agent(&world, "cat"));
+    within(|| ann.call("log", &json!({})).ok());
+    let session = json!({"name": "log", "arguments": {}, "_mgp": {"session_handle": "unknown"}});
+    bob.ask("tools/call", &session).unwrap_err();
+    for name in ["first", "second", "third"] {
+        call(&mut bob, name, &json!({})).unwrap_err();
+    }
+    for name in ["files.log", "rows"] {
+        let versioned = json!({"name": name, "arguments": {}, "_meta": {"tool_version": "^2"}});
+        // Ignore the answer, because the refusal is a result for some hosts and an error for others.
+        let _ = bob.ask("tools/call", &versioned);
+    }
+    call(&mut cat, "mgp_tools_call", &json!({"name": "fourth", "arguments": {}})).unwrap_err();
+    let mut operator = world.operator();
+    let mut recorded = |agent: &str| {
+        let filter = json!({"limit": 500, "event_type": "TOOL_BLOCKED", "agent": agent});
+        let found = operator.ask("mgp/kernel/audit", &filter).unwrap();
+        let events = found["events"].as_array().unwrap().iter().map(|event| {
+            let target = &event["target"];
+            json!([target["server_id"], target["tool_name"], event["details"]["code"]])
+        });
+        let mut events: Vec<_> = events.collect();
+        events.sort_by_key(Value::to_string);
+        events
+    };
+    let expected = [
+        json!(["files", "log", -32602]),
+        json!(["files", "log", 4000]),
+        json!(["files", "rows", 4000]),
+        // Unknown tools have one record in a minute.
+        json!([null, "first", 4001]),
+    ];
+    assert_eq!(recorded("bob"), expected);
+    assert_eq!(recorded("cat"), [json!([null, "fourth", 4001])]);
+}
+
 /// Sends a GET request and returns the response; empty if nothing listens at the address.
 fn get(address: &str, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(address) else { return String::new() };

@@ -1,4 +1,4 @@
-//! A kernel that serves HTTP.
+//! A fixture: a kernel that serves HTTP.
 
 use std::fs;
 use std::process::Stdio;

@@ -228,8 +228,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     within(|| world.kernel().is_none().then_some(()));
     let file = world.state().join("state.db");
     let db = Db::open(&file).await.unwrap();
-    // Add a table, as the second migration step of a newer version of the program would. The first step is empty,
-    // because this file already has it, so it is not run.
+    // Add a table, as a newer version of the program would do in a second migration step. The first step is not run,
+    // because this file already has it; so its text can be empty.
     db.migrate("store", &["", "CREATE TABLE newer (a)"]).await.unwrap();
     db.close().await;
     assert!(world.state().join("state.db.store-1").exists(), "the file before the change is kept");
@@ -244,8 +244,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         all.sort();
         all
     };
-    // Wait until the write-ahead log is merged. The last connection that closes does this, which may be that of the
-    // kernel, and the kernel may still be ending.
+    // Wait until the write-ahead log is merged. The connection that closes last does this. It may be a connection of
+    // the kernel, which may still be ending.
     for _ in 0..100 {
         if !file.with_extension("db-wal").exists() {
             break;

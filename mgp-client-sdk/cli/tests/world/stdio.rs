@@ -85,7 +85,8 @@ impl World {
         builder.era(era).spawn(command).await.unwrap()
     }
 
-    /// Returns the folders in which programs are found: the folder `bin` of this world, then those of the test.
+    /// Returns the folders in which programs are found: the folder `bin` of this world, then the folders in the test's
+    /// own `PATH`.
     fn search_path(&self) -> String {
         format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default())
     }

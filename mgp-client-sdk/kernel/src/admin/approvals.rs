@@ -1,7 +1,7 @@
 //! Methods for operators to list and answer everything that waits for their decision (MGP §3.4, §4.4, §15.4).
 //!
-//! Questions about calls and permissions wait in the inbox. Registrations wait elsewhere; the id of a waiting
-//! registration is its fingerprint.
+//! Questions about calls and permissions wait in the inbox. Registrations of servers wait in the registry of registered
+//! servers; the id of a waiting registration is its fingerprint.
 
 use std::sync::Arc;
 
@@ -114,8 +114,8 @@ fn check_expected(params: &Params) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the place where the operator answered, e.g. a terminal, which the operator's program states in `via`. `Host`
-/// is ignored, because answers in the form of a host do not arrive through these methods.
+/// Returns the place where the operator answered, e.g. a terminal. The operator's program states it in `via`. The value
+/// `Host` is ignored, because an answer in a form of a host never arrives through these methods.
 fn place(params: &Params) -> Option<AnswerPlace> {
     let place = params.via.as_deref().and_then(AnswerPlace::parse);
     place.filter(|place| *place != AnswerPlace::Host)

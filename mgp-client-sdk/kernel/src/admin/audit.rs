@@ -47,8 +47,8 @@ pub(super) async fn verify(
     })
 }
 
-/// Waits until pending events are written, and returns the audit log. The wait is needed because a request that changes
-/// state is answered a moment before its event is written.
+/// Waits up to [`FLUSH_TIMEOUT`] until pending events are written, and returns the audit log. The wait is needed
+/// because a request that changes state is answered a moment before its event is written.
 async fn flushed_log(kernel: &Kernel) -> Result<&AuditLog, RpcError> {
     let log = kernel.governance().log().ok_or_else(|| {
         let message = "this kernel has no audit log; build it with `in_folder`";

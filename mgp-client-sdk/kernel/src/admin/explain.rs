@@ -58,7 +58,8 @@ fn caller_of(params: &KernelExplainParams) -> Context {
     caller
 }
 
-/// Makes the outcome a refusal if the audit log could not record the call. The kernel checks this before all rules.
+/// Changes the outcome to a refusal if the audit log could not record the call. The kernel checks this before all
+/// rules.
 fn apply_audit(kernel: &Kernel, result: &mut KernelExplainResult) {
     let Some(failure) = audit_failure(kernel) else { return };
     result.steps.insert(0, ExplainedStep::new("audit", ExplainedResult::Refused, failure.clone()));
@@ -136,8 +137,8 @@ fn apply_answer(
     }
 }
 
-/// Finds a tool by the name that the agent sees. If the agent sees no such tool, finds it by its callable name, its id
-/// or its server's own name for it, even if no agent sees the tool.
+/// Finds a tool by the name that the agent sees. If the agent sees no tool of this name, finds a tool with this
+/// callable name, this id, or this name in its server's own list, even if no agent sees the tool.
 fn find_tool(
     kernel: &Kernel,
     caller: &Context,

@@ -112,7 +112,7 @@ async fn take_back(
         return Ok(result);
     }
     let change = PermissionChange::from(params);
-    // Revoke the approvals in the inbox first, so that no call can use one before the permissions are revoked.
+    // Revoke the approvals in the inbox first, so that no call can use an approval before the permissions are revoked.
     let mut unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
@@ -139,11 +139,11 @@ async fn take_back(
 /// Checks that an operator can revoke decisions about a server. Disabled and removed servers are accepted too, because
 /// they may have decisions.
 ///
-/// Refuses any other id, because it is most likely a typo.
+/// Refuses an id of which the kernel knows neither a server nor a decision, because the id is most likely a typo.
 async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result<(), RpcError> {
     let Err(unknown) = find_own_server(kernel, cx, id.as_str()) else { return Ok(()) };
     let (by, governance) = (&cx.principal, kernel.governance());
-    // Only operators of `local` learn that a server is disabled, because it may be for other tenants.
+    // A disabled server may belong to other tenants. So only operators of `local` learn that it is disabled.
     if by.authority() == Authority::Operator && is_disabled(kernel, id.as_str())
         || !governance.permissions().list(by, Some(id)).await?.is_empty()
     {
@@ -172,7 +172,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // Show the source of the approval in the same words in which the store contains it.
+    // Show the source of the approval in the words in which the store contains it.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

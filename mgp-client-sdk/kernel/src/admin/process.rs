@@ -79,7 +79,7 @@ fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
     Some(KernelFinding::new("error", audit_failure(kernel).or_else(removed)?))
 }
 
-/// Returns a text with the reason if the audit log cannot be written. While it cannot, the kernel refuses every call.
+/// Returns the reason as a text if the audit log cannot be written. In this state, the kernel refuses every call.
 pub(super) fn audit_failure(kernel: &Kernel) -> Option<String> {
     let failure = kernel.governance().log()?.failure()?;
     let reason = failure.source().map_or_else(|| failure.to_string(), ToString::to_string);
@@ -118,8 +118,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // A caller over HTTP without a session keeps its tools under a session handle, which the kernel cannot find
-        // here. So the session shown for the caller has no tools.
+        // A caller over HTTP without a session keeps its tools under a session handle. The kernel does not know the
+        // handle here, so it shows a session without tools.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;

@@ -50,26 +50,33 @@ pub(super) async fn list(
     }
     kernel.0.fleet.synced().await;
     let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
+    // Describe only the tool that is asked for, because a page of the console asks for many tools one by one.
+    let is_meant = |server: &ServerId, tool: &str| {
+        params.tool_id.as_deref().is_none_or(|wanted| {
+            let rest = wanted.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            rest == Some(tool)
+        })
+    };
     let mut all = Vec::new();
     let definitions = kernel.governance().definitions();
     let mut unlocked = Vec::new();
     for id in kernel.0.fleet.all().keys().filter(|id| is_wanted(id.as_str())) {
-        for tool in kernel.index().tools_of(id.as_str()) {
-            all.push(indexed_tool(&kernel, id, &tool));
-        }
-        let names = definitions.unlocked_tools(id).into_iter();
+        let tools = kernel.index().tools_of(id.as_str()).into_iter();
+        let tools = tools.filter(|tool| is_meant(id, tool.name()));
+        all.extend(tools.map(|tool| indexed_tool(&kernel, id, &tool)));
+        let names = definitions.unlocked_tools(id).into_iter().filter(|tool| is_meant(id, tool));
         unlocked.extend(names.map(|tool| unlocked_tool(&kernel, id, &tool)));
     }
     let mut held = definitions.waiting()?;
     held.extend(definitions.rejected()?);
     let waiting = held.iter().filter(|held| is_wanted(held.server.as_str()));
+    let waiting = waiting.filter(|held| is_meant(&held.server, &held.tool));
     // A tool can be in both lists: its definition waits for an operator, and differs from the lock file. Show only the
     // difference from the lock file, which the operator must correct first.
+    let key = |tool: &KernelTool| (tool.server_id.clone(), tool.tool_id.clone());
+    let mut known: HashSet<_> = all.iter().map(key).collect();
     for other in unlocked.into_iter().chain(waiting.map(|held| unlisted_tool(&kernel, held))) {
-        let is_same = |tool: &KernelTool| {
-            (&tool.server_id, &tool.tool_id) == (&other.server_id, &other.tool_id)
-        };
-        if !all.iter().any(is_same) {
+        if known.insert(key(&other)) {
             all.push(other);
         }
     }
@@ -80,8 +87,7 @@ pub(super) async fn list(
             tool.hidden_because = hidden.or_else(|| refused_permission(&kernel, &cx, tool));
         }
     }
-    if let Some(id) = &params.tool_id {
-        all.retain(|tool| tool.tool_id == *id);
+    if params.tool_id.is_some() {
         for tool in &mut all {
             tool.definition = definition(&kernel, tool, &held);
         }
@@ -92,7 +98,8 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Waits until a new server has listed its tools, and returns a text about what the review found in them, if anything.
+/// Waits up to [`REVIEW_TIMEOUT`] until a new server has listed its tools, and returns a text about what the review
+/// found in them, if anything.
 pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> Option<String> {
     find_server(kernel, server.as_str()).ok()?.operator_start(Some(REVIEW_TIMEOUT)).await;
     let mut params = KernelToolsParams::new();
@@ -166,7 +173,6 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
 /// the one that the server listed last.
 fn definition(kernel: &Kernel, tool: &KernelTool, held: &[PendingDefinition]) -> Option<String> {
     let (server, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
-    // If the server has not listed the tool since the kernel started, the definition is known only from the store.
     let is_described = |held: &&PendingDefinition| {
         (&held.server, held.tool.as_str()) == (&server, name)
             && tool.fingerprint == Some(held.held.fingerprint.to_string())
@@ -180,6 +186,7 @@ fn definition(kernel: &Kernel, tool: &KernelTool, held: &[PendingDefinition]) ->
             if let Some(listed) = definitions.definition(Some(&server), name) {
                 return serde_json::to_string(&*listed).ok();
             }
+            // The server has not listed the tool since the kernel started, so only the stored definition is known.
             let held = held.iter().find(is_described)?;
             Some(held.held.definition.as_str().to_owned())
         }
@@ -278,7 +285,7 @@ async fn decide(
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
     };
     // Require the fingerprint, so that an operator approves only the definition that the operator has seen, and not a
-    // later one.
+    // later definition.
     if approves && fingerprint.is_none() {
         let message = "an approval names the `fingerprint` of the definition that was read";
         return Err(RpcError::invalid_params(message));
@@ -368,8 +375,8 @@ fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<St
 }
 
 /// Returns a permission that the tool needs and that no approver can grant any more, with the reason. Returns `None` if
-/// the tool needs no such permission. If one is missing, the kernel refuses every call of the tool, and searches leave
-/// the tool out.
+/// the tool needs no such permission. While such a permission is missing, the kernel refuses every call of the tool,
+/// and searches leave the tool out.
 fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
     let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);

@@ -26,8 +26,8 @@ pub(super) struct LimitedCall {
     /// The caller's name in the table of counts.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged to the quotas. The kernel does not charge it again when it retries the call, in
-    /// a later round, or when it repeats the call with a legacy caller's answers.
+    /// `true` once the call was charged to the quotas. A call is charged only once, even if the kernel retries it, if
+    /// it has several rounds, or if the kernel repeats it with a legacy caller's answers.
     is_charged: AtomicBool,
     /// The round of the call, i.e. one of the requests that its caller sends to answer questions. `None` if the caller
     /// does not repeat the call.
@@ -117,8 +117,7 @@ impl CallBounds {
             let limits = DecidedLimits { usage, recheck, finished };
             Stack::from_fn(move |call: Call| {
                 let limited = call.cx().extensions.get_shared::<LimitedCall>();
-                // On behalf of a call, the security checks can also request the list of tools. Limit only the call
-                // itself.
+                // The security checks can also request the list of tools through this stack. Limit only calls of tools.
                 match limited.filter(|_| call.tool().is_some()) {
                     Some(limited) => limits.stack(limited).send(call),
                     // Wait for the end of the call's task, because the audit record of the call contains its outcome.

@@ -24,7 +24,7 @@ impl LimitTable {
         }
     }
 
-    /// Returns the same as [`key`](Self::key), but with the path and the server's name each between backticks.
+    /// Returns the path of a key as [`key`](Self::key) does, but puts the path and the server's name into backticks.
     pub(super) fn quote(&self, name: &str) -> String {
         match &self.server {
             None => format!("`{}.{name}`", self.path),

@@ -26,8 +26,8 @@ use mgp_types::mcp::Meta;
 use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::proposal::{ActualCost, CostHints, Member as _};
 use mgp_types::service::{
-    Body, Call, Context, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, ServerId, Stack,
-    StreamLimit,
+    Body, Call, Context, Method, Params, Peer, Principal, Reply, Rule, Scope, ScopeKind, ServerId,
+    Stack, StreamLimit,
 };
 use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
@@ -112,8 +112,8 @@ impl CallBounds {
             let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
             table.server.extend(bound.map(|bound| (id, bound)));
         }
-        // Add an entry also for a server whose table only sets the cost of calls in units, because these units count
-        // towards the quotas of agents.
+        // Add an entry even for a server whose table limits nothing, but sets the cost of calls in units: these units
+        // count towards the quotas of agents.
         let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
         *self.0.table.write() = Arc::new(table);
         self.0.is_set.store(is_set, Ordering::Relaxed);
@@ -194,12 +194,25 @@ impl CallBounds {
                     running.note(&answer);
                 }
                 if let (Err(error), false) = (&answer, reached.load(Ordering::Relaxed)) {
-                    let (who, tool) = (who(&cx.principal), tool.unwrap_or_default());
-                    state.refusals.refused(&cx, who, &server, &tool, error).await;
+                    let tool = tool.unwrap_or_default();
+                    let rule = Rule::new(error.message().to_owned());
+                    state.refusals.refused(&cx, Some(&server), &tool, error, Some(&rule)).await;
                 }
                 answer
             }
         })
+    }
+
+    /// Records a call that was refused before it reached the limits and the security checks of a server. `server` is
+    /// `None` if the tool was not found.
+    pub(crate) async fn record_refusal(
+        &self,
+        cx: &Context,
+        server: Option<&ServerId>,
+        tool: &str,
+        error: &RpcError,
+    ) {
+        self.0.refusals.refused(cx, server, tool, error, Rule::of(error)).await;
     }
 
     /// Returns the limits that apply to all calls of an agent together; `None` if there are none.
@@ -421,7 +434,9 @@ fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<(String, bool)> {
                 Some(Duration::ZERO) => {
                     format!(", all free again in {} s", free_in.as_secs_f64().ceil())
                 }
-                Some(wait) => format!(", the next call is allowed in {wait:?}"),
+                Some(wait) => {
+                    format!(", the next call is allowed in {}", mgp_types::duration_words(wait))
+                }
             };
             (format!("{used} of {limit} a minute{more}: {key}"), next_in != Some(Duration::ZERO))
         });
@@ -454,7 +469,7 @@ fn who(principal: &Principal) -> String {
     format!("{}/{}", principal.tenant().as_str(), principal.name())
 }
 
-/// Returns a stack that adds a configuration key to each refusal by the limit of `stack`: the key that raises the
+/// Returns a stack that names a configuration key in each refusal by the limit of `stack`: the key that raises this
 /// limit.
 fn name_key(stack: Stack, key: String) -> Stack {
     const RAISE: &str = "an operator can raise ";
@@ -474,8 +489,8 @@ fn name_key(stack: Stack, key: String) -> Stack {
                             | LifecycleError::TooLarge(_)
                     )
                 );
-                // Leave other errors unchanged: another layer names the key of a time-out, no key helps if a server is
-                // not ready, and an inner limit has named its own key.
+                // Leave other errors unchanged. Another layer names the key of a time-out; no key helps if a server is
+                // not ready; and an inner limit has already named its key.
                 if !is_limit || error.message().contains(RAISE) {
                     return error;
                 }

@@ -1,4 +1,4 @@
-//! Records calls that a limit refused.
+//! Records calls that do not reach the audit layer, because a limit or the search for their tool refused them.
 //!
 //! For each agent, tool and code, only the first refusal of a minute is recorded, so that a caller in a loop does not
 //! fill the audit log. The next record contains the number of refusals in between.
@@ -13,6 +13,8 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
+use super::who;
+
 /// The time after a record during which refusals of the same kind are only counted.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum number of kinds of refusals (an agent, a tool and a code) that are tracked at a time.
@@ -24,7 +26,7 @@ struct Recent {
     unrecorded: u64,
 }
 
-type Kind = (String, ServerId, String, ErrorCode);
+type Kind = (String, Option<ServerId>, String, ErrorCode);
 
 pub(super) struct RefusalLog {
     audit: Arc<dyn AuditSink>,
@@ -44,27 +46,30 @@ impl RefusalLog {
         Self { audit, recent: Mutex::default() }
     }
 
-    /// Records a refusal, unless a refusal of the same kind was recorded a moment ago.
+    /// Records a refusal, unless a refusal of the same kind was recorded a moment ago. `server` is `None` if the tool
+    /// was not found.
     pub(super) async fn refused(
         &self,
         cx: &Context,
-        who: String,
-        server: &ServerId,
+        server: Option<&ServerId>,
         tool: &str,
         error: &RpcError,
+        rule: Option<&Rule>,
     ) {
         let code = error.code();
-        let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else {
-            return;
-        };
+        // A caller can invent any number of names, so all tools that were not found count as one tool.
+        let counted = server.map_or_else(String::new, |_| tool.to_owned());
+        let kind = (who(&cx.principal), server.cloned(), counted, code);
+        let Some(unrecorded) = self.due(kind) else { return };
         // The call has not reached the audit layer, which gives each call a trace. So give the call a trace here unless
         // it has one.
         let mut cx = cx.clone();
         let trace = cx.trace_or_new().clone();
-        let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);
-        let event = event.trace(Some(&trace)).rule(Some(&Rule::new(error.message().to_owned())));
+        let event = Event::call_refused(&cx.principal, server, tool, code, unrecorded);
+        let event = event.trace(Some(&trace)).rule(rule);
         if let Err(error) = self.audit.record(event.build()).await {
-            tracing::warn!(%server, tool, %error, "a refused call is not in the audit log");
+            let server = server.map(ServerId::as_str);
+            tracing::warn!(server, tool, %error, "a refused call is not in the audit log");
         }
     }
 

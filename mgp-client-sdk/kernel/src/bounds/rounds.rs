@@ -270,10 +270,10 @@ mod tests {
 
         assert!(!waiting.ask("a"));
         refuse(&waiting.round("a").0, ErrorCode::RESOURCE_EXHAUSTED);
-        // The call's deadline passes while this round waits because the maximum number of calls is already running.
+        // Simulate a call whose deadline passes while it waits, because the maximum number of calls is already running.
         let late = LifecycleError::NotStarted(Duration::from_secs(1)).into();
         RoundGuard::new(&waiting.round("a").0).note(&Err(late));
-        // The connection breaks before the round has an answer.
+        // Simulate a connection that breaks before the round has an answer.
         drop(RoundGuard::new(&waiting.round("a").0));
         let (round, _) = waiting.round("a");
         assert!(round.is_later() && round.was_charged());

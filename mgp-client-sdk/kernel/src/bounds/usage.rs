@@ -69,7 +69,7 @@ pub struct QuotaCount {
 }
 
 /// Reads the counts for the quotas of a configuration from the store of a kernel: the counts of the configured agents,
-/// of other agents that have called, and of servers.
+/// of other agents that have called, and of servers. Agents of tenants other than `local` are left out.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -152,8 +152,8 @@ impl Usage {
         Ok(Self(Arc::new(UsageState { store, counts })))
     }
 
-    /// Counts a call and its units for all of the given agents and servers, or for none of them if a quota refuses the
-    /// call. Waits until the counts are stored.
+    /// Counts a call and its units for all of the given agents and servers. If a quota refuses the call, counts it for
+    /// none of them. Waits until the counts are stored.
     pub(super) async fn charge(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
             let now = now();
@@ -183,8 +183,8 @@ impl Usage {
         charged(&self.0.counts.lock(), all, units, now()).err()
     }
 
-    /// Describes how much of each quota is used, with the configuration key of the quota, and the error if the quota
-    /// would refuse a call of this cost. Counts nothing.
+    /// Describes how much of each quota is used, and names the configuration key of the quota. Adds the error if the
+    /// quota would refuse a call of this cost. Counts nothing.
     pub(super) fn describe(
         &self,
         all: &[Counted<'_>],
@@ -380,7 +380,7 @@ mod tests {
         let (ann, tools) = (limits(3, 10), limits(100, 12));
         let table = LimitTable::new("limits");
         for round in 0..2 {
-            // Each round begins with the stored counts, as after a kill of the kernel.
+            // Begin each round with the stored counts, as a kernel does after the previous one was killed.
             let usage = Usage::load(Arc::clone(&store)).await.unwrap();
             let all = [one("ann", &ann, &table), one("tools", &tools, &table)];
             let charged = usage.charge(&all, 6).await;

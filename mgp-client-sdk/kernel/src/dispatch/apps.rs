@@ -11,8 +11,8 @@ use super::names::NameTable;
 use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
 
-/// Adapts a tool list to the caller's host. Removes the tools that only pages use if the host does not show pages, and
-/// rewrites the URI of each page so that it leads to the right server.
+/// Adapts a tool list to the caller's host. If the host does not show pages, removes the tools that only pages use.
+/// Rewrites the URI of each page, so that the host reads the page from the right server.
 pub(super) async fn fit(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -63,8 +63,8 @@ pub(super) fn add_missing(
 /// definitions of a session's tools have no metadata about pages.
 fn is_listed_for_pages_only(index: &ToolIndex, caller: &dyn Allowed, name: &str) -> bool {
     match index.resolve(name, caller) {
-        // Compare the name in lists, because it differs from the server's name for the tool if the kernel has a tool of
-        // this name.
+        // Compare `name` with the name that lists contain. This name differs from the server's own name for the tool if
+        // the kernel itself has a tool of that name.
         Resolved::One(tool) => is_for_pages_only(&tool) && name_for(&tool, index, caller) == name,
         _ => false,
     }

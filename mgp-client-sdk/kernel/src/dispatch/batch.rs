@@ -1,4 +1,4 @@
-//! `mgp_tools_call_many`: several tool calls in one request (C17 of the tool contracts).
+//! `mgp_tools_call_many`: several tool calls in one request.
 //!
 //! Each call of the batch is checked, limited and recorded separately, and a failed call does not affect the others.
 
@@ -120,8 +120,8 @@ fn single(
     Ok(Call::request(Method::from_static(ToolsCall::METHOD), params, cx))
 }
 
-/// Replaces the idempotency key and the step id of the batch by values for one of its calls, because each of these
-/// values identifies a single call. The new values derive from the batch's values and the position of the call, so a
+/// Replaces the idempotency key and the step id of the batch by separate values for one of its calls, because each such
+/// value identifies a single call. The new values derive from the batch's values and the position of the call, so a
 /// repeated batch leads to the same values.
 fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
     // Hash the batch's value. So the result is never too long, and never equals a value that a caller chose.

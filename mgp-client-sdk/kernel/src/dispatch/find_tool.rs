@@ -51,11 +51,42 @@ impl CallAddress {
 
 /// The result of the search for the tool that a call names.
 pub(super) enum ResolvedTool {
-    /// A tool in the index. Unless `is_visible`, the caller may be unable to see it, because this is checked later.
+    /// A tool in the index. If `is_visible` is `false`, it is not known yet whether the caller sees the tool; this is
+    /// checked later.
     Found { tool: IndexedTool, is_visible: bool },
     /// The server of a tool whose definition waits for an operator or was rejected. The caller has no access to the
     /// tool: the security checks refuse the call and record the refusal.
     Held(Arc<ManagedServer>),
+}
+
+/// The refusal of a call that has not reached the security checks.
+pub(super) struct EarlyRefusal {
+    /// The server of the called tool, and the name that the server itself uses; `None` if the tool was not found.
+    pub(super) tool: Option<(ServerId, String)>,
+    pub(super) error: RpcError,
+}
+
+impl EarlyRefusal {
+    /// Creates the refusal of a call of a known tool.
+    pub(super) fn of(tool: &IndexedTool, error: RpcError) -> Self {
+        Self { tool: Some((tool.server_id().into(), tool.name().to_owned())), error }
+    }
+}
+
+impl From<RpcError> for EarlyRefusal {
+    fn from(error: RpcError) -> Self {
+        Self { tool: None, error }
+    }
+}
+
+/// Returns the name of the tool that a call names: for a call of `mgp_tools_call`, the name in its arguments.
+pub(super) fn named_tool(call: &Call) -> Option<String> {
+    if meta_tool(call) == Some(MetaTool::Call)
+        && let Ok(CallToolParams { name, .. }) = call.tool_arguments().get()
+    {
+        return Some(name);
+    }
+    call.tool().map(|tool| tool.name.to_owned())
 }
 
 /// Finds the tool that a call names, and replaces the name in the call by the name that the server itself uses.
@@ -63,7 +94,7 @@ pub(super) fn resolve_tool(
     dispatcher: &Dispatcher,
     call: &mut Call,
     address: &CallAddress,
-) -> Result<ResolvedTool, RpcError> {
+) -> Result<ResolvedTool, EarlyRefusal> {
     let meta = meta_tool(call);
     let is_plain = meta.is_none() && address.server_id.is_none();
     let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| is_plain) {
@@ -87,13 +118,14 @@ pub(super) fn resolve_tool(
             }
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
                 let held = find_held(dispatcher, call, address)?;
-                return held.map(ResolvedTool::Held).ok_or(unknown);
+                return held.map(ResolvedTool::Held).ok_or_else(|| unknown.into());
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         },
     };
     check_tool_version(call, &tool)?;
-    header_params::check(dispatcher, call, &tool)?;
+    header_params::check(dispatcher, call, &tool)
+        .map_err(|error| EarlyRefusal::of(&tool, error))?;
     if call.params().may_contain_member("\"task\"") {
         // If the caller asks for a task, send the server a plain call, because the kernel itself runs the task.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
@@ -103,12 +135,13 @@ pub(super) fn resolve_tool(
 }
 
 /// Refuses a call that requires a version of the tool other than the version in the tool's definition.
-fn check_tool_version(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
+fn check_tool_version(call: &Call, tool: &IndexedTool) -> Result<(), EarlyRefusal> {
     let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
-    Ok(check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?)
+    check_version(call.params(), tool.name(), definition)
+        .map_err(|refused| EarlyRefusal::of(tool, Refusal::from(refused).into()))
 }
 
-/// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.
+/// Finds a visible tool by its name alone, without parsing the params. For most calls, the name is enough.
 fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let tool = call.tool()?;
@@ -212,8 +245,8 @@ fn last_used(dispatcher: &Dispatcher, call: &Call, address: &CallAddress) -> Opt
     session.last_used(&tools).map(|tool| tool.server_id().to_owned())
 }
 
-/// If a tool is hidden from the caller only because its definition waits for an operator or was rejected, returns the
-/// server of the tool, and replaces the name in the call by the name that the server itself uses.
+/// Finds a tool that is hidden from the caller only because its definition waits for an operator or was rejected.
+/// Returns the server of the tool, and replaces the name in the call by the name that the server itself uses.
 fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -227,8 +260,8 @@ fn find_held(
     let qualified = all.iter().filter_map(|(id, server)| {
         Some((server, name.strip_prefix(id.as_str())?.strip_prefix('.')?))
     });
-    // First try the server whose id is the beginning of the name. For some servers, the definition of every name counts
-    // as waiting or refused, so the whole name could match one of them by mistake.
+    // First try the server whose id is the beginning of the name. For some servers, every name counts as that of a tool
+    // whose definition waits or is refused, so the whole name could match such a server by mistake.
     let mut candidates = qualified
         .chain(all.values().map(|server| (server, name.as_str())))
         .filter(|(server, _)| is_wanted(server.id()));
@@ -278,18 +311,18 @@ fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
 }
 
 /// Finds an unknown tool by reading lists of tools: the list of the server that the call names, or else the lists of
-/// all servers that the caller has access to. Reads only lists that this kernel has never read, or has not read since
+/// all servers to which the caller has access. Reads only lists that this kernel has never read, or has not read since
 /// their server announced a change.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
     address: &CallAddress,
     unknown: RpcError,
-) -> Result<ResolvedTool, RpcError> {
+) -> Result<ResolvedTool, EarlyRefusal> {
     let cx = call.cx().clone();
     // Do not wait if the caller is a kernel: if two kernels are servers of each other, each would wait for the other.
     if kernel_hops::is_from_kernel(&cx) {
-        return Err(unknown);
+        return Err(unknown.into());
     }
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let wanted = WantedTool::of(&naming_params(call, address)?)?;
@@ -314,7 +347,7 @@ pub(super) async fn find_unread(
     }))
     .await;
     match resolve_tool(dispatcher, call, address) {
-        Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
+        Err(EarlyRefusal { error, .. }) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
             let index = &fleet.context().index;
             let failure = named.filter(may_use).and_then(|server| {
                 let has_tools = !index.tools_of(server.id().as_str()).is_empty();
@@ -326,10 +359,11 @@ pub(super) async fn find_unread(
             let own_name = named.and_then(|server| wanted.name_at(server.id()));
             let similar =
                 || similar_names(dispatcher, &cx, own_name.unwrap_or(wanted.name.as_str()));
-            Err(failure.unwrap_or_else(|| {
+            let error = failure.unwrap_or_else(|| {
                 let error = name_similar(error, &wanted.name, &similar());
                 name_starting(error, &starting)
-            }))
+            });
+            Err(error.into())
         }
         resolved => resolved,
     }
@@ -412,14 +446,14 @@ impl Dispatcher {
         }
     }
 
-    /// Finds a tool that is hidden from a caller only because its definition waits for an operator or was rejected, by
-    /// a portable name of the tool. Returns the id of its server and its name.
+    /// Finds a tool by a portable name, if the tool is hidden from the caller only because its definition waits for an
+    /// operator or was rejected. Returns the id of its server and its name.
     pub(crate) fn find_held(&self, cx: &Context, name: &str) -> Option<(ServerId, String)> {
         portable_names::find_held(self, cx, name, None)
     }
 
-    /// Returns whether clients may know a tool with an output schema under a name. The tool may have left the index
-    /// since, because its definition was changed or refused after clients had listed it.
+    /// Returns whether clients may know, under this name, a tool with an output schema. The tool may have left the
+    /// index since, because its definition was changed or refused after clients had listed it.
     pub(crate) fn may_be_typed(&self, name: &str) -> bool {
         let fleet = &self.parts().fleet;
         let FleetContext { index, governance, .. } = fleet.context();

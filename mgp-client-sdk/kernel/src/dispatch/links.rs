@@ -129,10 +129,11 @@ fn in_message(message: &Payload, change: ChangeBlock<'_>) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Replaces the URIs of resources in the result of a tool, and the content blocks that the caller's revision lacks.
+/// Adapts the result of a tool: replaces the URIs of resources, and puts texts in place of the content blocks that the
+/// caller's revision lacks.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be written as JSON.
+/// Returns −32603 (internal error) if the result cannot be written as JSON.
 pub(super) fn in_result(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -142,10 +143,11 @@ pub(super) fn in_result(
     in_list(dispatcher, cx, server, reply, "content", |block, change| change(block))
 }
 
-/// Replaces the URIs of resources in the messages of a prompt, and the content blocks that the caller's revision lacks.
+/// Adapts the messages of a prompt: replaces the URIs of resources, and puts texts in place of the content blocks that
+/// the caller's revision lacks.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be written as JSON.
+/// Returns −32603 (internal error) if the result cannot be written as JSON.
 pub(super) fn in_prompt(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -159,7 +161,7 @@ pub(super) fn in_prompt(
 /// be several files, each with its own URI.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be written as JSON.
+/// Returns −32603 (internal error) if the result cannot be written as JSON.
 pub(super) fn in_contents(
     links: &ResourceLinks<'_>,
     requested: &str,

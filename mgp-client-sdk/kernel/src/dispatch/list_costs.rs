@@ -13,8 +13,8 @@ pub(crate) fn context_of_agent(agent: &str) -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
-/// Returns two numbers of tokens: that of the tool list that an agent receives, and that of a list of all tools to
-/// which the agent has access.
+/// Returns the number of tokens of the tool list that an agent receives, and the number of tokens of a list of all
+/// tools to which the agent has access.
 pub(crate) fn list_costs(
     parts: &DispatcherParts,
     agent: &str,

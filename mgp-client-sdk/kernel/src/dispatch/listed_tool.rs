@@ -20,9 +20,9 @@ pub(super) fn fit(cx: &Context, tool: &mut Tool) -> Result<(), RpcError> {
     put_security(tool, cx.caller.has(Extension::ToolSecurity))
 }
 
-/// Corrects an input schema that would make model providers, or hosts built with the official SDKs, refuse the whole
-/// list, including the tools of all other servers. Such a schema has no type or one other than `object`, no properties
-/// (OpenAI), required names that are not a list, or a property whose schema is not an object.
+/// Corrects an input schema because of which model providers, or hosts built with the official SDKs, would refuse the
+/// whole list, including the tools of all other servers. Such a schema has no type, a type other than `object`, no
+/// properties (which OpenAI requires), required names that are not a list, or a property whose schema is not an object.
 fn fit_input_schema(tool: &mut Tool) {
     let Ok(mut schema) = tool.input_schema.get::<Object>() else { return };
     let mut is_changed = fit_members(&mut schema);
@@ -90,14 +90,15 @@ fn correct_hints(tool: &mut Tool) {
     if risk.is_some_and(|risk| *risk >= RiskLevel::Dangerous)
         && let Some(hints) = &mut tool.annotations
     {
-        // Leave an absent hint out, because it already means that the tool may destroy data.
+        // Do not add an absent hint: without it, hosts already assume that the tool may destroy data.
         hints.read_only_hint = hints.read_only_hint.map(|_| false);
         hints.destructive_hint = hints.destructive_hint.map(|_| true);
     }
 }
 
-/// If a tool runs only as a task, changes its definition so that hosts may also call it without a task, because hosts
-/// without tasks refuse to call a tool that requires one. For such a call, the kernel waits for the task of the server.
+/// If a tool runs only as a task, declares in its definition that hosts may also call it without a task: hosts without
+/// tasks refuse to call a tool that requires a task. For a call without a task, the kernel waits for the task of the
+/// server.
 fn fit_task_support(tool: &mut Tool) {
     if let Some(execution) = &mut tool.execution
         && execution.task_support == Some(TaskSupport::Required)

@@ -45,8 +45,8 @@ impl NameTable {
         &self.lists
     }
 
-    /// Returns the name of an entry with the server's id, if clients see this name; `None` if they see the server's own
-    /// name.
+    /// Returns the name of an entry that includes the server's id, if clients see this name; `None` if they see the
+    /// server's own name.
     pub(super) fn shown_name(&self, server: &ServerId, key: &str) -> Option<String> {
         let leads_back = matches!(
             self.find(key),
@@ -55,7 +55,8 @@ impl NameTable {
         (!leads_back).then(|| qualify(self.kind, server, key))
     }
 
-    /// Finds the entry that has this name in the lists of clients, or that the name with a server's id identifies.
+    /// Finds the entry that a name means: the entry with this name in the lists of clients, or the entry that a name
+    /// with a server's id identifies.
     pub(super) fn find(&self, name: &str) -> Lookup {
         // A name that includes a server's id always belongs to that server, even if the server does not list it. So no
         // other server can capture the name by listing it.
@@ -108,8 +109,8 @@ impl NameTable {
 /// The prefix before a server's id in a URI.
 const SERVER_PREFIX: &str = "mgp+";
 
-/// The URI schemes that hosts must recognize. In these URIs, the server's id follows the scheme and does not precede
-/// it.
+/// The URI schemes by which hosts recognize pages and skills. In such a URI, the server's id does not precede the
+/// scheme but follows it, so that hosts still recognize the scheme.
 const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
 
 /// Splits a URI that includes a server's id into the id and the server's own URI.
@@ -156,7 +157,8 @@ fn scheme_part(server: &ServerId) -> String {
 /// a non-empty part of one path segment; any other expression matches any text, including an empty one.
 ///
 /// At the end of a template, `{name}` also matches several segments, because many servers declare `file:///{path}`. If
-/// another server has a longer template that matches the same URI, the caller is asked to choose.
+/// another server has a longer template that matches the same URI, the caller gets an error from which it can choose
+/// the server.
 pub(super) fn matches_template(template: &str, uri: &str) -> bool {
     let mut pieces = template.split('{').peekable();
     let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else {

@@ -1,6 +1,6 @@
-//! A running call of a server's tool. [`CallEnd`] lists the ways in which a call can end, and [`OpenCall::record`] is
-//! the one place that determines the records of each of them. A call that ends before it begins here, e.g. a call
-//! of an unknown tool, is neither counted nor an event.
+//! A running call of a server's tool. [`CallEnd`] lists the ways in which a call can end, and [`OpenCall::record`]
+//! alone determines what is recorded about each of these ends. A call that is refused before an [`OpenCall`] exists,
+//! e.g. a call of an unknown tool, is not counted and causes no event; `call_tool.rs` records it in the audit log.
 
 use mgp_toolindex::{IndexedTool, UseOutcome};
 use mgp_types::RpcError;
@@ -15,8 +15,8 @@ use crate::metrics;
 /// A call that the kernel sends to the security checks of its server. If this value is dropped before
 /// [`end`](Self::end) was called, the drop is recorded as the end of the call.
 pub(super) struct OpenCall<'a> {
-    pub(super) dispatcher: &'a Dispatcher,
-    pub(super) cx: &'a Context,
+    dispatcher: &'a Dispatcher,
+    cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
     /// The tool for the records of use; `None` if the caller has no access to the tool.

@@ -31,7 +31,8 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// Finds the tool and decides about the call, in exactly the same way as for a real call of this caller.
+/// Finds the tool among the known tools, and decides about the call by the same rules as for a real call of this
+/// caller.
 fn check(
     dispatcher: &Dispatcher,
     cx: Context,
@@ -49,7 +50,7 @@ fn check(
             let tool = call.tool().map_or_else(String::new, |tool| tool.name.to_owned());
             (server.id().clone(), tool)
         }
-        Err(error) => return refused(&error, Vec::new()),
+        Err(refusal) => return refused(&refusal.error, Vec::new()),
     };
     let governance = &dispatcher.parts().fleet.context().governance;
     result_of(&governance.explain_for(call.cx(), &server, &tool, arguments.as_ref()))

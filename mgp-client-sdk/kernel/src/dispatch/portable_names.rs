@@ -26,8 +26,8 @@ const MAX_CHARS: usize = 64;
 /// The usual number of hexadecimal digits of the hash at the end of a name.
 const MIN_DIGITS: usize = 8;
 
-/// The maximum number of digits of the hash. The kernel uses more than the minimum if a server has given one of its
-/// tools a name that equals another tool's name with a hash.
+/// The maximum number of digits of the hash. The kernel uses more than the minimum if a server has named one of its
+/// tools like another tool's name with a hash.
 const MAX_DIGITS: usize = 32;
 
 /// Returns whether the configuration requires portable names for a caller. Returns `false` for a caller that is itself
@@ -58,7 +58,7 @@ pub(super) fn fit_list(
 /// Replaces the names in the result of `mgp/tools/discover` by the names that the caller's tool list would contain.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be read.
+/// Returns −32603 (internal error) if the result cannot be read.
 pub(super) fn fit_discovered(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -78,7 +78,7 @@ pub(super) fn fit_discovered(
 /// Replaces the names in the result of `mgp/tools/request` by the names that the caller's tool list contains.
 ///
 /// # Errors
-/// Returns −32603 if the result cannot be read.
+/// Returns −32603 (internal error) if the result cannot be read.
 pub(super) fn fit_requested(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -138,7 +138,7 @@ pub(super) fn find(
     let (index, caller) = (&context.index, search.caller(cx));
     let mut tools = match server {
         Some(server) => index.tools_of(server),
-        // First compare the names, because a decision about access takes longer.
+        // Compare names before access, because a decision about access takes longer.
         None => index.listed(&AllTools),
     };
     let is_own_name = |tool: &IndexedTool| {
@@ -168,8 +168,8 @@ pub(super) fn find_one(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Opt
     tools.pop().filter(|_| tools.is_empty())
 }
 
-/// Finds a tool that is hidden from the caller only because its definition waits for an operator or was rejected, by a
-/// portable name of the tool. Returns the id of the tool's server and the name that the server uses. Returns `None` if
+/// Finds a tool by a portable name, if the tool is hidden from the caller only because its definition waits for an
+/// operator or was rejected. Returns the id of the tool's server and the name that the server uses. Returns `None` if
 /// the setting `portable_names` does not apply to the caller.
 pub(super) fn find_held(
     dispatcher: &Dispatcher,
@@ -206,9 +206,9 @@ pub(super) fn find_any(context: &FleetContext, name: &str) -> Vec<IndexedTool> {
     tools
 }
 
-/// Returns whether the caller can call a tool by the name that the server gave it, or could if no other server had a
-/// tool with this name. Returns `false` if the name begins with the id of another server, because it then means a tool
-/// of that server.
+/// Returns whether the caller can call a tool by the server's own name for it. Also returns `true` if this name is only
+/// ambiguous, because other servers have a tool of the same name. Returns `false` if the name begins with the id of
+/// another server, because it then means a tool of that server.
 fn has_own_name(index: &ToolIndex, caller: &dyn Allowed, tool: &IndexedTool) -> bool {
     match index.resolve(tool.name(), caller) {
         Resolved::One(found) => is_same(&found, tool),
@@ -262,8 +262,8 @@ impl<'a> PortableNames<'a> {
         if short.len() <= MAX_CHARS && self.is_unique(&short) && !is_kernel_tool(&short) {
             return short;
         }
-        // Use more digits as long as a tool has this name: a server could give one of its own tools the hashed name of
-        // another tool.
+        // Use more digits while the name with the hash equals another tool's name, which a server could have chosen on
+        // purpose.
         let mut hashed = (MIN_DIGITS..=MAX_DIGITS)
             .map(|digits| hashed_name(tool.server_id(), tool.name(), digits));
         hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
@@ -391,7 +391,7 @@ mod tests {
             names.push(fitted);
         }
         assert_ne!(names[0], names[1]);
-        // The portable names do not depend on the order of the servers.
+        // The portable names must not depend on the order of the servers.
         let reversed = index(&servers.into_iter().rev().collect::<Vec<_>>());
         assert_eq!(names[0], fitted(&reversed, "a.b.c"));
     }

@@ -40,7 +40,7 @@ pub(super) async fn read(dispatcher: Dispatcher, mut call: Call) -> Result<Reply
         let result = reply.get::<ReadResourceResult>();
         let mut result =
             result.map_err(|error| unreadable_result(ResourcesRead::METHOD, &error))?;
-        // Replace the server's own URI by the one that the caller requested.
+        // Replace the server's own URI by the URI that the caller requested.
         for contents in &mut result.contents {
             if contents.uri == key {
                 contents.uri = uri.to_string();
@@ -122,7 +122,8 @@ fn find_unlisted(
     only_server(cx, uri, &offering.collect::<Vec<_>>())
 }
 
-/// Returns whether a caller that sees these servers would read a URI from this server, under the same URI.
+/// Returns whether a caller that sees these servers would read this URI from the given server, and whether the server
+/// itself uses the same URI.
 pub(super) fn leads_to(
     cx: &Context,
     uri: &str,

@@ -8,7 +8,6 @@ use mgp_types::{Extras, Payload, Recovery, RpcError};
 
 use super::called_tool::CalledTool;
 use super::dispatcher::Dispatcher;
-use super::open_call::OpenCall;
 use crate::fleet::ManagedServer;
 use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
@@ -17,7 +16,7 @@ use crate::results::malformed;
 /// The member of a result that contains the members of extensions.
 const META: &str = "_meta";
 
-/// The extensions whose members in a result the kernel replaces by its own.
+/// The extensions whose members in a result the kernel replaces by members of its own.
 const REPLACED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::IntentHints)
     .with(Extension::SessionState)
@@ -45,17 +44,17 @@ pub(super) fn begin(
 /// Adapts the answer of a server to the caller, and stores the session state that the server has put into it.
 ///
 /// # Errors
-/// Returns the server's error if the answer is one; −32603 if a member cannot be written as JSON.
+/// Returns the server's error if the answer is an error; −32603 (internal error) if a member cannot be written as JSON.
 pub(super) fn finish(
-    open: &OpenCall<'_>,
+    dispatcher: &Dispatcher,
+    cx: &Context,
     called: &CalledTool,
-    session: Option<OpenSession>,
+    server_state: Option<OpenSession>,
     answer: Result<Reply, RpcError>,
 ) -> Result<Reply, RpcError> {
-    let OpenCall { dispatcher, cx, .. } = open;
     let server = &called.server;
-    if let Some(session) = session {
-        session.close(cx, server.extensions(cx), &answer)?;
+    if let Some(state) = server_state {
+        state.close(cx, server.extensions(cx), &answer)?;
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
@@ -75,7 +74,7 @@ pub(super) fn add_hints(cx: &Context, server: &ManagedServer, error: RpcError) -
 /// Removes the member `_mgp` of a server from a result for a caller that speaks plain MCP.
 ///
 /// # Errors
-/// −32603 if the result cannot be written as JSON.
+/// −32603 (internal error) if the result cannot be written as JSON.
 fn without_mgp(reply: Reply) -> Result<Reply, RpcError> {
     const MGP: &str = "_mgp";
     match reply {
@@ -88,11 +87,12 @@ fn without_mgp(reply: Reply) -> Result<Reply, RpcError> {
     }
 }
 
-/// Adapts the members that a server added to a result to the caller: removes the members of extensions that the caller
-/// did not negotiate, and replaces tool names in the other members by the names that the caller knows.
+/// Adapts a result to the caller. Removes the members of extensions that the caller did not negotiate, and replaces
+/// tool names in the other members by the names that the caller knows.
 ///
 /// # Errors
-/// 5000 (upstream error) if the `_meta` of the result is not an object; −32603 if the result cannot be written as JSON.
+/// 5000 (upstream error) if the `_meta` of the result is not an object; −32603 (internal error) if the result cannot be
+/// written as JSON.
 fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -105,8 +105,8 @@ fn fit_result(
         name_compensations(dispatcher, cx, server.id(), &mut reply)?;
     }
     let of_server = server.extensions(cx) & WITH_SERVERS;
-    // A server can send members of extensions that it did not negotiate. Replace those of extensions that the caller
-    // negotiated, because the caller would take them for members of the kernel.
+    // A server can send members of extensions that it did not negotiate. If the caller negotiated such an extension, it
+    // would take the members for those of the kernel, so replace them.
     let replaced = if of_server.is_empty() { of_caller & REPLACED } else { REPLACED };
     if replaced.is_empty() {
         return Ok(reply);
@@ -119,7 +119,7 @@ fn fit_result(
             meta.remove(name);
         }
         if replaced.contains(Extension::SessionState) {
-            // The state is meant for this kernel; the caller receives a token instead.
+            // The state is meant for this kernel, so remove it. The caller receives a token instead.
             meta.remove(SessionState::NAME);
         }
         if replaced.contains(Extension::DataReferences) {
@@ -167,7 +167,7 @@ fn change_meta(
 /// caller does not see.
 ///
 /// # Errors
-/// −32603 if the suggestion cannot be written as JSON.
+/// −32603 (internal error) if the suggestion cannot be written as JSON.
 fn name_suggestion(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -195,7 +195,8 @@ fn name_suggestion(
 /// transactions.
 ///
 /// # Errors
-/// 5000 (upstream error) if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.
+/// 5000 (upstream error) if the server's `_meta` is not an object; −32603 (internal error) if the result cannot be
+/// written as JSON.
 fn name_compensations(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -236,7 +237,7 @@ fn name_compensation(
     };
     match dispatcher.shown_tool(cx, server, &declared.tool) {
         Some(shown) => {
-            // The tool always belongs to the same server. So the name is sufficient to find it.
+            // The tool always belongs to the server that returned the result. So the name is sufficient to find it.
             (declared.tool, declared.server_id) = (shown, None);
             members.encode(Compensation::NAME, &declared)?;
         }

@@ -52,7 +52,7 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// Forwards the progress that a caller reports while it answers a question to the server that asked.
+/// While a caller answers a question of a server, forwards the progress that the caller reports to this server.
 fn forward_progress(cx: &Context, params: ProgressParams) {
     let Some(question) = cx.peer.in_flight(&params.progress_token) else { return };
     if !question.cx.outlet.wants(OutletItemKind::Progress) {

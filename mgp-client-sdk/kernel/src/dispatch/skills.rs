@@ -82,7 +82,7 @@ async fn get_skill(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError
     }
 }
 
-/// Requests a skill that is in no list from each server that has skills.
+/// Finds a skill that is in no list, by requesting it from every server that has skills.
 async fn get_unlisted(
     servers: &[Arc<ManagedServer>],
     call: Call,
@@ -187,8 +187,8 @@ fn listed_directory(
     Ok(result)
 }
 
-/// Returns the names of the files and folders in a directory, each with `true` if it is a folder, according to the
-/// skills that a server lists. Returns `None` if the directory contains no file.
+/// Returns the names of the files and folders in a directory, as far as the skills that a server lists reveal them. The
+/// value of a name is `true` for a folder. Returns `None` if the directory contains no file.
 fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, bool>> {
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();

@@ -17,9 +17,9 @@ use serde::{Deserialize, Deserializer};
 use crate::fleet::Fleet;
 use crate::results::{malformed, replace_structured, structured_as_text, with_text};
 
-/// Refuses a result whose structured content does not fit the output schema of its tool or cannot be read, unless the
-/// configuration leaves this check to the server. A caller of the legacy era receives structured content that is not an
-/// object as text.
+/// Refuses a result whose structured content cannot be read, or does not fit the output schema of its tool. The
+/// configuration can leave this check to the server. If structured content is not an object, a caller of the legacy era
+/// receives it as text.
 pub(super) fn check(
     fleet: &Fleet,
     tool: &IndexedTool,

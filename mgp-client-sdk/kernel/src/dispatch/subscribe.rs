@@ -8,7 +8,8 @@ use super::dispatcher::Dispatcher;
 use super::resources;
 use crate::fleet::{SessionKind, SessionUse};
 
-/// Do not use `#[async_trait]` here, for the same reason as at the implementation of [`mgp_lifecycle::Fleet`].
+// Do not use `#[async_trait]` here: the bounds that it adds slow down the compilation of this package. The comment on
+// `impl Fleet for VisibleFleet` in `fleet/visible_fleet.rs` has the details.
 impl ResourceSubscriber for Dispatcher {
     fn subscribe<'s, 'c, 'u, 'f>(
         &'s self,

@@ -43,7 +43,8 @@ pub(super) fn level(
             let most = config.kernel.direct_tokens.max(session_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            // If there are no tools, use a list with the search tool: its description contains the reason.
+            // If there are no tools, use the list with the search tool: the description of this tool contains the
+            // reason why there are none.
             let is_small = !tools.is_empty() && tokens <= most;
             if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
         }

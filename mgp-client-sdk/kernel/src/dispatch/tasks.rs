@@ -36,8 +36,9 @@ fn declared(tool: &IndexedTool) -> TaskSupport {
     support.unwrap_or(TaskSupport::Forbidden)
 }
 
-/// Returns whether a tool declares that it runs only as a task, or whether it declares that it may run as one and the
-/// caller has requested a task. In the latter case, an ordinary call would have less time than the caller's task.
+/// Returns whether a call must run as a task of its server: because the tool declares that it runs only as a task, or
+/// because the tool may run as a task and the caller has requested a task. For such a caller, an ordinary call would
+/// have less time than the caller's task.
 fn runs_as_task(tool: &IndexedTool, cx: &Context) -> bool {
     match declared(tool) {
         TaskSupport::Required => true,
@@ -48,8 +49,8 @@ fn runs_as_task(tool: &IndexedTool, cx: &Context) -> bool {
 }
 
 /// Returns whether a legacy session refused a call because the tool runs only as a task. The kernel may not have known
-/// this before, because only the list of a legacy session declares it, and the kernel may have read the list of the
-/// other session.
+/// this before: only the list of a legacy session declares it, and the kernel may have read only the list of the main
+/// session.
 fn requires_legacy_task(error: &RpcError) -> bool {
     error.code() == ErrorCode::METHOD_NOT_FOUND && error.message().contains("task")
 }

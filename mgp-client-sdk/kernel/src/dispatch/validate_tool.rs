@@ -11,7 +11,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::portable_names;
 use crate::caller_view::VisibleTools;
 
-/// Checks arguments against the definition that the server has listed. Treats a tool that the caller has no access to
+/// Checks arguments against the definition that the server has listed. A tool to which the caller has no access counts
 /// as unknown.
 pub(super) fn validate(
     dispatcher: &Dispatcher,
@@ -42,5 +42,6 @@ pub(super) fn validate(
         serde_json::from_str(tool.definition()).map_err(|error| cannot(&error.to_string()))?;
     let arguments = params.arguments.as_ref().map_or("{}", |given| given.as_payload().as_str());
     let errors = mgp_security::argument_errors(&definition, arguments).map_err(cannot)?;
+    let errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
     Ok(ValidateToolResult::new(errors.is_empty(), errors))
 }

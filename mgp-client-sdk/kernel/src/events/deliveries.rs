@@ -537,7 +537,7 @@ mod tests {
         assert!(delivery.reader.lock().is_some());
         execute(&db, BREAK).await;
         for channel in ["job.one", "job.two"] {
-            drop(hub.publish(EventDraft::new(channel)));
+            hub.publish(EventDraft::new(channel)).unwrap();
         }
         wait(&db, LONG).await;
         assert_eq!(stored(&db).await, (0, 0));
@@ -558,7 +558,7 @@ mod tests {
         let (delivery, _task) = start_with(&hub, &db, &expander);
         wait(&db, 10).await;
         assert!(delivery.state.lock().last_error.as_ref().unwrap().contains("SECRET"));
-        drop(hub.publish(EventDraft::new("job.one")));
+        hub.publish(EventDraft::new("job.one")).unwrap();
         wait(&db, 10).await;
         assert_eq!(delivery.reader.lock().as_ref().unwrap().waiting(), 1);
         secret.set("s3cret".to_owned()).unwrap();

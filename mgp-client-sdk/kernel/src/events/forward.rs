@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_client_sdk::gateway::NewConnection;
+use mgp_client_sdk::gateway::{ForwardedEvents, NewConnection};
 use mgp_client_sdk::{Error, ServerEvent};
 use mgp_server_sdk::{EventDraft, EventSubject};
 use mgp_types::mgp::{EventParams, Extension};
@@ -31,8 +31,8 @@ impl KernelEvents {
         owner: Option<Principal>,
     ) {
         if !connection.client().server().has(Extension::Events) {
-            // Remove the channels of the server: it has no events now, but an earlier version of it may have had some.
-            return self.forget_channels(server);
+            // The instance has no events now, but an earlier version of the server may have had some.
+            return self.forget(server, |instance| instance.owner == owner);
         }
         let mut source = EventSubject::default();
         source.server = Some(server.clone());
@@ -40,7 +40,7 @@ impl KernelEvents {
         source.is_forwarded = true;
         let subscribed = self.subscribe_to(connection, &source, vec!["*".to_owned()]).await;
         match subscribed {
-            Ok(Some(channels)) => return self.record_channels(connection, source, channels),
+            Ok(Some(forwarded)) => return self.record_channels(connection, source, forwarded),
             Ok(None) => {}
             Err(error) if connection.client().is_closed() => {
                 return tracing::warn!(%server, %error, "subscription to events failed");
@@ -50,26 +50,20 @@ impl KernelEvents {
         self.follow_by_name(connection, source).await;
     }
 
-    /// Subscribes to channels of a server. Returns the channels that the server has, without those on which servers may
-    /// not publish. Returns `None` if the server has or accepts none of the requested channels.
+    /// Subscribes to channels of a server. Returns `None` if the server has or accepts none of the requested channels.
     pub(super) async fn subscribe_to(
         &self,
         connection: &NewConnection,
         source: &EventSubject,
         channels: Vec<String>,
-    ) -> Result<Option<Vec<String>>, Error> {
+    ) -> Result<Option<ForwardedEvents>, Error> {
         let (events, source) = (self.clone(), source.clone());
-        let hook = move |event| events.forward(&source, event);
-        let mut has = connection.forward_events(channels, hook).await?;
-        if let Some(channels) = &mut has {
-            channels.retain(|channel| !is_reserved(channel));
-        }
-        Ok(has)
+        connection.forward_events(channels, move |event| events.forward(&source, event)).await
     }
 
-    /// Removes the channels of a server that has left the fleet or has no events.
+    /// Removes the channels of a server that has left the fleet.
     pub(crate) fn forget_channels(&self, server: &ServerId) {
-        self.hub().set_channels(server, std::iter::empty::<String>());
+        self.forget(server, |_| true);
     }
 
     fn forward(&self, source: &EventSubject, event: ServerEvent) {
@@ -92,8 +86,7 @@ impl KernelEvents {
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
             draft = draft.timestamp(at);
         }
-        let published = futures_util::FutureExt::now_or_never(self.hub().publish(draft));
-        if let Some(Err(error)) = published {
+        if let Err(error) = self.hub().publish(draft) {
             self.log_refused(server, &event.channel, error.message());
         }
     }

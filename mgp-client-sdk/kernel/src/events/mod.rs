@@ -137,7 +137,9 @@ impl KernelEvents {
 
     /// Publishes an event without waiting for slow subscribers: the kernel must not wait for a client.
     fn publish(&self, draft: EventDraft) {
-        drop(self.hub.publish(draft));
+        if let Err(error) = self.hub.publish(draft) {
+            tracing::debug!(%error, "an event of the kernel was refused");
+        }
     }
 
     pub(crate) fn server_state(&self, server: &ServerId, change: &Transition) {

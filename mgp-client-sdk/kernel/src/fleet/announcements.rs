@@ -61,8 +61,8 @@ impl KnownRules {
     }
 
     /// Records each change of the rules, because the rules decide which entries a client sees. A change of access
-    /// entries affects the clients of their tenant, a change of definitions the clients that see tools of the server,
-    /// and any other change all clients. Ends when the governance or the fleet is dropped.
+    /// entries affects the clients of their tenant. A change of a server's definitions affects the clients that see
+    /// tools of the server. Any other change affects all clients. Ends when the governance or the fleet is dropped.
     pub(super) async fn follow(mut self, fleet: WeakFleet, changes: ChangedLists) {
         loop {
             let is_shared = tokio::select! {

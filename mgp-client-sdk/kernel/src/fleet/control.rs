@@ -19,8 +19,7 @@ use crate::policy;
 /// current state.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time after which a state counts as lasting, because a temporary state, e.g. during a restart, usually ends
-/// sooner.
+/// The time after which a state counts as lasting. A temporary state, e.g. during a restart, usually ends sooner.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
 /// The default time that the answer to an operator waits for the stop of a server. The answer then contains the current
@@ -28,7 +27,8 @@ const PASSING_DELAY: Duration = Duration::from_millis(50);
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
-    /// Starts the server unless it runs, waits for a limited time until its tools are known, and returns its state.
+    /// Starts the server unless it runs, waits for a limited time until its tools are known or it has failed, and
+    /// returns its state.
     pub(crate) async fn operator_start(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
@@ -87,8 +87,8 @@ impl ManagedServer {
         });
     }
 
-    /// Drains and stops the server, and returns its state. After this, only an operator can start the server again;
-    /// calls do not start it.
+    /// Drains and stops the server, waits for a limited time until it has ended, and returns its state. After this,
+    /// only an operator can start the server again; calls do not start it.
     pub(crate) async fn operator_stop(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         let _ = timeout(wait.unwrap_or(STOP_TIMEOUT), self.begin_operator_stop(None)).await;
         self.state()
@@ -101,22 +101,30 @@ impl ManagedServer {
         // The kernel does not read the lists of a server that is stopped during its first start. So calls must not wait
         // for them.
         self.finish_first_sync();
-        let (server, clients) = (Arc::clone(self), self.clients());
+        let server = Arc::clone(self);
         tokio::spawn(async move {
-            let mut stop = pin!(server.stop());
-            if let Some(drain) = drain {
-                if timeout(drain, &mut stop).await.is_ok() {
-                    return;
-                }
-                tracing::info!(server = %server.id(), ?drain, "drain timeout: closing connections");
-                // Close the connections, which ends the drain that `stop` waits for.
-                join_all(clients.iter().map(Client::close)).await;
-            }
-            stop.await;
+            server.stop_within(&ShutdownReason::OperatorRequest, drain).await;
         })
     }
 
-    /// Drains the server and starts it again, waits until its tools are known, and returns its state.
+    /// Drains and stops all instances as [`stop_for`](Self::stop_for) does, but closes their connections after the time
+    /// `drain`, if it is given.
+    pub(super) async fn stop_within(&self, reason: &ShutdownReason, drain: Option<Duration>) {
+        let clients = self.clients();
+        let mut stop = pin!(self.stop_for(reason));
+        if let Some(drain) = drain {
+            if timeout(drain, &mut stop).await.is_ok() {
+                return;
+            }
+            tracing::info!(server = %self.id(), ?drain, "drain timeout: closing connections");
+            // Close the connections. This ends the drain, for which `stop` waits.
+            join_all(clients.iter().map(Client::close)).await;
+        }
+        stop.await;
+    }
+
+    /// Drains the server and starts it again, waits for a limited time until its tools are known or it stays failed,
+    /// and returns its state.
     pub(crate) async fn operator_restart(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
@@ -128,7 +136,7 @@ impl ManagedServer {
                 return server.stop().await;
             }
             server.resume_isolated();
-            // Wait until the server is connected or stays failed, so that the returned state is not an earlier one.
+            // Wait until the server is connected or stays failed, so that the returned state is that after the restart.
             tokio::select! {
                 _ = server.client().ready() => server.listed().await,
                 () = server.stays_failed() => {}

@@ -95,8 +95,8 @@ fn lack_of_tools(
     if described.status == ServerState::Connected
         && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
     {
-        // `mgp doctor` shows the text after the last semicolon as the remedy, so the text of the server must not be
-        // last.
+        // `mgp doctor` shows the text after the last semicolon as the remedy. So the server's own text, which may
+        // contain semicolons, must not be last.
         let id = server.id();
         return Some(format!("{error}; see `mgp servers logs {id}`"));
     }

@@ -56,8 +56,8 @@ impl SessionUse {
     }
 }
 
-/// The properties of a server that are related to eras, as the kernel knows them from the last connection or from the
-/// store. All instances of the server share them.
+/// The properties of a server that are related to eras. The kernel knows them from the last connection, or an earlier
+/// kernel has stored them. All instances of the server share them.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
@@ -65,7 +65,8 @@ pub(super) struct KnownEras {
     fails_at_probe: FailsAtProbe,
     /// `true` if the last connection used MCP 2025-03-26 or an earlier revision.
     is_early: AtomicBool,
-    /// The times before which the kernel does not try to use a legacy session: first for calls, then for subscriptions.
+    /// The times until which the kernel does not use a legacy session: the first time applies to calls, the second to
+    /// subscriptions.
     refused_until: Mutex<[Option<Instant>; 2]>,
     /// The tools that run only as tasks of the main session.
     pub(super) task_tools: TaskTools,
@@ -93,8 +94,8 @@ pub(super) enum LegacyFailure {
 }
 
 impl KnownEras {
-    /// Derives from the properties of the server in its main session whether one session is enough, or whether the
-    /// server needs one session per era.
+    /// Records whether the server needs one session per era, or only one session. The properties of its main session
+    /// determine this.
     pub(super) fn observe(&self, facts: &PeerInfo) {
         self.is_early.store(facts.revision <= Revision::V2025_03_26, Ordering::Relaxed);
         let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::processor_times::until_processors_have_room;
 
-/// The time after which a first start needs a permit for slow starts instead of its own, so that servers that hang do
+/// The time after which a first start must exchange its permit for a permit for slow starts. So servers that hang do
 /// not delay others for long.
 pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 

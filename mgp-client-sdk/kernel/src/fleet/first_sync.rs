@@ -28,8 +28,7 @@ enum SyncProgress {
     /// The kernel uses the known lists, e.g. those that an earlier kernel has read: only calls of unknown tools wait
     /// for the next reading.
     Deferred,
-    /// The kernel has read the lists; or requests no longer wait for them, because the server has failed or does not
-    /// answer.
+    /// The kernel has read the lists, or the server has failed or does not answer. Requests wait no longer.
     Done,
 }
 

@@ -28,11 +28,12 @@ const REREAD_DELAY: Duration = Duration::from_secs(5);
 /// The maximum number of servers that are started at the same time to read their stored lists again.
 const MAX_REREADS: usize = 2;
 
-/// Stops idle servers in periodic checks, until the fleet is dropped.
+/// Stops idle servers, and ends unused subscriptions to events, in periodic checks until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(fleet) = fleet.upgrade() else { return };
+        fleet.context().events.end_unused();
         for server in fleet.all().values() {
             for session in server.idle_sessions(IDLE_TIMEOUT) {
                 if !fleet.is_known(server) || has_subscriber(&fleet, server, session.kind()) {

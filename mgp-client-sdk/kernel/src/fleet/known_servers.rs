@@ -1,5 +1,5 @@
-//! Remembers the servers whose tools the kernel knows for their current configuration: a list of tools does not require
-//! their start. Also remembers the servers that did not answer, so that no list waits for them again.
+//! Remembers the servers whose tools the kernel knows for their current configuration, so that a list request need not
+//! start them. Also remembers the servers that did not answer, so that no list request waits for them again.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};

@@ -24,8 +24,8 @@ use super::list_reading::{entry_key, read_list};
 /// The time for which a list counts as fresh if its server does not announce changes.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// The time after which an abandoned read of a list means that the server did not answer. If it was abandoned earlier,
-/// the client merely cancelled its request.
+/// The minimum duration of an abandoned read of a list from which the kernel concludes that the server did not answer.
+/// If a shorter read is abandoned, the client merely cancelled its request.
 const MIN_UNANSWERED: Duration = Duration::from_secs(4);
 
 /// The pause after a server did not answer the read of a list. During the pause, the kernel reads none of its lists for
@@ -161,7 +161,7 @@ impl CachedList {
     }
 
     pub(super) fn push(&mut self, entry: ListEntry) {
-        // Of several entries with the same key, keep only the first, because clients could not address the others.
+        // If several entries have the same key, keep only the first, because clients could not address the others.
         if !self.by_key.contains_key(&entry.key) {
             self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
             self.entries.push(entry);
@@ -412,8 +412,8 @@ mod tests {
         assert!(lists.take_unstored().unwrap().capabilities.completions.is_some());
     }
 
-    /// A list that was never read must count as missing. Otherwise, after a kernel that stopped before it had read all
-    /// lists of a server, the next kernel would show only the lists that were read.
+    /// A list that was never read must count as missing, so that the next kernel reads it. Otherwise, if a kernel stops
+    /// before it has read all lists of a server, the next kernel would show only the lists that were read.
     #[test]
     fn a_list_that_was_not_read_before_the_kernel_stopped_is_missed() {
         let restored = |lists: &str| {

@@ -46,8 +46,8 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     is_changed
 }
 
-/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names. So instead of the
-/// member that the kernel checks, they would use one whose name differs only in case.
+/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names, so they could read
+/// a member that the kernel did not check because its name differs in case. [`remove_unfit`] removes such members.
 const KNOWN: [&str; 14] = [
     "_meta",
     "annotations",

@@ -1,4 +1,4 @@
-//! Forwards each log message of a server, under the server's name, to the client whose call the message belongs to (MCP
+//! Forwards the log messages of a server, under its name, to the clients that are allowed to receive them (MCP
 //! logging).
 //!
 //! Applies to: outbound.

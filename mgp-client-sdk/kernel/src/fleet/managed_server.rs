@@ -146,7 +146,8 @@ impl ManagedServer {
         self.context().notifier(self.id.clone())
     }
 
-    /// Starts the server, and waits until it is connected or has failed.
+    /// Starts the server, and waits until it is connected or has failed, or until its
+    /// [`start_timeout`](Self::start_timeout) has passed.
     ///
     /// First waits for one of the permits that limit how many servers start at the same time. A slow start returns its
     /// permit before the server is connected.
@@ -350,7 +351,7 @@ impl ManagedServer {
         self.first_sync.may_be_outdated()
     }
 
-    /// Returns whether the kernel does not know the tools of the server before the server has started.
+    /// Returns whether the kernel learns the tools of the server only when the server starts.
     pub(crate) fn has_unknown_lists(&self) -> bool {
         self.first_sync.is_unknown()
     }
@@ -437,8 +438,12 @@ impl ManagedServer {
 
     /// Drains and stops all instances. Servers with the extension `lifecycle` receive the reason.
     pub(super) async fn stop_for(&self, reason: &ShutdownReason) {
-        self.stop_isolated(reason).await;
-        self.shared.stop(reason).await;
+        tokio::join!(self.stop_isolated(reason), self.shared.stop(reason));
+    }
+
+    /// Cancels the calls that wait for answers of their callers.
+    pub(super) fn end_parked(&self) {
+        self.sessions().iter().for_each(|session| session.hop().end_all_parked());
     }
 
     /// Stops the instances of all principals; their next calls create new instances.

@@ -94,8 +94,8 @@ impl ServerNotifier {
             .all(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
     }
 
-    /// Returns the lowest log level that a client that sees the server has requested; `None` if no client has requested
-    /// a level.
+    /// Returns the lowest of the log levels that the clients that see the server have requested; `None` if no client
+    /// has requested a level.
     pub(super) fn wanted_level(&self, owner: Option<&Principal>) -> Option<LogLevel> {
         self.callers
             .level(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))

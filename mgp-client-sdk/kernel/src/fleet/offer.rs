@@ -17,7 +17,7 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::Events);
 
-/// Offers the extensions to a server that a kernel with this configuration would offer, so that the server lists the
+/// Offers to a server the extensions that a kernel with this configuration would offer, so that the server lists the
 /// same definitions.
 pub fn offer_extensions(
     builder: ClientBuilder,
@@ -27,7 +27,7 @@ pub fn offer_extensions(
     offer_to(builder, served(kernel) & WITH_SERVERS, server)
 }
 
-/// Offers the extensions of the kernel and these extensions beyond MGP to a server, except those that the server's
+/// Offers to a server the extensions of the kernel and the given extensions beyond MGP, except those that the server's
 /// configuration excludes.
 pub(super) fn offer_to(
     builder: ClientBuilder,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, IndexedTool, ServerEntry, ToolEntry, ToolFeature, ToolIndex};
-use mgp_types::mcp::{ListParams, NextCursor, Tool, is_of_objects, legacy_output_schema};
+use mgp_types::mcp::{
+    ListParams, NextCursor, ServerCapabilities, Tool, is_of_objects, legacy_output_schema,
+};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
@@ -71,11 +73,11 @@ enum RefreshError {
     Client(#[from] Error),
     #[error("{}", .0.message())]
     Refused(#[from] RpcError),
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {}", mgp_types::duration_words(*.0))]
     Timeout(Duration),
     #[error("only {tools} tools were read, because {why}")]
     Incomplete { tools: usize, why: &'static str },
-    #[error("only {tools} tools were read within {PAGES_TIMEOUT:?}")]
+    #[error("only {tools} tools were read within {}", mgp_types::duration_words(PAGES_TIMEOUT))]
     Slow { tools: usize },
     #[error(transparent)]
     Index(#[from] IndexError),
@@ -155,7 +157,8 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                     } else {
                         tracing::debug!(server = %server.id(), %error, list = ?group, "list not read");
                     }
-                    // Name the tools in the text, because operators see only errors about lists of tools.
+                    // Name only the tools as the list that could not be read, because operators see this error only for
+                    // lists of tools.
                     format!("its tools could not be listed: {error}")
                 };
                 server.refresh_queue().note_failure(group, &shown);
@@ -166,7 +169,8 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         drop(observers);
-        // End the wait for the first lists after the prompts, because the kernel reads this list of a new server last.
+        // End the wait for the first lists when the prompts were read, because they are the last list that the kernel
+        // reads of a new server.
         if group == ListGroup::Prompts {
             server.finish_first_sync();
         }
@@ -245,9 +249,9 @@ async fn read_tools(
     }
     let (tools, cut) = if client.capabilities().tools.is_some() {
         list_tools(server, reader, client).await?
-    } else if client.server().capabilities.is_none() {
-        // The server has not described its capabilities. So try to read the list, because only the answer shows whether
-        // the server has tools.
+    } else if *client.capabilities() == ServerCapabilities::default() {
+        // The server has described no capability. So try to read the list, because only the answer shows whether the
+        // server has tools.
         match list_tools(server, reader, client).await {
             Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 (Vec::new(), None)
@@ -333,9 +337,9 @@ fn list_error(error: RpcError) -> RefreshError {
     error.into()
 }
 
-/// Restores output schemas in a list from a legacy session of a server: those that are not of type `object`, which only
-/// the modern era has. In the legacy list, the server has left such a schema out, wrapped it in the schema of an
-/// object, or replaced a reference to it.
+/// Restores, in a list from a legacy session, the output schemas that are not of type `object`. Only the modern era has
+/// such schemas: in the legacy list, the server has left such a schema out, wrapped it in the schema of an object, or
+/// replaced a reference to it.
 fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
     let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();

@@ -21,8 +21,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// The maximum pause after reads that found no change although the server had announced one. Each such read doubles the
-/// pause.
+/// The maximum pause after reads that found no change, although the server had announced a change. Each such read
+/// doubles the pause.
 const MAX_UNCHANGED_PAUSE: Duration = Duration::from_mins(1);
 
 /// The maximum length of a stored error about a list, in bytes.
@@ -119,9 +119,9 @@ impl RefreshQueue {
         (self.push(group), read)
     }
 
-    /// Returns a receiver that is closed after the next read of a list, if the list waits in the queue, or if it is
-    /// being read and the last read did not fail. In the latter case the list is read once more. Ends the pause of the
-    /// list. Returns `None` for any other list.
+    /// Returns a receiver that is closed after the next read of a list, and ends the pause of the list. Does so if the
+    /// list waits in the queue, or if it is being read and the last read did not fail; in the second case, the list is
+    /// then read once more. Returns `None` for any other list.
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
         // If the last read failed, do not wait for the current one, because the server may not answer it either.

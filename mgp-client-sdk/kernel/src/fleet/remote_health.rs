@@ -1,8 +1,8 @@
 //! Checks whether servers at URLs still answer: periodically, after a failed call, and when an operator lists the
 //! servers.
 //!
-//! Without these checks, the kernel would not notice that such a server has ended: the kernel has neither its process
-//! nor a pipe to it.
+//! Without these checks, the kernel would not notice that such a server has ended, because it has neither a process of
+//! the server nor a pipe to it.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ struct CheckHistory {
 /// The failure of a check. The explanation contains no text that the server has sent.
 #[derive(Debug, PartialEq, Eq)]
 enum CheckFailure {
-    /// The server will not work until someone changes something, or its session is lost.
+    /// A failure that does not end by itself: someone must change something, or the server has lost the session.
     Lasting(String),
     /// The failure may be temporary, e.g. because a proxy answers for a server that restarts.
     Passing(String),
@@ -119,7 +119,8 @@ impl RemoteHealth {
                 return false;
             }
             Err(_) => {
-                let why = format!("it does not answer within {ANSWER_TIMEOUT:?}");
+                let limit = mgp_types::duration_words(ANSWER_TIMEOUT);
+                let why = format!("it does not answer within {limit}");
                 Some(CheckFailure::Lasting(why))
             }
         };
@@ -181,7 +182,7 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
         }
         Some(HttpFailure::Status(403 | 408 | 425 | 429)) => Passing(own_text()),
         Some(HttpFailure::Unreachable) if is_busy => Passing(own_text()),
-        // Use the text of the failure, and not that of the error, which can contain text of the server.
+        // Use the text of the failure. The text of the error can contain text of the server.
         Some(failure @ HttpFailure::ConnectionLost) => {
             let why = failure.to_string();
             if is_busy { Passing(why) } else { Lasting(why) }

@@ -32,7 +32,7 @@ pub(crate) struct ServerLog(Mutex<Entries>);
 struct Entries {
     lines: VecDeque<KernelLogLine>,
     bytes: usize,
-    /// The state of the main session and of the legacy session, at the index of `SessionKind`.
+    /// The states of the main session and of the legacy session; a `SessionKind` is the index.
     states: [SessionState; 2],
     /// A text about each missing login, by the owner of the login; `None` is the login that all agents share.
     missing_logins: HashMap<Option<Principal>, String>,
@@ -163,7 +163,7 @@ impl ServerLog {
     }
 
     /// Returns the time at which a session last changed its state, and the reason why it has failed since it was last
-    /// connected. If it has not failed, the reason is a text about missing logins, if there are any.
+    /// connected. If it has not failed, returns a text about missing logins as the reason, if there are any.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
         let SessionState { since, error } = entries.states[of as usize].clone();

@@ -185,7 +185,7 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // The known tools may be outdated, e.g. because the server's tags have changed, which searches use. So read the
+        // The known tools may be outdated, e.g. because the server has other tags now, which searches use. So read the
         // tools again.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
@@ -285,13 +285,17 @@ impl Fleet {
         }
     }
 
-    /// Drains and stops all servers, because the kernel stops.
-    pub(crate) async fn stop(&self) {
+    /// Drains and stops all servers, because the kernel stops. If `drain` is given, closes their connections after this
+    /// time.
+    pub(crate) async fn stop(&self, drain: Option<Duration>) {
         let all = self.all();
-        // Prevent the start of servers that still wait for a permit.
-        all.values().for_each(|server| server.hold().set_stopped(true));
+        for server in all.values() {
+            // Prevent the start of servers that still wait for a permit.
+            server.hold().set_stopped(true);
+            server.end_parked();
+        }
         let reason = ShutdownReason::KernelShutdown;
-        let stops = all.values().map(|server| server.stop_for(&reason));
+        let stops = all.values().map(|server| server.stop_within(&reason, drain));
         futures_util::future::join_all(stops).await;
     }
 

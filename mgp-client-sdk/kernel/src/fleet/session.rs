@@ -83,7 +83,7 @@ impl Session {
         self.running() == 0 && self.hop.parked() == 0 && self.used_at().elapsed() >= time
     }
 
-    /// Returns the route of calls to the server, which keeps the calls that wait for answers of their callers.
+    /// Returns the route of calls to the server. The route keeps the calls that wait for answers of their callers.
     pub(super) fn hop(&self) -> &Hop {
         &self.hop
     }
@@ -101,8 +101,8 @@ impl Session {
         *self.used_at.lock() = Instant::now();
     }
 
-    /// Starts the server unless it runs or must not be started, and waits until it is connected. If the server is
-    /// draining, starts it after the drain.
+    /// Starts the server unless it runs or must not be started, and waits up to `timeout` until it is connected. If the
+    /// server is draining, starts it after the drain.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         let woken = self.wake_client(hold, timeout).await;
         woken.map_err(|error| self.add_remedy(error.into()).into())
@@ -232,8 +232,8 @@ impl Session {
         !self.health.is_remote() || self.health.check(&self.client, || self.running() > 0).await
     }
 
-    /// Returns the client if it accepts calls. In a legacy session, the kernel must also know that the server can ask
-    /// its callers.
+    /// Returns the client if it accepts calls. For a legacy session, returns it only if the kernel also knows that the
+    /// server can ask its callers.
     pub(super) fn usable(&self) -> Option<Client> {
         let is_known = |client: &Client| {
             self.kind == SessionKind::Main

@@ -97,7 +97,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     }
 }
 
-/// Removes the tools of a registered server that must not run from the index. Its tools are read again once an operator
+/// Removes from the index the tools of a registered server that must not run. Its tools are read again once an operator
 /// has approved the server and it has started.
 fn forget_tools(server: &ManagedServer) {
     let context = server.context();

@@ -1,8 +1,8 @@
 //! Remembers whose instances (own processes or sessions) of a server were stopped together with the server.
 //!
-//! Usually the next call of an owner starts the owner's instance again. An owner that is subscribed to resources or
-//! events may make no call, so the kernel starts the instances of such owners when the server is started again or
-//! replaced by a reload.
+//! Usually the next call of an owner starts the owner's instance again. But an owner that is subscribed to resources or
+//! events may make no call. So the kernel itself starts the instances of these owners when the server is started again,
+//! or when a reload replaces it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -131,7 +131,7 @@ impl ResourceSubscriptions {
         let guard = SubscriptionGuard { subscriptions: self.clone(), key: key.clone() };
         let has_changed = move || changes.load(Ordering::Acquire) > before;
         let watch = ResourceSubscription::new(key.clone()).guard(guard).has_changed(has_changed);
-        // If this fails, the drop of the guard removes the subscriber again.
+        // If this fails, the guard is dropped, which removes the subscriber again.
         self.request(client, &key).await?;
         Ok(watch)
     }

@@ -557,7 +557,8 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
                 }
             });
             let server = Server::new(id, "1").prompt(Prompt::new(id, "Asks", || async { "p" }));
-            // Do not announce changes: only then does the kernel read a list again for a client.
+            // Do not announce changes of the list: the kernel reads a list again for a client only if the server
+            // announces none.
             server
                 .offer(|offer| offer.capabilities.prompts = Some(ListChanged::new()))
                 .layer(changes)
@@ -572,7 +573,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = changes.load(Ordering::SeqCst);
     is_changed.store(true, Ordering::SeqCst);
-    // The first host does not request its list again until it is notified.
+    // The first host requests its list again only after a notification. So let a second host request the list.
     let (other, _) = counting_host(&kernel, ServerChange::Prompts).await;
     assert_eq!(other.prompts().await.unwrap().len(), 1);
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -50,8 +50,8 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
 }
 
 /// Adds the server's MGP version to its summary, and returns the server's extensions in the current connection. If the
-/// server is not connected, returns those of the configured extensions that it negotiated last. If neither is known,
-/// returns the configured extensions.
+/// server is not connected, returns the extensions of its last connection, limited to the configured extensions if
+/// there are any. If the last connection is unknown, returns the configured extensions.
 fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
     if let Ok(client) = server.latest().client() {
         summary.mgp_version.clone_from(&client.server().mgp_version);
@@ -221,9 +221,9 @@ impl VisibleFleet {
     }
 }
 
-/// Do not use `#[async_trait]` here: because of the bounds that it adds to the methods, the compiler would check again
-/// for each type of the fleet, in each method, whether threads can share it. This took a third of the time in which the
-/// package is compiled.
+// Do not use `#[async_trait]` here: because of the bounds that it adds to the methods, the compiler would check again
+// for each type of the fleet, in each method, whether threads can share it. This took a third of the time in which the
+// package is compiled.
 impl mgp_lifecycle::Fleet for VisibleFleet {
     /// Counts a tool as available if its server runs, or will start when the tool is called.
     fn count_tools(&self, cx: &Context) -> Option<(u64, u64)> {
@@ -236,6 +236,12 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
             }
         }
         Some((total, available))
+    }
+
+    fn count_connections(&self, cx: &Context) -> Option<u64> {
+        let all = self.fleet.context().callers.clients().list();
+        let own = all.iter().filter(|one| one.principal.tenant() == cx.principal.tenant());
+        Some(own.count() as u64)
     }
 
     fn ping<'s, 'c, 'i, 'f>(

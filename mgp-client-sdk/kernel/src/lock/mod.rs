@@ -51,8 +51,8 @@ pub fn read_start(
         return Ok(locked);
     };
     let args: Vec<&str> = args.iter().map(Expanded::as_str).collect();
-    // Look variables up only among those that the program gets. For example, it may use another cache of `npx` than
-    // `mgp` itself.
+    // Look variables up only among those that the program gets. For example, the program may use another cache of `npx`
+    // than this process.
     let pass_env = [pass_env, &server.pass_env].concat();
     let inherited: HashMap<OsString, OsString> = mgp_transport::inherited_env(&pass_env).collect();
     let variable = |name: &str| {
@@ -152,7 +152,8 @@ pub(crate) fn check_definition(
     raw: &Payload,
 ) -> Option<String> {
     let locked = lock.servers.get(server.as_str())?;
-    // Treat a definition that cannot be read like a tool that the lock file lacks.
+    // A definition that cannot be read differs from the lock file in any case, so treat it like that of a tool that the
+    // lock file lacks.
     let now = raw.get().ok().and_then(Contract::from_definition);
     let known = now.and_then(|now| {
         let mut named = locked.tools.iter().filter(|tool| tool["name"] == *now.name);

@@ -130,8 +130,8 @@ impl Package {
     }
 }
 
-/// Returns the package that a command with `npx` or `uvx` starts, as the arguments contain it. Returns `None` for any
-/// other command, and for a local file.
+/// Returns the package that a command with `npx` or `uvx` starts, in the form in which the arguments name it. Returns
+/// `None` for any other command, and for a local file.
 ///
 /// ```
 /// let args = ["--python", "3.12", "mcp-server-git==2.0", "--verbose"];
@@ -185,8 +185,8 @@ fn names_of(list: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Returns the code files among the arguments of a program, under the name of the first file and with a hash over all
-/// of them. Other files among the arguments are data, which the server may change.
+/// Returns the name of the first code file among the arguments of a program, and a hash over all code files among them.
+/// Other files among the arguments are data, which the server may change.
 pub(super) fn script(
     command: &str,
     args: &[&str],

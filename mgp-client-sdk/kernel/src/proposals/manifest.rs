@@ -15,7 +15,7 @@ use crate::lock::{ActiveLock, check_definition};
 /// listed one of these tools before. Also returns `false` if the server must list one of the tools first, because an
 /// operator must review the tool or it differs from the lock file.
 ///
-/// The server's own definitions replace these when the server is started.
+/// The server's own definitions replace those of the manifest when the server is started.
 ///
 /// # Errors
 /// The reason why the manifest cannot be used.

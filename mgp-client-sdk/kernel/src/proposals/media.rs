@@ -23,8 +23,9 @@ pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
 }
 
-/// Puts the media types that [`fold`] has separated back into a definition, if the caller negotiated media types. If
-/// the server did not negotiate them, nothing was separated, and the definition stays as the server wrote it.
+/// Restores the media types that [`fold`] moved to the `_meta` of a definition, if the caller negotiated media types;
+/// otherwise removes them. If the server did not negotiate them, `fold` moved nothing, and the definition stays as the
+/// server wrote it.
 pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     if let Some(media) = MediaSignature::unfold(tool)
         && cx.caller.has(Extension::MultimodalSignatures)
@@ -33,7 +34,7 @@ pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     }
 }
 
-/// Separates the media types from the rest of a definition, if the server negotiated media types.
+/// Moves the media types of a definition to its `_meta`, if the server negotiated media types.
 pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
     if server.has(Extension::MultimodalSignatures)
         && let Err(error) = MediaSignature::fold(tool)

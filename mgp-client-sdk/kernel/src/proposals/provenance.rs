@@ -12,7 +12,7 @@ const MAX_HOPS: usize = 16;
 /// Adds the server to the hops of a result, if the caller negotiated the extension.
 ///
 /// # Errors
-/// Returns −32603 if the hops cannot be written as JSON.
+/// Returns −32603 (internal error) if the hops cannot be written as JSON.
 pub(crate) fn add_hop(cx: &Context, server: &ServerId, reply: &Reply) -> Result<(), RpcError> {
     if !cx.caller.has(Extension::Provenance) {
         return Ok(());

@@ -93,7 +93,7 @@ impl OpenSession {
     /// the result.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness for a token.
+    /// Returns −32603 (internal error) if the system has no randomness for a token.
     pub(crate) fn close(
         self,
         cx: &Context,

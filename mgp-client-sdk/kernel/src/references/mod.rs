@@ -116,7 +116,7 @@ impl References {
     /// the URL, and the kernel would send these data to another machine when it reads the URL.
     ///
     /// # Errors
-    /// −32603 if the reference cannot be written as JSON.
+    /// −32603 (internal error) if the reference cannot be written as JSON.
     pub(crate) fn receive(
         &self,
         cx: &Context,
@@ -148,11 +148,11 @@ impl References {
         Ok(())
     }
 
-    /// If the caller receives only a part of a result, stores the complete result, and adds a reference to it to the
-    /// part.
+    /// If the caller receives only a part of a result, stores the complete result. Then adds to the part a reference to
+    /// the complete result.
     ///
     /// # Errors
-    /// −32603 if the reference cannot be written as JSON.
+    /// −32603 (internal error) if the reference cannot be written as JSON.
     pub(crate) fn keep_whole(
         &self,
         cx: &Context,
@@ -258,8 +258,8 @@ impl Broker {
         Some(reference)
     }
 
-    /// Finds a reference that this caller has received. Returns an error if the caller has lost its access to the tool
-    /// that exported the data, or if an agent on whose behalf it calls has no such access.
+    /// Finds a reference that this caller has received. Returns an error if the caller, or an agent on whose behalf it
+    /// calls, has no access to the tool that exported the data.
     fn find(
         &self,
         cx: &Context,

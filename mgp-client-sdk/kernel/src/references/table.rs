@@ -102,7 +102,7 @@ impl KnownReferences {
     }
 }
 
-/// Returns the index of the next reference to remove so that a new one fits; `None` if the new one fits already.
+/// Returns the index of the next reference to remove to make room for a new reference; `None` if there is room already.
 fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
     let mut counts = HashMap::<&Principal, usize>::new();
     let mut bytes = HashMap::<&Principal, usize>::new();
@@ -114,7 +114,7 @@ fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
         used.iter().max_by_key(|(_, used)| **used).map(|(owner, _)| (*owner).clone())
     };
     let own = |used: &HashMap<&Principal, usize>| used.get(&new.owner).copied().unwrap_or_default();
-    // Consider only references with bytes in memory, because removing others makes no room for data.
+    // Consider only references with bytes in memory, because the removal of any other reference makes no room for data.
     let (owner, min_bytes) = if own(&bytes) + new.bytes > MAX_CALLER_BYTES {
         (Some(new.owner.clone()), 1)
     } else if bytes.values().sum::<usize>() + new.bytes > MAX_BYTES {
@@ -197,7 +197,8 @@ mod tests {
         for agent in ["c", "d"] {
             assert!(add(&all, agent, "r", 16).is_empty(), "{agent}");
         }
-        // The table has 51 MiB, and the caller with the most has 16 MiB.
+        // The table has 51 MiB, so 14 more exceed its limit of 64 MiB. The callers with the most data have 16 MiB each,
+        // so one of them loses data.
         let dropped = add(&all, "e", "r", 14);
         assert!(dropped == ["c a r"] || dropped == ["d a r"], "{dropped:?}");
         assert!(all.get(&bob, "r", None).is_some());

@@ -19,8 +19,8 @@ pub(super) fn cut(text: &str, max: usize) -> Cut {
     })
 }
 
-/// Cuts JSON after an element of a list, if possible of the outermost one, and closes the brackets that are open at
-/// this position. Returns `None` if the text is not JSON or no element fits.
+/// Cuts JSON after an element of a list, and closes the brackets that are open at this position. Cuts the outermost
+/// list if possible. Returns `None` if the text is not JSON or no element fits.
 pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     let begin = text.find(|c: char| !c.is_ascii_whitespace())?;
     if !text[begin..].starts_with(['[', '{']) || !is_json(text) {

@@ -134,7 +134,7 @@ fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
     has_uri.then_some(())
 }
 
-/// Returns a result with the same content that hosts can read.
+/// Returns a result that hosts can read, with the same content.
 fn mend(result: &Payload) -> Result<Payload, RpcError> {
     let mut members: Object = result.get().map_err(|error| malformed(&error))?;
     for name in [META, IS_ERROR] {
@@ -151,7 +151,7 @@ fn mend(result: &Payload) -> Result<Payload, RpcError> {
     Payload::of(&members)
 }
 
-/// Returns the flag that a number or a text means, which some servers write in place of a flag, e.g. `0` for `false`.
+/// Returns the flag that a number or a text means. Some servers write e.g. `0` in place of `false`.
 fn flag_of(value: &Payload) -> Option<Payload> {
     match value.as_str() {
         "0" | "\"false\"" => Some(Payload::from_trusted("false")),
@@ -191,7 +191,7 @@ fn text_of_invalid(block: &Payload) -> String {
     text.filter(is_value).unwrap_or_else(|| block.as_str()).to_owned()
 }
 
-/// Returns the content blocks of a result, also if the server wrote a text or a single block instead of a list.
+/// Returns the content blocks of a result, even if the server wrote a text or a single block instead of a list.
 fn content_blocks(result: &Object) -> Result<Vec<Payload>, RpcError> {
     match result.get(CONTENT) {
         Some(content) if content.as_str().trim_start().starts_with(['"', '{']) => {

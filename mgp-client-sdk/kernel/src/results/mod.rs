@@ -86,8 +86,8 @@ impl Results {
         self.0.lowest.store(size(lowest), Ordering::Relaxed);
     }
 
-    /// Returns the part of a server's result that the caller receives. Structured content that was cut contains a note,
-    /// but only if it fits the schema of its tool with the note.
+    /// Returns the part of a server's result that the caller receives. If structured content was cut, adds a note to
+    /// it, unless the content with the note would not fit the schema of its tool.
     pub(crate) fn limit(
         &self,
         cx: &Context,
@@ -260,8 +260,8 @@ impl Results {
         self.0.store.has(principal).then(|| {
             let schema = Payload::from_trusted(READ_MORE_SCHEMA);
             let schema = RawObject::try_from(schema).unwrap_or_default();
-            let mut tool = Tool::new(tool_spelling(READ_MORE), schema);
-            tool.description = Some("Reads on in a long result.".to_owned());
+            let mut tool = Tool::new(tool_spelling(READ_MORE), schema)
+                .description("Reads on in a long result.");
             let hints = tool.annotations.get_or_insert_with(ToolAnnotations::new);
             hints.read_only_hint = Some(true);
             tool

@@ -129,8 +129,8 @@ pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     part
 }
 
-/// Returns the part of the rest that begins at a position, and the position after this part, which is `None` at the
-/// end.
+/// Returns the part of the rest that begins at a position, and the position after this part. At the end of the rest,
+/// returns no position.
 pub(super) fn next_part(
     rest: &[Rest],
     from: Position,

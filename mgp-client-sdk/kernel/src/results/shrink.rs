@@ -18,8 +18,8 @@ const ELLIPSIS: &str = "…";
 /// The name of the member for a note in structured content.
 const NOTE: &str = "mgp_note";
 
-/// Returns [shorter JSON](shrink_json). If it is an object that fits its schema with a note as the first member, adds
-/// the note, because many hosts show a model only the structured content of a result.
+/// Returns [shorter JSON](shrink_json), with a note as the first member if the JSON is an object and fits its schema
+/// with the note. The note is useful, because many hosts show a model only the structured content of a result.
 pub(super) fn shrink_with_note(
     text: &str,
     max: usize,

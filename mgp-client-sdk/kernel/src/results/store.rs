@@ -20,7 +20,7 @@ const MAX_PRINCIPAL_BYTES: usize = 16 << 20;
 /// The maximum number of bytes in total. Beyond it, the principal with the most bytes loses its oldest rests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The minimum number of bytes that each entry counts as, which also limits the number of entries.
+/// The size, in bytes, that an entry counts at least. This also limits the number of entries.
 const MIN_ENTRY_BYTES: usize = 1024;
 
 /// The stored rests of long results, by their ids.

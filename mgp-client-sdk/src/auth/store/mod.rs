@@ -124,7 +124,7 @@ pub trait TokenStore: Send + Sync + 'static {
 pub struct TokenEntry {
     /// The server's URL, in its canonical form.
     pub server: String,
-    /// The issuer, exactly as its metadata writes it.
+    /// The issuer: exactly the text in its metadata, or the origin of a server without metadata.
     pub issuer: String,
     /// The URL of the server's metadata, if a challenge named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,7 +225,7 @@ pub enum TokenStoreError {
         why: String,
     },
     /// Another process has been renewing the tokens for too long.
-    #[error("another process has been renewing the tokens for {timeout:?}; check whether it hangs")]
+    #[error("another process has been renewing the tokens for {}; check whether it hangs", mgp_types::duration_words(*.timeout))]
     Busy {
         /// The time that this process waited.
         timeout: Duration,

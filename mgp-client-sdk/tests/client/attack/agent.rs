@@ -151,7 +151,7 @@ async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
             .await;
         agent.response(id).await
     };
-    // A reader that uses the first of two equal members and one that uses the last must not see different calls.
+    // Some readers use the first of two equal members, others the last. They must not see different calls.
     for arguments in [
         r#"{"a":1,"b":"é","a":2}"#,
         r#"{"a":2,"b":"é","a":1}"#,

@@ -19,7 +19,7 @@ use super::raw::{self, accept_answer, code};
 use super::world::{ann, mallory};
 use crate::script::Script;
 
-/// Returns a gateway that governs the tools of the server behind it.
+/// Returns a gateway in front of the server `below`, whose tools it governs.
 async fn gateway(below: Server, era: EraChoice, above: &Governance) -> Stack {
     let (here, there) = duplex();
     tokio::spawn(below.serve(there.reader, there.writer));
@@ -128,7 +128,7 @@ async fn an_innocent_question_of_a_server_never_confirms_its_call() {
 async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let above = lenient(ElicitApprover::default());
-        // The server behind the gateway governs itself and asks its caller.
+        // The server to which the gateway forwards calls governs itself and asks its caller.
         let mut policy = ServerPolicy::default();
         policy.default_policy = DefaultPolicy::OptOut;
         let below = Governance::builder()
@@ -298,7 +298,8 @@ async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
     }
 }
 
-/// Regression test: callers of the modern era received error −32042, which only the legacy era defines.
+/// Regression test: callers of the modern era received error −32042 (URL elicitation required), which only the legacy
+/// era defines.
 #[tokio::test]
 async fn a_modern_caller_is_asked_to_visit_a_page_and_its_call_is_sent_again() {
     for (offer, action) in [

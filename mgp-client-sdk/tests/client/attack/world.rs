@@ -56,7 +56,7 @@ impl World {
         self.governance.access().revoke(&ann(), revoke).await.unwrap();
     }
 
-    /// Returns a disk server with a dangerous tool, a safe one, a slow one, and one that needs a permission.
+    /// Returns a disk server with four tools: one is dangerous, one safe, one slow, and one needs a permission.
     pub(crate) fn disk(&self) -> Server {
         let count = |ran: &Arc<AtomicUsize>| {
             let ran = Arc::clone(ran);

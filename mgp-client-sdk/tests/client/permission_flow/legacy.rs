@@ -19,8 +19,8 @@ pub(crate) fn needing(extensions: &[&str], permissions: &[&str]) -> Value {
     } })
 }
 
-/// The two sets of names, of the first specification and of later ones: the extension, the method that asks the server
-/// to wait, and the method that sends the decision.
+/// The names in the first specification, and the names in later specifications: the extension, the method that asks the
+/// server to wait, and the method that sends the decision.
 pub(crate) const SPELLINGS: [(&str, &str, &str); 2] = [
     ("security", "mgp/permission/request", "mgp/permission/response"),
     ("permissions", "mgp/permission/await", "mgp/permission/grant"),

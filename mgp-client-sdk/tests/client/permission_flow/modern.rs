@@ -1,5 +1,5 @@
-//! Tests of permissions with a modern server, which has no `initialize`: it receives its permissions in a request
-//! before the first call and with each request, and asks for missing ones.
+//! Tests of permissions with a modern server, which has no `initialize`. It receives its permissions in a request
+//! before the first call and with each request, and asks for missing permissions.
 
 use std::time::Duration;
 

@@ -100,7 +100,7 @@ impl World {
         ask(client, "get_audit_stats", json!({})).await
     }
 
-    /// Waits until the server has this many events.
+    /// Waits until the server has `count` events.
     pub(crate) async fn until_there(&self, client: &Client, count: u64) {
         until("the events arrive", async || self.stats(client).await["total"] == count).await;
     }

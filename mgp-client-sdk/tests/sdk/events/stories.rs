@@ -238,9 +238,9 @@ async fn severity_replay_and_refusals_reach_the_client() {
     let client = TestClient::new(server).await;
     let events = client.events().subscribe(["*"]).min_severity(Severity::Warning);
     let mut events = events.await.unwrap();
-    hub.publish(EventDraft::new("a")).await.unwrap();
+    hub.publish(EventDraft::new("a")).unwrap();
     let data = json!({"severity": "error"});
-    hub.publish(EventDraft::new("b").data(&data).unwrap()).await.unwrap();
+    hub.publish(EventDraft::new("b").data(&data).unwrap()).unwrap();
     let event = events.next().await.unwrap();
     assert_eq!(
         (event.channel.as_str(), event.severity, event.seq),
@@ -293,8 +293,8 @@ async fn events_that_the_server_itself_missed_are_counted_once() {
     let hub = server.events();
     let client = TestClient::new(server).await;
     let mut events = client.events().subscribe(["*"]).await.unwrap();
-    hub.publish(EventDraft::new("a").dropped(3)).await.unwrap();
-    hub.publish(EventDraft::new("b")).await.unwrap();
+    hub.publish(EventDraft::new("a").dropped(3)).unwrap();
+    hub.publish(EventDraft::new("b")).unwrap();
     let first = events.next().await.unwrap();
     assert_eq!((first.dropped, first.seq), (3, Some(1)));
     assert_eq!((events.next().await.unwrap().dropped, events.dropped()), (0, 3));

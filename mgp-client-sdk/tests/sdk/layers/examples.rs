@@ -1,6 +1,6 @@
 //! Tests of the output of the examples of lifecycle layers (MGP §11, §14.6).
 //!
-//! The tests of the examples of limits are in `limits.rs`, and those of the ready layer in `supervised/program.rs`.
+//! `limits.rs` tests the examples of limits, and `supervised/program.rs` the example of the ready layer.
 
 use super::run;
 
@@ -45,7 +45,7 @@ fn a_retry_repeats_what_may_be_repeated() {
 #[test]
 fn a_supervisor_restarts_until_its_limit() {
     let expected = "the time: noon\n".repeat(3)
-        + "error after 2 restarts: restart_limit_exceeded: 2 restarts within 300s; its task ended\n";
+        + "error after 2 restarts: restart_limit_exceeded: 2 restarts within 300 s; its task ended\n";
     assert_eq!(run("supervise_in_memory"), expected);
 }
 

@@ -45,7 +45,8 @@ pub(super) struct Endpoint {
     client: HttpClient,
     uri: Uri,
     headers: HeaderMap,
-    /// The headers with the session id and the negotiated revision; each request repeats those that the server has set.
+    /// The headers with the session id and the negotiated revision, if the server has set them; each request repeats
+    /// them.
     session: Arc<Mutex<HeaderMap>>,
     /// The plans for repeating arguments of calls in headers, by the name of the listed tool.
     plans: Arc<Mutex<HashMap<String, HeaderPlan>>>,
@@ -166,7 +167,7 @@ impl Endpoint {
         let Err(reason) = outcome else { return };
         let item = match id {
             Some(id) if self.is_relay() => Received::Unanswered(id, reason),
-            // In a relay, one failed notification does not end the client's connection.
+            // Report nothing in a relay, in which one failed notification does not end the client's connection.
             None if self.is_relay() => return,
             _ => Received::End(reason),
         };
@@ -235,7 +236,7 @@ impl Endpoint {
     async fn listen(&self, received: &mpsc::Sender<Received>) {
         let mut position = Position::default();
         while let Ok(Some(body)) = self.get(position.last_id.as_ref()).await {
-            // Ignore the error of a broken stream, because it is opened again like one that ended.
+            // Ignore the error of a broken stream, because the stream is opened again, as after a normal end.
             let _ = self.read_events(body, &mut position, received).await;
             sleep(position.retry_delay()).await;
         }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 /// The maximum number of messages that wait to be read. A peer that sends more has to wait.
 const MAX_WAITING: usize = 256;
 
-/// The longest message, in bytes; a longer one ends the connection.
+/// The maximum length of a message, in bytes. A longer message ends the connection.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// A message of a peer, or the end of its connection.

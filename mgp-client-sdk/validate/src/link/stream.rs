@@ -14,14 +14,15 @@ use tokio::time::{Instant, timeout_at};
 use super::{Link, LinkedServer, MAX_MESSAGE, Received, Sent};
 use crate::json::MAX_SHOWN;
 
-/// The time to wait for a program's exit code and the rest of its standard error after it has closed its output.
+/// The time to wait for a program's exit code and for the last lines of its standard error, after the program has
+/// closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which a program must end after the end of its input, and then the time in which its processes must end
 /// after SIGTERM.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest line of standard error, in bytes; the rest is left out.
+/// The maximum length of a line of standard error, in bytes; the end of a longer line is left out.
 const MAX_LINE: usize = 4096;
 
 /// The words that mark a line of standard error as the explanation of a failure.
@@ -34,7 +35,7 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
     };
     let explanation = Arc::new(Mutex::new(Explanation::default()));
     let noted = Arc::clone(&explanation);
-    // The callback owns `open`, and is dropped at the end of standard error. Then `is_over` completes.
+    // `is_over` completes at the end of standard error: the callback owns `open`, and is dropped then.
     let (open, is_over) = oneshot::channel::<()>();
     let limits = StderrLimits::default().line_bytes(MAX_LINE);
     let command = ChildCommand::new(program)
@@ -199,7 +200,8 @@ mod tests {
         assert_eq!(explanation.line, "x: error: no FILE");
     }
 
-    /// Returns whether a process runs; one that only waits for its parent to read its exit code does not.
+    /// Returns whether a process runs. A process that only waits until its parent reads its exit code does not count as
+    /// running.
     fn is_running(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))

@@ -50,8 +50,8 @@ fn initialize_result(session: &mut Session) -> Check {
 }
 
 /// Sends `initialize` with a revision, and returns the revision of the answer. Returns `None` if the server refuses it
-/// because of invalid params (−32602), an invalid request (−32600), an unsupported revision (−32022) or a mismatched
-/// header (−32020); any other error is a failure.
+/// with code −32602 (invalid params), −32600 (invalid request), −32022 (unsupported version) or −32020 (header
+/// mismatch); any other error is a failure.
 async fn negotiated(session: &mut Session, revision: &str) -> Result<Option<String>, String> {
     let mut params = session.initialize();
     params["protocolVersion"] = json!(revision);
@@ -147,7 +147,7 @@ async fn unknown_cancellation(session: &mut Session) -> Check {
 
 async fn invalid_request(session: &mut Session) -> Check {
     let id = json!(4711);
-    // Without the member `method`, the message could also be a response.
+    // Send the member `method` with a wrong type. Without this member, the message could also be a response.
     session.send(json!({ "jsonrpc": "2.0", "id": id, "method": 7 })).await;
     session
         .answer_to(&id, "a request whose method is a number")

@@ -67,7 +67,8 @@ fn request() -> serde_json::Value {
     json!({ "reason": "operator_request", "timeout_ms": 1000 })
 }
 
-/// Skips a rule that asks the server to shut down if the server is at a URL.
+/// If the server is at a URL, skips the rule, because a rule that asks a server to shut down would also affect its
+/// other clients.
 fn may_stop(session: &Session) -> Check {
     if session.is_http() {
         return Err(skip("a server at a URL serves others too, so it is not asked to stop"));

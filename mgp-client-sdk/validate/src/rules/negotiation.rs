@@ -62,8 +62,21 @@ fn silent_discover(session: &mut Session) -> Check {
 }
 
 async fn silent_methods(session: &mut Session) -> Check {
-    for method in ["mgp/health/ping", "mgp/tools/discover", "mgp/access/query"] {
-        session.ask(method, json!({})).await?.error(method, &[-32601])?;
+    let mut codes = vec![-32601];
+    // The rule `mcp.method.unknown` judges the code for unknown methods, so another code is not reported twice.
+    if let Answer::Error { code, .. } = session.ask("does/not/exist", json!({})).await?
+        && code != -32601
+    {
+        codes.push(code);
+    }
+    // Send valid params, because a method that exists could refuse others with the code for unknown methods.
+    let access = json!({ "agent_id": "judge", "server_id": "judge", "tool_name": "judge" });
+    for (method, params) in [
+        ("mgp/health/ping", json!({})),
+        ("mgp/tools/discover", json!({ "query": "list files" })),
+        ("mgp/access/query", access),
+    ] {
+        session.ask(method, params).await?.error(method, &codes)?;
     }
     Ok(())
 }

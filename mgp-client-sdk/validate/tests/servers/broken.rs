@@ -136,6 +136,23 @@ const BASE: &[Row] = &[
             r[0]["error"]["code"] = json!(-32603);
         }
     }),
+    // The Python SDK 1 answers every unknown method with this code.
+    ("mcp.method.unknown", &[], |m, r| {
+        let is_unknown = m.method() == "does/not/exist" || m.method().starts_with("mgp/");
+        if is_unknown && !m.is_modern && !m.has_mgp {
+            r[0]["error"]["code"] = json!(-32602);
+        }
+    }),
+    ("mcp.method.unknown", &["mgp.silence.methods"], |m, r| {
+        if m.is_modern || m.has_mgp {
+            return;
+        }
+        if m.method() == "mgp/tools/discover" && param(m, "/query").is_some_and(Value::is_string) {
+            succeed(m, r, json!({ "tools": [] }));
+        } else if m.method() == "does/not/exist" || m.method().starts_with("mgp/") {
+            r[0]["error"]["code"] = json!(-32602);
+        }
+    }),
     ("mcp.notification.silent", &[], |m, r| {
         if m.method() == "notifications/does/not/exist" {
             r.push(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32601, "message": "unknown" } }));
@@ -520,7 +537,7 @@ const MGP: &[Row] = &[
 ];
 
 /// The rules that no single changed reply can break alone. Some of them need a slow server, or a server that does not
-/// end. After a violation of the others, no further rule is checked.
+/// end. After a violation of any other of them, no further rule is checked.
 const UNBROKEN: &[&str] =
     &["mcp.connect", "mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
 

@@ -240,7 +240,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
         "pending_approval"
     );
     world.approve().await.unwrap();
-    // A `json.py` beside the script, which was not judged, must not be imported.
+    // A `json.py` in the folder of the script was not judged, so it must not be imported.
     assert_eq!(world.fake.log(), ["remove made", "start made -I made.py x"]);
 
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();

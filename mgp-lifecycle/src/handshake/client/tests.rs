@@ -52,8 +52,8 @@ async fn a_refusal_that_names_a_revision_is_retried_once_with_it() {
     }
 }
 
-/// Connects to a server that needs this long to start. A modern server then answers all waiting requests; a legacy
-/// server never answers the probe.
+/// Connects to a server that needs this number of seconds to start. A modern server then answers all waiting requests;
+/// a legacy server never answers the probe.
 async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> {
     let ready = Instant::now() + Duration::from_secs(seconds);
     let server = Stack::from_fn(move |call: Call| async move {

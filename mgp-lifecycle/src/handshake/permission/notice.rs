@@ -56,7 +56,7 @@ impl RequestedPermissions {
     }
 }
 
-/// The decisions about a server's permissions, as a notification to the server contains them.
+/// The decisions about a server's permissions, in the form in which the server is notified of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GrantNotice {
     pub(super) grants: BTreeMap<Permission, Grant>,

@@ -19,7 +19,8 @@ const MAX_SLEEP: Duration = Duration::from_hours(1);
 impl PermissionFlow {
     /// Notifies the server of changes to its permissions, and of late decisions, until the future is dropped.
     ///
-    /// Returns if no further notification is possible, e.g. because the server does not know the methods for it.
+    /// Completes early if no further notification is possible, e.g. because the server does not know the methods for
+    /// it.
     ///
     /// # Cancel safety
     /// If the future is dropped, no more notifications are sent. It is then unknown whether a notification that was

@@ -221,3 +221,31 @@ async fn a_nested_member_named_result_type_does_not_replace_the_one_of_the_resul
         assert_eq!(json, expected, "{result}");
     }
 }
+
+#[tokio::test]
+async fn a_legacy_caller_gets_the_results_of_modern_servers_without_their_members() {
+    for (result, expected) in [
+        (r#"{"resultType":"complete","content":[]}"#, r#"{"content":[]}"#),
+        (r#"{"resultType":"complete"}"#, "{}"),
+        (
+            r#"{"contents":[],"ttlMs":5,"_meta":{"a":1},"cacheScope":"public","resultType":"complete"}"#,
+            r#"{"contents":[],"_meta":{"a":1}}"#,
+        ),
+        (
+            r#"{"resultType":"complete","structuredContent":{"resultType":"x","ttlMs":1}}"#,
+            r#"{"structuredContent":{"resultType":"x","ttlMs":1}}"#,
+        ),
+        (r#"{"resultType":"own","ttlMs":5}"#, r#"{"resultType":"own","ttlMs":5}"#),
+        (r#"{"content":[],"ttlMs":5}"#, r#"{"content":[],"ttlMs":5}"#),
+    ] {
+        let inner =
+            Stack::from_fn(
+                move |_| async move { Ok(Reply::raw(Payload::parse(result.to_owned())?)) },
+            );
+        let offer = ServerOffer::new(Implementation::new("s", "1"));
+        let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
+        client.request("initialize", &hello("{}")).await.unwrap();
+        let answer = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap();
+        assert_eq!(answer.as_str(), expected, "{result}");
+    }
+}

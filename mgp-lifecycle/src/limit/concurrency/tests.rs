@@ -213,7 +213,7 @@ async fn a_call_that_stops_waiting_for_a_permit_never_ran() {
     let error = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(
         serde_json::to_string(&error).unwrap(),
-        r#"{"code":3003,"message":"the call waited 4ms because too many calls run, and did not start; call again when fewer calls run","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
+        r#"{"code":3003,"message":"the call waited 4 ms because too many calls run, and did not start; call again when fewer calls run","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
     );
     first.await.unwrap().unwrap();
     assert_eq!((recorder.order().as_str(), layer.waiting()), ("ann", 0));

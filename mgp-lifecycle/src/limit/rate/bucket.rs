@@ -27,18 +27,18 @@ impl BucketParams {
     pub(super) fn of(limit: &RateLimit) -> Self {
         let window = nanos(limit.window);
         // Round up: with a shorter interval, a window could contain one call more than the limit.
-        let interval = window.checked_div(u64::from(limit.limit)).unwrap_or(0);
-        let is_even = interval.saturating_mul(u64::from(limit.limit)) == window;
+        let interval = window.checked_div(u64::from(limit.calls)).unwrap_or(0);
+        let is_even = interval.saturating_mul(u64::from(limit.calls)) == window;
         let interval = if is_even { interval } else { interval.saturating_add(1) };
         let tolerance =
-            if limit.limit == 0 { 0 } else { interval.saturating_mul(limit.burst.into()) };
+            if limit.calls == 0 { 0 } else { interval.saturating_mul(limit.burst.into()) };
         Self { interval, tolerance }
     }
 
-    /// Counts one call, and returns the time when the bucket is full again. `full` is that time as it was before the
-    /// call, or 0 for a bucket that was never used.
-    pub(super) fn take(self, full: u64, now: u64) -> Result<u64, TooSoon> {
-        let from = full.max(now);
+    /// Returns the time when the bucket is full again after one more call at the time `now`, or an error if the bucket
+    /// refuses this call. `full_at` is the time when it is full again without the call, or 0 if it was never used.
+    pub(super) fn next_full_at(self, full_at: u64, now: u64) -> Result<u64, TooSoon> {
+        let from = full_at.max(now);
         let next = from.saturating_add(self.interval);
         if self.tolerance == 0 {
             // The limit, the burst or the window is zero, so no call is ever allowed.
@@ -54,15 +54,15 @@ impl BucketParams {
     }
 
     /// Returns the number of calls that the bucket counts at the time `now`.
-    pub(super) fn used(self, full: u64, now: u64) -> u32 {
-        let ahead = full.saturating_sub(now);
+    pub(super) fn used(self, full_at: u64, now: u64) -> u32 {
+        let ahead = full_at.saturating_sub(now);
         let used = if self.interval == 0 { 0 } else { ahead.div_ceil(self.interval) };
         u32::try_from(used).unwrap_or(u32::MAX)
     }
 
-    /// Returns the time when the bucket is full again, after one call was refunded.
-    pub(super) fn refund(self, full: u64) -> u64 {
-        full.saturating_sub(self.interval)
+    /// Returns the time when the bucket is full again, without a call that was counted before.
+    pub(super) fn refund(self, full_at: u64) -> u64 {
+        full_at.saturating_sub(self.interval)
     }
 }
 
@@ -81,28 +81,35 @@ mod tests {
     #[test]
     fn a_burst_passes_then_one_call_at_a_time() {
         let params = BucketParams::of(&RateLimit::per_minute(60).burst(3));
-        let mut full = 0;
+        let mut full_at = 0;
         for _ in 0..3 {
-            full = params.take(full, 100).unwrap();
+            full_at = params.next_full_at(full_at, 100).unwrap();
         }
-        assert_eq!(params.take(full, 100), Err(TooSoon { wait: Some(SECOND), current: 3 }));
+        assert_eq!(
+            params.next_full_at(full_at, 100),
+            Err(TooSoon { wait: Some(SECOND), current: 3 })
+        );
         let later = 100 + SECOND / 4;
         let wait = Some(SECOND - SECOND / 4);
-        assert_eq!(params.take(full, later), Err(TooSoon { wait, current: 3 }));
-        assert!(params.take(full, 100 + SECOND).is_ok());
+        assert_eq!(params.next_full_at(full_at, later), Err(TooSoon { wait, current: 3 }));
+        assert!(params.next_full_at(full_at, 100 + SECOND).is_ok());
     }
 
     #[test]
     fn zero_allows_nothing_and_the_largest_values_do_not_overflow() {
         let none = Err(TooSoon { wait: None, current: 0 });
-        assert_eq!(BucketParams::of(&RateLimit::per_minute(0)).take(0, 5), none);
-        assert_eq!(BucketParams::of(&RateLimit::per_minute(0).burst(9)).take(0, 5), none);
-        assert_eq!(BucketParams::of(&RateLimit::per_minute(9).burst(0)).take(0, 5), none);
+        assert_eq!(BucketParams::of(&RateLimit::per_minute(0)).next_full_at(0, 5), none);
+        assert_eq!(BucketParams::of(&RateLimit::per_minute(0).burst(9)).next_full_at(0, 5), none);
+        assert_eq!(BucketParams::of(&RateLimit::per_minute(9).burst(0)).next_full_at(0, 5), none);
         let longest = BucketParams::of(&RateLimit::every(Duration::MAX, 1).burst(u32::MAX));
-        assert!(longest.take(u64::MAX - 3, u64::MAX - 9).is_ok());
+        assert!(longest.next_full_at(u64::MAX - 3, u64::MAX - 9).is_ok());
         let most = BucketParams::of(&RateLimit::per_second(u32::MAX));
-        assert!(most.take(0, u64::MAX).is_ok());
-        assert!(BucketParams::of(&RateLimit::every(Duration::ZERO, 5)).take(u64::MAX, 0).is_err());
+        assert!(most.next_full_at(0, u64::MAX).is_ok());
+        assert!(
+            BucketParams::of(&RateLimit::every(Duration::ZERO, 5))
+                .next_full_at(u64::MAX, 0)
+                .is_err()
+        );
     }
 
     proptest! {
@@ -116,20 +123,20 @@ mod tests {
         ) {
             let window = 60 * SECOND;
             let params = BucketParams::of(&RateLimit::per_minute(limit).burst(burst));
-            let (mut now, mut full, mut admitted) = (1, 0, Vec::new());
+            let (mut now, mut full_at, mut admitted) = (1, 0, Vec::new());
             for step in steps {
                 now += step;
-                match params.take(full, now) {
+                match params.next_full_at(full_at, now) {
                     Ok(next) => {
-                        full = next;
+                        full_at = next;
                         admitted.push(now);
                     }
                     Err(soon) => {
                         let wait = soon.wait.unwrap();
                         prop_assert!(soon.current <= burst);
                         prop_assert!(wait <= window);
-                        prop_assert!(params.take(full, now + wait).is_ok());
-                        prop_assert!(params.take(full, now + wait - 1).is_err());
+                        prop_assert!(params.next_full_at(full_at, now + wait).is_ok());
+                        prop_assert!(params.next_full_at(full_at, now + wait - 1).is_err());
                     }
                 }
                 let recent = admitted.iter().filter(|at| **at + window > now).count();
@@ -143,9 +150,9 @@ mod tests {
             now in 0_u64..200 * SECOND,
         ) {
             let params = BucketParams::of(&RateLimit::per_minute(7).burst(5));
-            if let Ok(next) = params.take(before, now) {
-                let full = params.refund(next);
-                prop_assert_eq!(full.max(now), before.max(now));
+            if let Ok(next) = params.next_full_at(before, now) {
+                let full_at = params.refund(next);
+                prop_assert_eq!(full_at.max(now), before.max(now));
             }
         }
     }

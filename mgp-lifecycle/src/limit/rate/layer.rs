@@ -20,7 +20,7 @@ use super::bucket::{BucketParams, nanos};
 use super::keys::CountedCall;
 use super::round::Round;
 use super::table::{BucketTable, LimitReached};
-use super::{RateLimit, RateLimited, RateUse, whole_ms};
+use super::{RateKey, RateLimit, RateLimited, RateUse, whole_ms};
 use crate::error::LifecycleError;
 
 /// The maximum number of rate keys, such as principals, whose calls are counted separately.
@@ -62,14 +62,14 @@ pub struct RateLayer {
 
 type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-pub(super) struct RateState {
-    pub(super) limits: Vec<RateLimit>,
+struct RateState {
+    limits: Vec<RateLimit>,
     params: Vec<BucketParams>,
     /// Function that returns whether a name is that of a tool; `None` if the tools are not known.
-    pub(super) is_tool: Option<IsTool>,
+    is_tool: Option<IsTool>,
     start: Instant,
     /// The hash function of the keys, with secrets of this process.
-    pub(super) hash: ahash::RandomState,
+    hash: ahash::RandomState,
     table: Mutex<BucketTable>,
 }
 
@@ -99,8 +99,6 @@ impl RateLayer {
 
     /// Sets the function that returns whether a tool with a name exists. With [`RateKey::Tool`], all other names count
     /// as the same tool, so that a caller cannot get a new bucket by inventing a name. This resets all counts.
-    ///
-    /// [`RateKey::Tool`]: super::RateKey::Tool
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let limits = self.state.limits.clone();
         let layer = Self::with_max_keys(limits, MAX_KEYS, Some(Arc::new(is_tool)));
@@ -112,19 +110,19 @@ impl RateLayer {
     pub fn used(&self, call: &Call) -> Vec<RateUse> {
         let state = &*self.state;
         let now = nanos(state.start.elapsed());
-        let by = CountedCall { state, call, tool: call.tool().map_or("", |tool| tool.name) };
+        let keys = state.counted(call, call.tool().map(|tool| tool.name));
         let table = state.table.lock();
         let limits = state.limits.iter().zip(&state.params).enumerate();
-        let uses = limits.map(|(at, (limit, params))| {
-            let full = table.full_at(at, &by);
-            let free_in = Duration::from_nanos(full.saturating_sub(now));
-            let next_in = match params.take(full, now) {
+        let uses = limits.map(|(index, (limit, params))| {
+            let full_at = table.full_at(index, &keys);
+            let free_in = Duration::from_nanos(full_at.saturating_sub(now));
+            let next_in = match params.next_full_at(full_at, now) {
                 Ok(_) => Some(Duration::ZERO),
                 Err(soon) => soon
                     .wait
                     .map(|wait| Duration::from_millis(whole_ms(Duration::from_nanos(wait)))),
             };
-            RateUse { limit: limit.limit, used: params.used(full, now), free_in, next_in }
+            RateUse { limit: limit.calls, used: params.used(full_at, now), free_in, next_in }
         });
         uses.collect()
     }
@@ -143,18 +141,27 @@ impl RateLayer {
 }
 
 impl RateState {
-    /// Counts a call towards each limit, or towards none if one of them refuses it.
-    fn take(&self, call: &Call) -> Result<(), LifecycleError> {
+    /// Counts a tool call towards each limit, or towards none if one of them refuses it.
+    fn count(&self, call: &Call) -> Result<(), LifecycleError> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let now = nanos(self.start.elapsed());
-        let by = CountedCall { state: self, call, tool: tool.name };
+        let keys = self.counted(call, Some(tool.name));
         let mut table = self.table.lock();
-        let taken = table.take(&self.params, &by, now);
+        let counted = table.count(&self.params, &keys, now);
         drop(table);
-        taken.map_err(|LimitReached { limit, soon }| {
+        counted.map_err(|LimitReached { index, soon }| {
             let wait = soon.wait.map(Duration::from_nanos);
-            RateLimited { limit: self.limits[limit], current: soon.current, wait }.into()
+            RateLimited { limit: self.limits[index], current: soon.current, wait }.into()
         })
+    }
+
+    /// Prepares a call for the hashes of its keys. The table must not be locked, because `is_tool` can be slow, or can
+    /// use the layer itself.
+    fn counted<'a>(&'a self, call: &'a Call, tool: Option<&'a str>) -> CountedCall<'a> {
+        let is_by_tool = || self.limits.iter().any(|limit| limit.keys.has(RateKey::Tool));
+        let is_tool = self.is_tool.as_ref().filter(|_| is_by_tool());
+        let tool = tool.filter(|&name| is_tool.is_none_or(|is_tool| is_tool(name)));
+        CountedCall { limits: &self.limits, hash: &self.hash, call, tool }
     }
 }
 
@@ -176,8 +183,8 @@ impl<S: MgpService> Service<Call> for RateService<S> {
         let open = self.layer.open_calls.as_ref().filter(|_| call.tool().is_some());
         let round = open.map(|open| Round::begin(open, call.cx()));
         let is_later = round.as_ref().is_some_and(Round::is_later);
-        let taken = if is_later { Ok(()) } else { self.layer.state.take(&call) };
-        match taken {
+        let counted = if is_later { Ok(()) } else { self.layer.state.count(&call) };
+        match counted {
             Ok(()) => {
                 Either::Left { future: ResponseFuture { future: self.inner.call(call), round } }
             }
@@ -213,12 +220,16 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{OnceLock, mpsc};
+    use std::thread;
+
     use mgp_types::ErrorCode;
-    use mgp_types::service::{InputRequired, Principal, Stack, mock};
+    use mgp_types::service::{
+        Context, InputRequired, Method, Params, Peer, Principal, Scope, ScopeKind, Stack, mock,
+    };
     use tokio::time::advance;
     use tower_layer::Layer;
 
-    use super::super::RateKey;
     use super::*;
 
     fn client(layer: &RateLayer) -> mock::Client {
@@ -241,7 +252,7 @@ mod tests {
         let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert_eq!(
             serde_json::to_string(&error).unwrap(),
-            r#"{"code":3000,"message":"rate limited: more than 10 calls a minute by agent; try again in 5.001s","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":5001,"retry_strategy":"exponential_backoff","max_retries":3,"details":{"limit":10,"window_secs":60,"burst":10,"current":10,"by":"agent"}}}}"#
+            r#"{"code":3000,"message":"rate limited: more than 10 calls a minute by agent; try again in 5.001 s","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":5001,"retry_strategy":"exponential_backoff","max_retries":3,"details":{"limit":10,"window_secs":60,"burst":10,"current":10,"by":"agent"}}}}"#
         );
         assert!(client.request("tools/list", "{}").await.is_ok(), "lists are not bounded");
         advance(Duration::from_millis(5001)).await;
@@ -381,6 +392,30 @@ mod tests {
             codes.push(code(&mut client, name).await);
         }
         assert_eq!(codes, [0, 0, 0, 3000, 0]);
+    }
+
+    /// Regression test: the function for tools was called while the table was locked, so this test never ended.
+    #[test]
+    fn the_function_for_tools_can_ask_the_same_layer_for_its_counts() {
+        let request = |method: &str, params: &str| {
+            let scope = Scope::new(ScopeKind::Connection);
+            let cx = Context::new(Peer::none(), scope, Principal::local());
+            Call::request(Method::of(method), Params::split(method, params.into()).unwrap(), cx)
+        };
+        let (own, list) = (Arc::new(OnceLock::<RateLayer>::new()), request("tools/list", "{}"));
+        let layer = RateLayer::new(RateLimit::per_minute(1).by(RateKey::Tool)).tools({
+            let own = Arc::clone(&own);
+            move |_: &str| own.get().is_some_and(|own| own.used(&list).len() == 1)
+        });
+        assert!(own.set(layer.clone()).is_ok());
+        let call = request("tools/call", r#"{"name":"a"}"#);
+        let (done, result) = mpsc::channel();
+        thread::spawn(move || {
+            let is_admitted = layer.state.count(&call).is_ok();
+            done.send((is_admitted, layer.used(&call)[0].used))
+        });
+        let result = result.recv_timeout(Duration::from_secs(20));
+        assert_eq!(result, Ok((true, 1)));
     }
 
     #[tokio::test(start_paused = true)]

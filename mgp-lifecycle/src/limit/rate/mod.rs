@@ -28,10 +28,11 @@ pub use layer::{RateLayer, RateService};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct RateLimit {
-    limit: u32,
+    /// The number of calls that are allowed in a window.
+    calls: u32,
     window: Duration,
     burst: u32,
-    by: Keys,
+    keys: Keys,
 }
 
 /// The keys of the counts of calls.
@@ -72,26 +73,26 @@ struct Keys(u8);
 
 impl RateLimit {
     /// Creates a limit of calls per second.
-    pub const fn per_second(limit: u32) -> Self {
-        Self::every(Duration::from_secs(1), limit)
+    pub const fn per_second(calls: u32) -> Self {
+        Self::every(Duration::from_secs(1), calls)
     }
 
     /// Creates a limit of calls per minute.
-    pub const fn per_minute(limit: u32) -> Self {
-        Self::every(Duration::from_mins(1), limit)
+    pub const fn per_minute(calls: u32) -> Self {
+        Self::every(Duration::from_mins(1), calls)
     }
 
     /// Creates a limit of calls per hour.
-    pub const fn per_hour(limit: u32) -> Self {
-        Self::every(Duration::from_hours(1), limit)
+    pub const fn per_hour(calls: u32) -> Self {
+        Self::every(Duration::from_hours(1), calls)
     }
 
     /// Creates a limit of calls per window. A limit of zero refuses all calls.
     ///
     /// Without a [key](Self::by), all calls of a tenant are counted together. The calls of different tenants are
     /// counted separately, unless the limit is [across tenants](Self::across_tenants).
-    pub const fn every(window: Duration, limit: u32) -> Self {
-        Self { limit, window, burst: limit, by: Keys(0) }
+    pub const fn every(window: Duration, calls: u32) -> Self {
+        Self { calls, window, burst: calls, keys: Keys(0) }
     }
 
     /// Sets how many calls can be made immediately one after another after a pause; the default is the limit. A burst
@@ -104,22 +105,22 @@ impl RateLimit {
     /// Adds a key; calls with different keys are counted separately. With agent and tool, for example, each agent has
     /// its own count for each tool.
     pub const fn by(mut self, key: RateKey) -> Self {
-        self.by = Keys(self.by.0 | 1 << key as u8);
+        self.keys = Keys(self.keys.0 | 1 << key as u8);
         self
     }
 
     /// Counts the calls of all tenants together, e.g. because they use the same account of a server. Keys with equal
     /// names, e.g. of two agents, are then the same key although they belong to different tenants.
     pub const fn across_tenants(mut self) -> Self {
-        self.by = Keys(self.by.0 | Keys::ACROSS_TENANTS);
+        self.keys = Keys(self.keys.0 | Keys::ACROSS_TENANTS);
         self
     }
 }
 
 impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls = if self.limit == 1 { "call" } else { "calls" };
-        write!(f, "{} {calls} {} by {}", self.limit, per(self.window), self.by)
+        let noun = if self.calls == 1 { "call" } else { "calls" };
+        write!(f, "{} {noun} {} by {}", self.calls, per(self.window), self.keys)
     }
 }
 
@@ -128,8 +129,9 @@ impl RateKey {
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Agent | Self::AgentName => "agent",
-            Self::Subject => "key",
+            Self::Agent => "agent",
+            Self::AgentName => "agent name",
+            Self::Subject => "subject",
             Self::Tool => "tool",
             Self::Server => "server",
         }
@@ -186,11 +188,11 @@ impl RateLimited {
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.
-        drop(details.encode("limit", &self.limit.limit));
+        drop(details.encode("limit", &self.limit.calls));
         drop(details.encode("window_secs", &self.limit.window.as_secs()));
         drop(details.encode("burst", &self.limit.burst));
         drop(details.encode("current", &self.current));
-        drop(details.encode("by", &self.limit.by.to_string()));
+        drop(details.encode("by", &self.limit.keys.to_string()));
         details
     }
 }
@@ -199,7 +201,10 @@ impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rate limited: more than {}", self.limit)?;
         match self.wait_ms() {
-            Some(ms) => write!(f, "; try again in {:?}", Duration::from_millis(ms)),
+            Some(ms) => {
+                let wait = mgp_types::duration_words(Duration::from_millis(ms));
+                write!(f, "; try again in {wait}")
+            }
             None => f.write_str("; no call is allowed"),
         }
     }

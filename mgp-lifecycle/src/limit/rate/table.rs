@@ -29,16 +29,16 @@ pub(super) struct BucketTable {
 /// The hashes of a call's keys, for each limit.
 pub(super) trait CallKeys {
     /// Returns the hash of the whole key.
-    fn key(&self, limit: usize) -> u64;
+    fn key(&self, index: usize) -> u64;
 
     /// Returns the hash of the part of the key that the caller cannot choose.
-    fn owner(&self, limit: usize) -> u64;
+    fn owner(&self, index: usize) -> u64;
 }
 
 /// The limit (by its index) that refuses a call, and the time until it would allow the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LimitReached {
-    pub(super) limit: usize,
+    pub(super) index: usize,
     pub(super) soon: TooSoon,
 }
 
@@ -49,33 +49,33 @@ impl BucketTable {
     }
 
     /// Returns the time when the bucket of a key is full again, without counting a call.
-    pub(super) fn full_at(&self, limit: usize, by: &impl CallKeys) -> u64 {
-        let own = self.buckets.get(&by.key(limit));
+    pub(super) fn full_at(&self, index: usize, keys: &impl CallKeys) -> u64 {
+        let own = self.buckets.get(&keys.key(index));
         let is_shared = || self.buckets.len() >= self.bound;
         own.copied()
-            .unwrap_or_else(|| if is_shared() { self.shared[limit][slot(limit, by)] } else { 0 })
+            .unwrap_or_else(|| if is_shared() { self.shared[index][slot(index, keys)] } else { 0 })
     }
 
     /// Counts a call in the bucket of each limit, or in none of them.
     ///
     /// # Errors
-    /// Returns the refusing limit with the longest wait.
-    pub(super) fn take(
+    /// Returns the limit with the longest wait, if one or more limits refuse the call.
+    pub(super) fn count(
         &mut self,
         params: &[BucketParams],
-        by: &impl CallKeys,
+        keys: &impl CallKeys,
         now: u64,
     ) -> Result<(), LimitReached> {
-        for (limit, one) in params.iter().enumerate() {
-            let bucket = self.bucket(limit, by, now);
-            match one.take(*bucket, now) {
-                Ok(full) => *bucket = full,
+        for (index, one) in params.iter().enumerate() {
+            let bucket = self.bucket(index, keys, now);
+            match one.next_full_at(*bucket, now) {
+                Ok(full_at) => *bucket = full_at,
                 Err(soon) => {
-                    for (limit, one) in params[..limit].iter().enumerate() {
-                        let bucket = self.bucket(limit, by, now);
+                    for (index, one) in params[..index].iter().enumerate() {
+                        let bucket = self.bucket(index, keys, now);
                         *bucket = one.refund(*bucket);
                     }
-                    return Err(self.longest(params, by, now, LimitReached { limit, soon }));
+                    return Err(self.longest(params, keys, now, LimitReached { index, soon }));
                 }
             }
         }
@@ -86,16 +86,16 @@ impl BucketTable {
     fn longest(
         &mut self,
         params: &[BucketParams],
-        by: &impl CallKeys,
+        keys: &impl CallKeys,
         now: u64,
         first: LimitReached,
     ) -> LimitReached {
         // A limit that allows no calls at all has the longest wait.
         let wait = |reached: &LimitReached| reached.soon.wait.unwrap_or(u64::MAX);
         let mut longest = first;
-        for (limit, one) in params.iter().enumerate().skip(first.limit + 1) {
-            if let Err(soon) = one.take(*self.bucket(limit, by, now), now) {
-                let reached = LimitReached { limit, soon };
+        for (index, one) in params.iter().enumerate().skip(first.index + 1) {
+            if let Err(soon) = one.next_full_at(*self.bucket(index, keys, now), now) {
+                let reached = LimitReached { index, soon };
                 if wait(&reached) > wait(&longest) {
                     longest = reached;
                 }
@@ -105,15 +105,15 @@ impl BucketTable {
     }
 
     /// Returns the bucket of a key, or a shared bucket if the table is full.
-    fn bucket(&mut self, limit: usize, by: &impl CallKeys, now: u64) -> &mut u64 {
-        let key = by.key(limit);
+    fn bucket(&mut self, index: usize, keys: &impl CallKeys, now: u64) -> &mut u64 {
+        let key = keys.key(index);
         if self.buckets.len() >= self.bound && !self.buckets.contains_key(&key) {
             if now >= self.last_sweep.saturating_add(SWEEP_INTERVAL) {
                 self.last_sweep = now;
-                self.buckets.retain(|_, full| *full > now);
+                self.buckets.retain(|_, full_at| *full_at > now);
             }
             if self.buckets.len() >= self.bound {
-                return &mut self.shared[limit][slot(limit, by)];
+                return &mut self.shared[index][slot(index, keys)];
             }
         }
         self.buckets.entry(key).or_insert(0)
@@ -121,8 +121,8 @@ impl BucketTable {
 }
 
 /// Returns the index of the shared bucket of a key.
-fn slot(limit: usize, by: &impl CallKeys) -> usize {
-    usize::try_from(by.owner(limit) % SHARED_BUCKETS as u64).unwrap_or(0)
+fn slot(index: usize, keys: &impl CallKeys) -> usize {
+    usize::try_from(keys.owner(index) % SHARED_BUCKETS as u64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -145,8 +145,8 @@ mod tests {
     struct Key(u64);
 
     impl CallKeys for Key {
-        fn key(&self, limit: usize) -> u64 {
-            self.0 * 10 + limit as u64
+        fn key(&self, index: usize) -> u64 {
+            self.0 * 10 + index as u64
         }
 
         fn owner(&self, _: usize) -> u64 {
@@ -158,28 +158,28 @@ mod tests {
     fn a_refused_call_is_not_counted_and_returns_the_longest_wait() {
         let (mut table, params) = (BucketTable::new(100, 2), params());
         for _ in 0..2 {
-            table.take(&params, &Key(1), 7).unwrap();
+            table.count(&params, &Key(1), 7).unwrap();
         }
-        let reached = table.take(&params, &Key(1), 7).unwrap_err();
-        assert_eq!((reached.limit, reached.soon.wait), (0, Some(SECOND)));
+        let reached = table.count(&params, &Key(1), 7).unwrap_err();
+        assert_eq!((reached.index, reached.soon.wait), (0, Some(SECOND)));
         // One call is left under the limit per hour, because the refused call was not counted.
-        table.take(&params, &Key(1), 7 + SECOND).unwrap();
-        let reached = table.take(&params, &Key(1), 7 + SECOND).unwrap_err();
+        table.count(&params, &Key(1), 7 + SECOND).unwrap();
+        let reached = table.count(&params, &Key(1), 7 + SECOND).unwrap_err();
         let left = 600 * SECOND - SECOND;
         assert_eq!(
-            (reached.limit, reached.soon.wait),
+            (reached.index, reached.soon.wait),
             (1, Some(left)),
             "both are reached, the hour for longer"
         );
         // The limit per minute allows the call, but the limit per hour does not, so the call is counted under neither
         // limit.
         for _ in 0..5 {
-            let reached = table.take(&params, &Key(1), 7 + 9 * SECOND).unwrap_err();
-            assert_eq!(reached.limit, 1);
+            let reached = table.count(&params, &Key(1), 7 + 9 * SECOND).unwrap_err();
+            assert_eq!(reached.index, 1);
         }
-        assert!(table.take(&params[..1], &Key(1), 7 + 9 * SECOND).is_ok());
-        assert!(table.take(&params[..1], &Key(1), 7 + 9 * SECOND).is_ok());
-        table.take(&params, &Key(2), 7 + SECOND).unwrap();
+        assert!(table.count(&params[..1], &Key(1), 7 + 9 * SECOND).is_ok());
+        assert!(table.count(&params[..1], &Key(1), 7 + 9 * SECOND).is_ok());
+        table.count(&params, &Key(2), 7 + SECOND).unwrap();
     }
 
     #[test]
@@ -187,19 +187,19 @@ mod tests {
         let params = [BucketParams::of(&RateLimit::per_minute(60).burst(2))];
         let mut table = BucketTable::new(4, 1);
         for of in 0..4 {
-            table.take(&params, &Key(of), 7).unwrap();
+            table.count(&params, &Key(of), 7).unwrap();
         }
-        table.take(&params, &Key(8), 7).unwrap();
-        table.take(&params, &Key(9), 7).unwrap();
-        assert!(table.take(&params, &Key(10), 7).is_err(), "they share one bucket");
-        assert!(table.take(&params, &Key(3), 7).is_ok(), "a key with a bucket keeps it");
+        table.count(&params, &Key(8), 7).unwrap();
+        table.count(&params, &Key(9), 7).unwrap();
+        assert!(table.count(&params, &Key(10), 7).is_err(), "they share one bucket");
+        assert!(table.count(&params, &Key(3), 7).is_ok(), "a key with a bucket keeps it");
         assert!(
-            table.take(&params, &Key(100), 7).is_ok(),
+            table.count(&params, &Key(100), 7).is_ok(),
             "another caller has another shared bucket"
         );
         assert_eq!(table.buckets.len(), 4);
-        table.take(&params, &Key(11), 7 + 2 * SECOND).unwrap();
-        table.take(&params, &Key(12), 7 + 2 * SECOND).unwrap();
+        table.count(&params, &Key(11), 7 + 2 * SECOND).unwrap();
+        table.count(&params, &Key(12), 7 + 2 * SECOND).unwrap();
         assert_eq!(table.buckets.len(), 2, "full buckets were removed");
     }
 
@@ -212,7 +212,7 @@ mod tests {
             let mut now = 0;
             for (of, step) in steps {
                 now += step;
-                let _ = table.take(&params, &Key(of), now);
+                let _ = table.count(&params, &Key(of), now);
                 prop_assert!(table.buckets.len() <= 16);
             }
         }

@@ -29,7 +29,7 @@ async fn an_unreachable_server_is_not_called_until_one_call_probes_it() {
     let refused = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(
         refused.message(),
-        "server `shop` could not be reached several times in a row; it is tried again in 3s"
+        "server `shop` could not be reached several times in a row; it is tried again in 3 s"
     );
     let hints = refused.as_recovery().unwrap();
     assert!(hints.is_retryable());

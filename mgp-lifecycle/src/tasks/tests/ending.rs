@@ -32,7 +32,7 @@ async fn tool_errors_complete_and_protocol_errors_fail() {
         ended,
         [
             (completed(), Some(true), None),
-            // A caller without MGP gets a refusal as a result.
+            // A caller without MGP gets a refusal as a result, so its task is completed.
             (completed(), Some(true), None),
             (failed(), None, Some(-32603)),
             (failed(), None, Some(-32603)),

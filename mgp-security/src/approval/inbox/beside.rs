@@ -54,7 +54,7 @@ impl Approver for AskedAndKept {
         let kept = match inbox.find(&question).await {
             Ok(Lookup::Decided(decision)) => return Ok(decision),
             Ok(Lookup::Open(request)) => request,
-            // The inbox is full, but the approver can still be asked.
+            // The inbox is full, so the question cannot be kept there. The approver can still be asked.
             Err(error) if error.code() == ErrorCode::RESOURCE_EXHAUSTED => {
                 return first.decide(cx, question).await.map_err(|_| error);
             }

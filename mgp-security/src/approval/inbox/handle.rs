@@ -51,7 +51,7 @@ pub struct InboxConfig {
     /// The maximum number of open requests per caller, not counting reviews of permissions; further requests are
     /// refused. Default: 16.
     pub max_open_per_caller: usize,
-    /// The maximum number of open requests of all callers of a tenant; further ones are refused. Default: 256.
+    /// The maximum number of open requests of all callers of a tenant; further requests are refused. Default: 256.
     pub max_open: usize,
 }
 
@@ -227,10 +227,11 @@ impl Inbox {
     /// For a request about permissions, [`ApprovalTerm::Tool`] sets the time at which the approval expires.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve); −32602 if the term does not fit the request, or ends in the past.
+    /// The same errors as [`approve`](Self::approve). Also code −32602 (invalid params) if the term does not fit the
+    /// request, or ends in the past.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn approve_for(
         &self,
         by: &Principal,
@@ -244,10 +245,10 @@ impl Inbox {
     /// Denies a request.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve).
+    /// The same errors as [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn deny(
         &self,
         by: &Principal,
@@ -275,7 +276,7 @@ impl Inbox {
     /// Waits until [`end_waits`](Self::end_waits) is called.
     pub(super) async fn waits_ended(&self) {
         let mut ended = self.0.waits_ended.subscribe();
-        // An error is impossible: the sender lives as long as the inbox.
+        // Ignore the error, which cannot occur: the sender lives as long as the inbox.
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
@@ -335,13 +336,13 @@ impl Inbox {
         let now = SystemTime::now();
         let known = self.0.state.now()?;
         let tenant = by.tenant().as_str();
-        // An operator of another tenant gets the same error as for an unknown id.
+        // Answer an operator of another tenant as for an unknown id, so that it does not learn that the request exists.
         let open =
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let can_answer = |request: &&Arc<ApprovalRequest>| match request.state {
             RequestState::Open => true,
-            // An operator can take back the denial of a call, also one that was given in a form (`Settled`): the call
-            // then runs once.
+            // An operator can take back the denial of a call, also a denial that was given in a form (`Settled`). The
+            // call then runs once.
             RequestState::Denied | RequestState::Settled => {
                 approved.is_some() && request.arguments.is_some()
             }
@@ -370,7 +371,7 @@ impl Inbox {
             }
         }
         let until = kept.as_ref().map_or(&decided.holds_until, |kept| &kept.expires_at).clone();
-        // An approval of later calls also answers the other open requests that it covers.
+        // An approval of later calls also answers the other open requests that it covers, so decide these requests too.
         let is_covered = |other: &&Arc<ApprovalRequest>| {
             other.id != decided.id && kept.as_ref().is_some_and(|kept| kept.covers_request(other))
         };
@@ -397,7 +398,7 @@ impl Inbox {
         justification: Option<&str>,
     ) -> Result<bool, RpcError> {
         let now = SystemTime::now();
-        // An unreadable end counts as past, as it also does for an approval of later calls.
+        // Treat an unreadable end as past, as for an approval of later calls.
         let until = until.map(|until| until.to_system_time().unwrap_or(now));
         let end = now + self.0.config.answer_ttl;
         let end = until.map_or(end, |until| until.min(end));
@@ -426,7 +427,7 @@ impl Inbox {
         Ok(self.0.state.replace(writes.collect(), events).await.map_err(Refusal::from)?)
     }
 
-    /// Returns an error if the principal is not allowed to list or decide requests, and records the attempt.
+    /// Checks that the principal is allowed to list or decide requests. If not, returns an error and records the attempt.
     async fn admit(
         &self,
         caller: AdminCheck<'_>,

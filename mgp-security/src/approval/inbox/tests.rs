@@ -292,7 +292,7 @@ async fn a_decision_of_another_process_is_not_overwritten_by_one_about_the_permi
     let other = World::open().await;
     let both = [Permission::Camera, Permission::SystemInfo];
     let asked = id(&other.ask(&lacking(&both)).await);
-    // The other process denies the request after this one has read it, and before this one stores its change.
+    // The other process denies the request after this process has read it, and before this process stores its change.
     let deciding = other.inbox.clone();
     let shared = FaultyStore::new(MemoryStore::clone(&other.store));
     let store = shared.on_commit(move |store, change| {

@@ -163,8 +163,8 @@ impl Event {
             .words("decision", Some(answer))
     }
 
-    /// Adds the caller about whose request or later calls an operator decided: an agent and its user, or only the user
-    /// if no agent was involved.
+    /// Adds the caller whose request, or whose later calls, the operator's decision concerns: an agent and its user, or
+    /// only the user if no agent was involved.
     pub fn asked_by(self, user: &str, agent: Option<&str>) -> Self {
         self.words("asked_by", Some(agent.unwrap_or(user)))
             .words("asked_for", agent.is_some().then_some(user))

@@ -57,16 +57,16 @@ impl Event {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }
 
-    /// Creates `TOOL_BLOCKED` for a tool call above a limit; `unrecorded` is the count of earlier calls above the limit
-    /// for which no event was created.
-    pub fn call_limited(
+    /// Creates `TOOL_BLOCKED` for a tool call that was refused before the audit layer, e.g. because it is above a limit;
+    /// `unrecorded` is the count of earlier such refusals for which no event was created.
+    pub fn call_refused(
         by: impl Into<EventActor>,
-        server: &ServerId,
+        server: Option<&ServerId>,
         tool: &str,
         code: ErrorCode,
         unrecorded: u64,
     ) -> Self {
-        let event = Self::refused(EventType::ToolBlocked, code, by, Some(server), tool);
+        let event = Self::refused(EventType::ToolBlocked, code, by, server, tool);
         if unrecorded == 0 { event } else { event.detail("unrecorded", &unrecorded) }
     }
 

@@ -1,5 +1,5 @@
-//! Constructors for the events of MGP §6.4, and for those that this project adds, with actor, target and details (MGP
-//! §6.3). `docs/audit.md` lists all events.
+//! Constructors for the events of MGP §6.4, and for the events that this project adds, with actor, target and details
+//! (MGP §6.3). `docs/audit.md` lists all events.
 
 mod grants;
 mod guards;

@@ -20,7 +20,7 @@ impl Event {
             Some(extensions) => event.detail("extensions", &names(extensions)),
             None => event,
         };
-        // These values are unverified claims of the server: they are shortened, and no decision depends on them.
+        // These values are unverified claims of the server. So shorten them; no decision depends on them.
         event
             .words("mgp_version", facts.mgp_version.as_ref().map(MgpVersion::as_str))
             .words("claimed_server_id", facts.claimed_server_id.as_deref())

@@ -41,7 +41,7 @@ fn at_noon(event: Event) -> AuditEvent {
     event.at(noon).build()
 }
 
-/// Returns one event of each type, except those for calls.
+/// Returns one event of each type, except the types of calls.
 fn all() -> Vec<AuditEvent> {
     let garden: ServerId = "garden".into();
     let on = Some(&garden);

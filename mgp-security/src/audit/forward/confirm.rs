@@ -32,8 +32,8 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has all events whose numbers are in `sent`. Sets `at` to the number of the last event before
-/// the first missing one.
+/// Queries a sink until it has all events whose numbers are in `sent`. Fails after [`MAX_ATTEMPTS`] queries that found
+/// no further event. Sets `at` to the number of the last event before the first missing one.
 pub(super) async fn confirm_all(
     sink: &Stack,
     sent: &[u64],

@@ -150,7 +150,7 @@ impl Forwarding {
     /// If the future is dropped, the forwarding continues to stop.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
-        // The task drops the sender of its progress when it ends.
+        // The task drops the sender of its progress when it ends, so this wait lasts until the end of the task.
         let _ = self.progress.clone().wait_for(|_| false).await;
     }
 }

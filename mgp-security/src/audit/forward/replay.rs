@@ -29,10 +29,10 @@ const CLOCK_SLACK: Duration = Duration::from_mins(1);
 
 /// The handler of `mgp.audit.replay`, which answers from a log.
 ///
-/// `since_seq` selects the events after that number, `since_timestamp` those after that time. `since_seq` takes
-/// precedence; without either, the answer begins with the oldest event.
-/// `limit` defaults to 100 and is at most 1,000. An answer also ends at half a mebibyte.
-/// `has_more` reports whether there are more events, and `next_seq` is the `since_seq` of the next request.
+/// `since_seq` selects the events after that number, `since_timestamp` the events after that time. `since_seq` takes
+/// precedence; without either, the answer begins with the oldest event. `limit` defaults to 100 and is at most 1,000.
+/// An answer also ends at half a mebibyte. `has_more` reports whether there are more events, and `next_seq` is the
+/// `since_seq` of the next request.
 ///
 /// A receiver that finds a gap in the numbers of its events requests the missing events with this method.
 ///
@@ -83,7 +83,7 @@ impl Replay {
 
     /// Returns a router that answers operators whose credentials permit reading. The route is the name of the method.
     ///
-    /// To offer the method as a tool in all spellings, pass the router to
+    /// To offer the method as a tool, in all forms of its name, pass the router to
     /// [`KernelToolsLayer`](crate::KernelToolsLayer).
     #[must_use]
     pub fn router(&self) -> Router {
@@ -229,7 +229,8 @@ struct Page {
 impl Page {
     fn take(&mut self, event: AuditEvent) -> Result<bool, RpcError> {
         self.bytes += Payload::of(&event)?.as_str().len();
-        // The first event is always included; otherwise the caller could never read past a large one.
+        // Always include the first event, even if it is large: otherwise the caller could never read the events after
+        // it.
         let fits = self.bytes <= MAX_BYTES || self.events.is_empty();
         if fits {
             self.events.push(event);

@@ -65,8 +65,9 @@ impl SinkTask {
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // The saved number is higher than that of any event in the log, so the log was replaced by a new one. A log
-            // that only lost events does not get here, because it lowers the saved numbers when it is opened.
+            // The saved number is higher than the number of any event in the log, so a new log has replaced the earlier
+            // log. A log that only lost events does not reach this line, because it lowers the saved numbers when it is
+            // opened.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
@@ -149,11 +150,11 @@ impl SinkTask {
         self.store.commit(Change::new().put(POSITIONS, self.name.clone(), value)).await.map(drop)
     }
 
-    /// Waits before the next attempt, or until the task must end.
+    /// Waits for the delay before the next attempt. Returns earlier if the task must end.
     async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {
         let delay = retry.next_delay();
         tracing::warn!(sink = %self.name, %error, ?delay, "failed to forward events; retrying");
-        // An error only means that the whole delay has passed.
+        // Ignore the error, which only means that the whole delay has passed.
         let _ = timeout(delay, self.stopping.clone().wait_for(|must_stop| *must_stop)).await;
     }
 }

@@ -10,10 +10,10 @@
 //! {"seq":9,"no":6,"checkpoint":{…},"hash":"…"}         a point where reading can begin; internal
 //! ```
 //!
-//! `seq` counts records. `no` counts events: the number of this event, or of the last event before this record. `hash`
-//! is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the line before. A changed byte
-//! therefore changes the hash of its line and of every line after it. The hash of the line before is the key, not a
-//! prefix of the text, because a prefix would lengthen the text to hash.
+//! `seq` is the number of the record. `no` is the number of its event; in a record without an event, it is the number
+//! of the last event before. `hash` is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the
+//! line before. A changed byte therefore changes the hash of its line and of every line after it. The hash of the line
+//! before is the key, not a prefix of the text, because a prefix would lengthen the text to hash.
 //!
 //! If the head (number and hash of the last record) is saved in a store, the store also holds a secret, which is mixed
 //! into each key ([`ChainKey`]). Only a writer with the secret can continue the log, so a line that another writer
@@ -59,9 +59,9 @@ pub(super) struct Line<'a> {
     pub(super) seq: u64,
     pub(super) no: u64,
     pub(super) kind: RecordKind,
-    /// The number of the intent record of the call whose end this record contains, if any.
+    /// If this record contains the end of a call: the number of that call's intent record.
     pub(super) ends: Option<u64>,
-    /// The number that the event had in the store, if the log took the event from the store.
+    /// If the log took the event from the store: the number that the event had there.
     pub(super) outbox: Option<u64>,
     /// The number of the original intent record, if this record repeats it after a checkpoint.
     pub(super) of: Option<u64>,
@@ -195,7 +195,7 @@ pub(super) struct Checkpoint {
     pub(super) prev: [u8; 32],
     /// The number of the first record that is retained; files that contain only earlier records can be removed.
     pub(super) from: u64,
-    /// The number, in the store, of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     /// The number of intents (of running calls) that are repeated right after the checkpoint.
     pub(super) open: u64,

@@ -51,7 +51,8 @@ impl CachedText {
 }
 
 impl EventEncoder {
-    /// Writes the event of a finished call, with exactly the members of [`EndedCall::to_event`].
+    /// Writes the event of a finished call, with the members of [`EndedCall::to_event`]. Cuts long names, and writes
+    /// `notes_left_out` instead of notes that are too large together.
     pub(super) fn ended(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {
         let start = &*ended.start;
         let is_own = |name: &str| {
@@ -166,7 +167,8 @@ impl EventEncoder {
 
 /// Returns a second as RFC 3339 text without a fraction.
 fn second(seconds: u64) -> [u8; 19] {
-    // The year 9999 ends with this second; later years have more than four digits.
+    // The year 9999 ends with this second. Later years have more than four digits, so a later time is written as this
+    // second.
     let time = Timestamp::from(UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799)));
     let text = time.as_str().as_bytes().first_chunk().copied();
     text.unwrap_or(*b"1970-01-01T00:00:00")
@@ -279,11 +281,11 @@ fn name(out: &mut Vec<u8>, whole: &str) {
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    // A branch-free pass over all bytes is several times faster than a loop that stops at the first special byte.
+    // Check all bytes without a branch: this is several times faster than a loop that stops at the first special byte.
     if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
         word(out, text);
     } else {
-        // Writing into memory cannot fail.
+        // Ignore the error: writing into memory cannot fail.
         let _ = serde_json::to_writer(out, text);
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Group {
     /// The events in the group that receivers of [`AuditLog::watch`](super::AuditLog::watch) get: the number of each,
     /// and its byte range in `text`.
     pub(super) watched: Vec<(u64, Range<usize>)>,
-    /// The number, in the store, of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     encoder: EventEncoder,
 }
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// Appends an event that was taken from the store, and notes its number in the store.
+    /// Appends an event that was taken from the store, and remembers the number that the event had there.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);
@@ -215,7 +215,7 @@ pub(super) fn encode_or_replace(mut event: AuditEvent) -> Vec<u8> {
     loop {
         match encode::event(&event) {
             Some(text) if text.len() <= MAX_EVENT => return text,
-            // Without details and extra members, the event can be encoded.
+            // Remove the details and the extra members: without them, the event can be encoded.
             _ if event.details.is_some() || !event.extra.is_empty() => {
                 event.details = None;
                 event.extra = mgp_types::Extras::new();

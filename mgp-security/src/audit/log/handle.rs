@@ -36,7 +36,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// time, the writer thread continues to write the queued records in the background.
 const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An audit log in the files of one directory: append-only, each record chained to the one before (MGP §6).
+/// An audit log in the files of one directory. It is append-only, and each record is chained to the record before it
+/// (MGP §6).
 ///
 /// This type is a handle that is cheap to clone. When the last handle is dropped, the queued records are written and
 /// the log is released. [`close`](Self::close) waits for that; a drop on a thread of a runtime waits only briefly.
@@ -139,7 +140,7 @@ impl AuditLog {
     /// Records an event. The future returns the number of the record once the writer has acknowledged it.
     ///
     /// # Errors
-    /// As [`record`](AuditSink::record).
+    /// The same errors as [`record`](AuditSink::record).
     pub fn append(&self, event: &AuditEvent) -> AuditFuture<u64> {
         let shared = &self.0.shared;
         if let Some(failure) = shared.failure() {
@@ -273,7 +274,8 @@ impl AuditSink for AuditLog {
         let mut goes_on = false;
         if start.logical.is_some() {
             let mut suspended = shared.suspended.lock();
-            // A later request of a suspended call uses the intent and the reserved room of the earlier request.
+            // If this is a later request of a suspended call, use the intent and the reserved room of the earlier
+            // request.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continue_from(&earlier);
                 goes_on = true;
@@ -306,7 +308,7 @@ impl AuditSink for AuditLog {
         }
         let intent = intent.filter(|_| needs_intent);
         if !waits {
-            // Submit the intent now, not when the future is first polled.
+            // Submit the intent immediately, and not only when the future is first polled.
             let answer = submit_intent(&account, &ticket, intent);
             return AuditFuture::Later(Box::pin(await_intent(ticket, answer)));
         }
@@ -328,12 +330,13 @@ impl AuditSink for AuditLog {
 
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let (name, own) = self.0.outbox.as_ref()?;
-        // Compare the channels: all handles of the same store share one channel.
+        // Compare the channels: all handles of the same store share one channel, so a different channel means a
+        // different store.
         store.revision().same_channel(own).then_some(name)
     }
 }
 
-/// Waits until there is room for the records of a call.
+/// Waits up to [`ROOM_TIMEOUT`] until there is room for the records of a call.
 async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
     let room = account.shared.room.acquire_many(records);
     let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {

@@ -33,7 +33,7 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The number, in the store, of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,

@@ -85,7 +85,8 @@ impl ReverseLines {
     /// Returns the next line in the direction of the start of the file, without its newline.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            // The last byte of the buffer is the newline that ends the wanted line.
+            // The last byte of the buffer is the newline that ends the wanted line, so search for the newline before
+            // it.
             let ended = self.buffer.len().saturating_sub(1);
             if let Some(end) = memchr::memrchr(b'\n', &self.buffer[..ended]) {
                 return Ok(Some(self.take(end + 1)));

@@ -152,8 +152,8 @@ impl Outbox {
         }
     }
 
-    /// Returns the number of events that the log has, but that the store lost together with the changes that they
-    /// record; at least 1 if the store lost any.
+    /// Returns the number of events that the log has and the store lost together with the changes that these events
+    /// record. Returns at least 1 if the store lost any.
     ///
     /// `saved` is the number of the last event from the store according to the saved head, `written` the number of the
     /// last such event in the log. A killed process can leave events in the log that the head does not include, but

@@ -151,7 +151,7 @@ impl AuditQuery {
             && is(self.trace.as_deref(), || event.trace_id.as_deref())
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
             && is(self.result.as_deref(), || Some(result_word(event)))
-            // An event with an unreadable time does not match any time span.
+            // An event with an unreadable time does not match any time span, so it is left out.
             && self.since.is_none_or(|since| event.timestamp.is_before(since) == Some(false))
             && self.until.is_none_or(|until| event.timestamp.is_before(until) == Some(true))
     }
@@ -370,7 +370,8 @@ impl Search<'_> {
     fn read_line(&mut self, line: &[u8]) -> Result<Progress, StoreError> {
         let oldest_first = self.query.order == Order::OldestFirst;
         let Some(read) = Line::read(line) else {
-            // An incomplete line may be a write in progress, which can occur only at the end of the log.
+            // An incomplete line may be a write in progress, so it is skipped. This can occur only at the end of the
+            // log; an incomplete line elsewhere is unreadable.
             return match (self.records, oldest_first) {
                 (0, false) => Ok(Progress::Continue),
                 _ => self.unreadable(),

@@ -350,7 +350,7 @@ impl LogQueue {
         may_end
     }
 
-    /// Closes the log, and waits until the queue is written; returns whether the writer has ended.
+    /// Closes the log, and waits up to `patience` until the queue is written; returns whether the writer has ended.
     ///
     /// The writer continues while calls are running, because it must write their records, and while the disk is slow.
     pub(super) fn close(&self, patience: Duration) -> bool {

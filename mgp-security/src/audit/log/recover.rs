@@ -38,7 +38,7 @@ pub(super) struct RecoveredLog {
     /// The running calls that waited for an undecided approval. The key is the record number of the call's intent, the
     /// value is the id of the approval.
     pub(super) waiting: BTreeMap<u64, String>,
-    /// The number, in the store, of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     /// The events taken from the store since the last checkpoint.
     pub(super) recent: RecentEvents,
@@ -393,6 +393,6 @@ fn flaw_of_start(segment: &Segment, key: ChainKey) -> io::Result<RecordFlaw> {
     let mut lines = Lines::open(&segment.path, 0)?;
     let first = lines.next()?.ok_or(RecordFlaw::Torn);
     let verified = first.and_then(|(_, line)| verify_checkpoint(line, key));
-    // A checkpoint that verifies is incomplete only if some of its intents are missing.
+    // A checkpoint that verifies is incomplete only if some of its intents are missing, i.e. if its end was torn off.
     Ok(verified.err().unwrap_or(RecordFlaw::Torn))
 }

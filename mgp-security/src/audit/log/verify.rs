@@ -26,8 +26,8 @@ use super::segments::LogPlace;
 ///
 /// With a head from a [store](LogHead::in_store), an attacker who can only change the files cannot change, remove or
 /// add a record unnoticed: the head fixes the end, and later records must be hashed with the secret in the store. With
-/// the head [beside the log](LogHead::beside), damage and careless changes are detected. An attacker with write access
-/// to the directory, however, can replace the log and its head.
+/// the head from [the log's directory](LogHead::beside), damage and careless changes are detected. An attacker with
+/// write access to the directory, however, can replace the log and its head.
 ///
 /// Records after the last synced record can be lost in a power cut; then the error is
 /// [`LogError::Lost`] until the log is opened, which records the loss as an event.
@@ -47,7 +47,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
 /// the log record. Another process may write the log meanwhile.
 ///
 /// # Errors
-/// As [`verify`], and [`LogError::ChangesLost`].
+/// The same errors as [`verify`], and also [`LogError::ChangesLost`].
 #[cfg(feature = "sqlite")]
 pub(crate) async fn verify_with_store(
     dir: PathBuf,
@@ -106,8 +106,8 @@ fn verify_noting(
             let before = chain;
             let read = match chain.verify_next(line) {
                 Ok(read) => read,
-                // A power cut can leave broken lines in place of records that were not synced, so such a line only ends
-                // the log.
+                // A power cut can leave broken lines in place of records that were not synced. Such a line is the end
+                // of the log, and not an error.
                 Err(_) if is_newest && (head.synced..head.seq).contains(&before.seq) => break,
                 Err(why) => return Err(BadRecord::new(before.seq + 1, why).into()),
             };

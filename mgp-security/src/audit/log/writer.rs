@@ -10,6 +10,8 @@
 //! If the disk or the store fails, or another program has removed the file, no caller is acknowledged and no call can
 //! begin; final records of running calls stay queued until writing works again. The writer reports such failures, and
 //! new files, in the log of the program; the messages begin with `failed`, `recovered`, `rotated` or `dropped`.
+//!
+//! `opening.rs` opens the log; `checkpoint.rs` begins a new file once the current one is full, and writes checkpoints.
 
 mod append;
 mod checkpoint;
@@ -32,7 +34,8 @@ use super::outbox::{BATCH, Outbox, RecentEvents};
 use super::queue::{Item, LogQueue, Reservation};
 use super::segments::{Disk, Lock};
 
-/// The size limit for a group: this many records, or this many bytes plus one more record.
+/// The limits of a group: the maximum number of records, and the number of bytes after which no further record is
+/// added.
 const MAX_GROUP: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 
@@ -58,7 +61,7 @@ pub(super) struct Writer {
     outbox: Option<Outbox>,
     /// The state of the hash chain after the last written record.
     chain: Chain,
-    /// The number, in the store, of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     outbox_number: u64,
     recent: RecentEvents,
     /// The intents of running calls, by record number. They are bounded, because each running call has reserved room

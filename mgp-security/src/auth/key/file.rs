@@ -122,7 +122,7 @@ fn touch(file: &Path) -> io::Result<()> {
             builder.recursive(false);
             #[cfg(unix)]
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            // Another thread or process might have created the folder just now.
+            // Ignore the error: another thread or process might have created the folder just now.
             let _ = builder.create(folder);
             fs::File::create(file)
         }

@@ -257,7 +257,8 @@ impl ApiKeys {
         if let Some(owner) = known() {
             return Some(owner);
         }
-        // If the store cannot be read, the holder is unknown, and the audit event contains only the id of the key.
+        // Ignore an error: if the store cannot be read, the holder is unknown, and the audit event contains only the id
+        // of the key.
         let _ = self.shared.reload().await;
         known()
     }
@@ -421,7 +422,7 @@ impl KeyCache {
     /// Reads the store if it has changed. While the store cannot be read, no key is valid.
     async fn catch_up(&self) {
         let _held = self.reading.lock().await;
-        // Another task may have read the store while this one waited for the lock, so check again.
+        // Another task may have read the store while this task waited for the lock, so check again.
         if self.is_outdated(&self.snapshot())
             && let Err(error) = self.read().await
         {

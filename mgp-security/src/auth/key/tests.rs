@@ -152,7 +152,7 @@ fn a_store_is_bounded() {
     let record = |id: &str| KeyRecord::new(id, [0; 32], grant());
     let mut records = (0..MAX_KEYS).map(|n| (n.to_string(), record(&n.to_string()))).collect();
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
-    // A key that has ended makes room for a new one.
+    // A full store removes a key that has ended, so that it can add a new one.
     records.get_mut("7").unwrap().revoke();
     add(&mut records, record("more")).unwrap();
     assert!(records.len() == MAX_KEYS && !records.contains_key("7"));

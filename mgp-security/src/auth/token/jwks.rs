@@ -95,8 +95,8 @@ impl JwkSet {
         self.keys.is_empty()
     }
 
-    /// Verifies the signature of a token with the keys that fit its algorithm: first with the keys that have the
-    /// token's key id, then with the keys that could be meant, because the key or the token has no key id (RFC 7515
+    /// Verifies the signature of a token with the keys that fit its algorithm. First tries the keys that have the
+    /// token's key id. Then tries the keys that could be meant because the key or the token has no key id (RFC 7515
     /// §4.1.4, RFC 7517 §4.5).
     pub(super) fn verify(&self, token: &Jws<'_>) -> Verification {
         let is_named = |key: &VerifyingKey| token.kid.is_some() && key.kid == token.kid;

@@ -67,7 +67,7 @@ impl ResourceServer {
     /// Creates a server for the resource at a URL, with the issuer of its tokens. It accepts no tokens until
     /// [`keys`](Self::keys) or one of the methods that fetch keys is called.
     ///
-    /// The URL is the one that clients connect to, e.g. `https://example.com/mcp`.
+    /// The URL is the address to which clients connect, e.g. `https://example.com/mcp`.
     ///
     /// # Errors
     /// [`BadResource`] unless the URL is absolute, `https` (or `http` on loopback), and without query and fragment.

@@ -134,7 +134,7 @@ impl FetchedKeys {
         }
         let old = self.cached.lock().younger_than(STALE_TTL);
         let turn = match &old {
-            // Use the old keys while another task fetches new ones.
+            // Use the old keys while another task fetches new keys.
             Some(_) => Arc::clone(&self.fetching).try_lock_owned().ok(),
             None => Some(Arc::clone(&self.fetching).lock_owned().await),
         };
@@ -148,7 +148,7 @@ impl FetchedKeys {
     async fn newer(self: &Arc<Self>, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         let is_newer = |set: &Arc<JwkSet>| !Arc::ptr_eq(set, known);
         let turn = Arc::clone(&self.fetching).lock_owned().await;
-        // Another task may have fetched keys while this one waited for the lock, so look at the cached keys again.
+        // Another task may have fetched keys while this task waited for the lock, so look at the cached keys again.
         if let Some(set) = self.cached.lock().younger_than(STALE_TTL).filter(is_newer) {
             return Some(set);
         }
@@ -173,7 +173,7 @@ impl FetchedKeys {
                 ),
             }
         });
-        // If the fetch panics, it counts as failed.
+        // Ignore a panic of the fetch: it counts as a failed fetch.
         let _ = fetch.await;
     }
 

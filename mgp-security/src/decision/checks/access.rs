@@ -9,29 +9,31 @@ use crate::access::{
     Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
     name_of,
 };
-use crate::decision::{CallDecision, CallFacts, Sources, Stage, Steps, Stopped};
+use crate::decision::{CallDecision, CallFacts, Passed, Sources, Stage, Steps, Stopped};
 use crate::definition::{Definitions, why_not_callable};
 use crate::error::{LongName, Refusal};
 
 impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     /// Checks the access of the caller, and of the agents on whose behalf the call is made.
     #[inline]
-    pub(in crate::decision) fn check_access(&mut self) -> Result<(), Stopped<Refusal>> {
-        let Self { facts, snapshot, .. } = *self;
-        let Some(view) = snapshot.access() else { return Ok(()) };
+    pub(in crate::decision) fn check_access(&mut self) -> Result<Passed, Stopped<Refusal>> {
+        let Self { facts, state, .. } = *self;
+        let (Some(access), Some(view)) = (&state.sources.access, &state.access) else {
+            return Ok(Passed::NO_RULE);
+        };
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
-        let default = || snapshot.policy().default_policy;
+        let default = || state.policy().default_policy;
         let check = AccessCheck { cx, server, tool: Some(tool), at };
-        check.run(view, default, &mut self.steps)?;
-        let Some(delegation) = cx.extensions.get::<Delegation>() else { return Ok(()) };
+        let passed = check.run(view, default, &mut self.steps)?;
+        let Some(delegation) = cx.extensions.get::<Delegation>() else { return Ok(passed) };
         for principal in delegation.principals() {
-            let Some(view) = snapshot.access_of(principal) else { continue };
             let mut cx = cx.clone();
             cx.principal = principal.clone();
-            AccessCheck { cx: &cx, ..check }.run(&view, default, &mut self.steps)?;
+            let check = AccessCheck { cx: &cx, ..check };
+            check.run(&access.view(principal), default, &mut self.steps)?;
         }
-        Ok(())
+        Ok(passed)
     }
 }
 
@@ -46,7 +48,7 @@ pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Resu
     let default = || sources.policies.get(server).default_policy;
     let check = AccessCheck { cx, server, tool, at: &at };
     let steps = &mut Steps::<false>::default();
-    check.run(&access.view(&cx.principal), default, steps).map_err(Stopped::into_inner)
+    check.run(&access.view(&cx.principal), default, steps).map(drop).map_err(Stopped::into_inner)
 }
 
 /// Checks whether a caller is allowed to see a tool, by the rules of access and definition only; asks no questions.
@@ -88,7 +90,7 @@ impl AccessCheck<'_> {
         view: &AccessView<'_>,
         default: impl FnOnce() -> DefaultPolicy,
         steps: &mut Steps<EXPLAINS>,
-    ) -> Result<(), Stopped<Refusal>> {
+    ) -> Result<Passed, Stopped<Refusal>> {
         let Self { cx, server, tool, at } = *self;
         // An access entry cannot contain a name longer than `MAX_NAME`, so no entry can allow such a tool. The refusal
         // does not repeat the name.
@@ -104,8 +106,7 @@ impl AccessCheck<'_> {
         let ruling = ruling.map_err(|ended| steps.refuse(Stage::Access, ended))?;
         let rule = once_with(|| ruling.to_decision().rule().as_str().to_owned());
         if ruling.is_allowed() {
-            steps.pass(Stage::Access, rule);
-            return Ok(());
+            return Ok(steps.pass(Stage::Access, rule));
         }
         let agent = name_of(&cx.principal);
         let denied = AccessDenied::new(agent, server, tool, &ruling.to_decision());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_types::mgp::Validator;
 
-use crate::decision::{CallDecision, CallFacts, Stage, Stopped};
+use crate::decision::{CallDecision, CallFacts, Passed, Stage, Stopped};
 #[cfg(feature = "schemas")]
 use crate::definition::KnownTool;
 use crate::error::Refusal;
@@ -18,37 +18,38 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     pub(in crate::decision) fn check_schema(
         &mut self,
         known: Option<&Arc<KnownTool>>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<Passed, Stopped> {
         let facts = self.facts;
-        let Some(known) = known.filter(|_| !facts.preparations.any_arguments) else {
-            return Ok(());
-        };
-        known
-            .check_arguments(facts.arguments)
-            .map_err(|refused| self.steps.refuse(Stage::Schema, Refusal::Arguments(refused)).into())
+        let known = known.filter(|_| !facts.preparations.any_arguments);
+        match known.and_then(|known| known.check_arguments(facts.arguments)) {
+            None => Ok(Passed::NO_RULE),
+            Some(Ok(())) => Ok(self.steps.pass(Stage::Schema, ["no argument violates the schema"])),
+            Some(Err(refused)) => {
+                Err(self.steps.refuse(Stage::Schema, Refusal::Arguments(refused)).into())
+            }
+        }
     }
 
-    /// Runs the validators of the tool. `judgement` is the judgement about the permissions of the call, or `None` if
-    /// the call needs no permission.
+    /// Runs the validators of the tool. `judgement` is the judgement about the permissions of the call.
     pub(in crate::decision) fn run_validators(
         &mut self,
         assessment: &Assessment,
-        judgement: Option<&PermissionJudgement>,
-    ) -> Result<(), Stopped> {
-        let Self { facts, snapshot, .. } = *self;
+        judgement: &PermissionJudgement,
+    ) -> Result<Passed, Stopped> {
+        let Self { facts, state, .. } = *self;
         if assessment.validators.is_empty() || facts.preparations.any_arguments {
-            return Ok(());
+            return Ok(Passed::NO_RULE);
         }
-        let Some(validators) = snapshot.validators() else { return Ok(()) };
+        let Some(validators) = &state.sources.validators else { return Ok(Passed::NO_RULE) };
         let call = (facts.call, facts.server, facts.tool);
-        let definition = snapshot.definition(facts.tool);
-        let trust = &snapshot.policy().trust;
+        let definition = state.definition(facts.tool);
+        let trust = &state.policy().trust;
         let limits_paths = are_paths_limited(facts, assessment, judgement);
         let validation = validators.check(call, assessment, definition, trust, limits_paths);
-        let passed = validation.applied[..validation.passed].iter().map(Validator::as_str);
-        self.steps.pass(Stage::Validators, passed);
+        let names = validation.applied[..validation.passed].iter().map(Validator::as_str);
+        let passed = self.steps.pass(Stage::Validators, names);
         self.findings.set_applied(validation.applied);
-        let Some(blocked) = validation.blocked else { return Ok(()) };
+        let Some(blocked) = validation.blocked else { return Ok(passed) };
         Err(self.steps.refuse(Stage::Validators, Refusal::Blocked(blocked)).into())
     }
 }
@@ -58,10 +59,11 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
 fn are_paths_limited(
     facts: &CallFacts<'_>,
     assessment: &Assessment,
-    judgement: Option<&PermissionJudgement>,
+    judgement: &PermissionJudgement,
 ) -> bool {
     let has_file = |arguments: &str| arguments.to_ascii_lowercase().contains("file:");
     assessment.validators.contains(&Validator::NetworkRestricted)
-        && judgement.is_some_and(|judged| judged.limits_paths && judged.missing.is_empty())
+        && judgement.limits_paths
+        && judgement.missing.is_empty()
         && facts.arguments.is_some_and(has_file)
 }

@@ -1,6 +1,6 @@
 //! The checks of a call: methods of [`CallDecision`](super::CallDecision), which calls them in order. Each one returns
-//! `Ok` if its rules do not object to the call. Otherwise it returns the refusal, or the requirement that the call must
-//! meet first.
+//! [`Passed`](super::Passed) if its rules do not object to the call. Otherwise it returns the refusal, or the
+//! requirement that the call must meet first.
 
 mod access;
 mod arguments;
@@ -10,5 +10,5 @@ mod permissions;
 mod scopes;
 
 pub(crate) use access::{admit, see};
-pub(super) use permissions::may_be_granted;
-pub(crate) use permissions::{judge_permissions, lacked_permissions, missing};
+pub(crate) use definition::ListingState;
+pub(crate) use permissions::{judge_permissions, missing};

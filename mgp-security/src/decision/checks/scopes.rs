@@ -1,6 +1,6 @@
 //! The check of the scopes that the tool requires (extension `scopes`).
 
-use crate::decision::{CallDecision, Stage, Stopped};
+use crate::decision::{CallDecision, Passed, Stage, Stopped};
 use crate::error::Refusal;
 use crate::scope::{HeldScopes, ScopesMissing, covers};
 use crate::tool::Assessment;
@@ -11,18 +11,18 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
     pub(in crate::decision) fn check_scopes(
         &mut self,
         assessment: &Assessment,
-    ) -> Result<(), Stopped> {
+    ) -> Result<Passed, Stopped> {
         let facts = self.facts;
         let held = facts.call.cx().extensions.get::<HeldScopes>();
-        let Some(HeldScopes(held)) = held else { return Ok(()) };
+        let Some(HeldScopes(held)) = held else { return Ok(Passed::NO_RULE) };
         let held = held.as_ref().map_err(|ended| self.steps.refuse(Stage::Scopes, *ended))?;
         let is_held = |scope: &&String| covers(held, scope);
         let required = &assessment.required_scopes;
-        self.steps.pass(Stage::Scopes, required.iter().filter(is_held));
+        let passed = self.steps.pass(Stage::Scopes, required.iter().filter(is_held));
         let missing: Vec<String> =
             required.iter().filter(|scope| !is_held(scope)).cloned().collect();
         if missing.is_empty() {
-            return Ok(());
+            return Ok(passed);
         }
         let rules = missing.clone();
         let refused = Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing)));

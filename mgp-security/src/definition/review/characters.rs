@@ -65,7 +65,7 @@ pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()
 }
 
-/// Returns the kind of an invisible character, or `None` for visible ones.
+/// Returns the kind of an invisible character, or `None` for a visible character.
 fn kind(c: char) -> Option<&'static str> {
     Some(match u32::from(c) {
         0x09 | 0x0A => return None,
@@ -143,7 +143,7 @@ fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     })
 }
 
-/// Returns whether a direction mark has no other direction mark beside it, and is near a letter that is written from
+/// Returns whether a direction mark is not next to another direction mark, and is near a letter that is written from
 /// right to left.
 fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');

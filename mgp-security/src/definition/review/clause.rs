@@ -290,7 +290,8 @@ impl Clause {
                 return None;
             }
             let window = &sentence[start..sentence.len().min(start + self.within + 1)];
-            // Most windows of a long sentence lack a concept. This check then saves the search for words below.
+            // Check first whether the window has all concepts. Most windows of a long sentence lack one, and then the
+            // search for words below is not needed.
             let all = window.iter().fold(0, |all, word| all | word.concepts);
             if self.items.iter().any(|item| all & item.any == 0) || negated(start) {
                 return None;

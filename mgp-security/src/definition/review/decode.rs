@@ -32,7 +32,8 @@ pub(super) struct Decoded {
     pub(super) is_guess: bool,
 }
 
-/// Returns all texts that result from decoding a text, also if it is encoded several times.
+/// Returns the texts that result from decoding a text, also if it is encoded up to [`NESTED_MAX`] times. [`TEXTS_MAX`]
+/// and [`BYTES_MAX`] limit the texts.
 pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     let mut found: Vec<Decoded> = once(text);
     let (mut done, mut bytes) = (0, 0);
@@ -43,7 +44,7 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
             if bytes > BYTES_MAX || found.len() > TEXTS_MAX {
                 return found;
             }
-            // A guess is not applied to the result of another guess: rotating or reversing twice restores the text.
+            // Do not apply a guess to the result of another guess: rotating or reversing twice restores the text.
             let (range, is_guess) = (found[at].range.clone(), found[at].is_guess);
             let inner = once(&found[at].text);
             found.extend(
@@ -120,7 +121,8 @@ fn prose(bytes: Vec<u8>) -> Option<String> {
     }
     let letters = text.chars().filter(|c| c.is_alphabetic() || *c == ' ').count();
     let total = text.chars().count();
-    // If the text was encoded twice, the result of the first decoding has no blanks.
+    // If the text was encoded twice, the result of the first decoding has no blanks. So accept a long word without
+    // blanks, too.
     let is_word = total >= WORD_MIN && text.is_ascii() && !text.contains(' ');
     let is_sentence = letters * 10 >= total * 7 && text.split_whitespace().count() >= 2;
     (is_sentence || is_word || text.contains("://")).then_some(text)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::Rule;
 
-/// The maximum length of the evidence in a finding, in characters; the rest is cut off.
+/// The maximum length of the evidence in a finding, in characters. Longer evidence is cut.
 pub(in crate::definition) const EVIDENCE_MAX: usize = 160;
 
 /// The consequence of a finding.

@@ -123,7 +123,8 @@ pub fn review_text(text: &str) -> Vec<Finding> {
 /// Returns the findings about a definition that its earlier version does not have, i.e. the findings that a change
 /// adds.
 pub(super) fn added(before: &Value, findings: &[Finding]) -> Vec<Finding> {
-    let known = review(before);
+    // Most changes add nothing, and a server can change thousands of definitions, so review only if it is needed.
+    let known = if findings.is_empty() { Vec::new() } else { review(before) };
     let is_new = |one: &&Finding| {
         let same = |old: &Finding| old.rule == one.rule && old.evidence == one.evidence;
         one.rule == Rule::Many.id() || !known.iter().any(same)
@@ -151,7 +152,7 @@ pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
             || token.is_secret_variable()
             || FOREIGN.contains(&token.word.as_str())
     };
-    // Names such as `WebFetch` and `mail.send` can be names of other servers' tools, too.
+    // Names such as `WebFetch` and `mail.send` can be names of other servers' tools. So they count as such, too.
     let is_other_name = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         let mut pairs = word.as_bytes().windows(2);

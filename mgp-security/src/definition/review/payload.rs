@@ -148,8 +148,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(Rule::Role, 60, line);
     }
-    // The first sentence may begin with `Assistant:` as a topic; a later sentence of a normal description does not
-    // begin like this.
+    // Skip the first sentence, which may begin with `Assistant:` as a topic. A later sentence of a normal description
+    // does not begin like this.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
@@ -269,9 +269,15 @@ fn tag(text: &str) -> Option<&'static str> {
             TAGS.iter().copied().find(|tag| {
                 let rest = inside.strip_prefix(tag);
                 rest.is_some_and(|rest| closings.iter().any(|close| rest.starts_with(close)))
+                    && !is_placeholder(&text[..at], tag)
             })
         })
     })
+}
+
+/// Returns whether a tag is the placeholder of the option before it, e.g. in `--secret <secret>`.
+fn is_placeholder(before: &str, tag: &str) -> bool {
+    before.trim_end().strip_suffix(tag).is_some_and(|option| option.ends_with("--"))
 }
 
 /// Returns the text of the first HTML comment that has at least three words.

@@ -1,5 +1,5 @@
-//! Normalization of text before the search for phrases: replaces capitals, look-alike letters and other spellings by
-//! plain lower-case letters.
+//! Normalization of text before the search for phrases: replaces capitals, look-alike letters and other forms of
+//! letters by plain lower-case letters.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_text_of_nothing_but_marks_of_entities_is_read_in_no_time() {
-        // Guards against quadratic time: if every `&` caused a search to the end of the text, this would take minutes.
+        // Tests that the time is not quadratic: if every `&` caused a search to the end of the text, this test would
+        // take minutes.
         let marks = "&".repeat(1_000_000);
         assert_eq!(plain_text(&marks), marks);
     }

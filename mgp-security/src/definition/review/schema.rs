@@ -138,7 +138,8 @@ impl Look<'_> {
                 return self.found(Rule::Schema, "the schema refers to another document", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                // The reference is an anchor within the same schema; the target of the anchor is reviewed anyway.
+                // The reference is an anchor within the same schema. The target of the anchor is reviewed anyway, so do
+                // not follow it.
                 return;
             }
             match self.root.pointer(pointer) {

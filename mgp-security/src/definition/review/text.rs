@@ -435,7 +435,8 @@ impl Phrase {
                         || !(excepts(words, *index)
                             || (words[*index].is("please") && is_condition(words, start)))
                 })
-                // In `never send it without asking the user`, the two negations together demand the user's consent.
+                // Stop at such words: in `never send it without asking the user`, the two negations together demand the
+                // user's consent.
                 .take_while(|index| {
                     self.rule != Rule::Consent
                         || slot.fits(&words[*index])

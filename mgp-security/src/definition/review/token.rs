@@ -93,7 +93,7 @@ impl Token {
         let last = name.rsplit('_').next().unwrap_or(name);
         match kind {
             "secret" | "password" | "credentials" => true,
-            // Keys and tokens with these names, e.g. `page_token`, identify rows and pages and are not secret.
+            // Keys and tokens with these names, e.g. `page_token`, identify rows and pages, so they are not secret.
             "key" | "token" => !PUBLIC_KEYS.contains(&last),
             _ => false,
         }

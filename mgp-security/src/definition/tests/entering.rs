@@ -73,7 +73,7 @@ async fn a_caller_in_a_hurry_does_not_make_the_list_count_as_tried() {
     assert_eq!(before.elapsed().as_secs(), 10, "it is asked again");
 }
 
-/// A tool's name that begins with a server's id must wait for an operator even if that server becomes known only after
+/// A tool whose name begins with a server's id must wait for an operator, even if that server becomes known only after
 /// the tool was pinned.
 #[tokio::test]
 async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {

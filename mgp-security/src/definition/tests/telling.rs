@@ -241,7 +241,8 @@ async fn a_definition_that_was_approved_meanwhile_is_not_reported_as_rejected() 
         world.list().await;
     }
     let hash = world.held("read").fingerprint;
-    // Another process approves the definition after this one has read it, and before this one stores its decision.
+    // Another process approves the definition after this process has read it, and before this process stores its
+    // decision.
     let elsewhere = world.definitions.clone();
     let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {
         let (store, elsewhere) = (store.inner().clone(), elsewhere.clone());

@@ -1,4 +1,5 @@
-//! The arguments that the input schema of a tool declares: whether it has them at all, and which ones are targets.
+//! The arguments that the input schema of a tool declares: whether it declares any arguments, and which arguments are
+//! targets.
 //!
 //! Most tools ignore an argument that they do not declare. Such an argument is checked like any other, but does not
 //! count as the target of a call. Otherwise, an allowed path in an ignored argument would satisfy a limit, while
@@ -53,7 +54,7 @@ impl<'a> Declared<'a> {
         found
     }
 
-    /// Returns the schemas of a list together with those of its items.
+    /// Returns the schemas of a list together with the schemas of its items.
     pub(super) fn with(&self, items: &Self) -> Self {
         match (self, items) {
             (Self::Schemas { root, own, is_declared }, Self::Schemas { own: more, .. }) => {
@@ -183,7 +184,7 @@ fn folded(name: &str) -> impl Iterator<Item = char> {
 /// A walk through a schema and all schemas that it combines.
 struct CombinedSchemas<'a> {
     root: &'a Value,
-    /// `true` if a schema was not visited, because it cannot be found or there are too many.
+    /// `true` if some schemas were not visited: a reference has no known target, or there are too many schemas.
     is_cut: bool,
 }
 
@@ -277,7 +278,7 @@ mod tests {
                 let arguments = format!(r#"{{"host":"a.example","{name}":"{value}"}}"#);
                 check_declared(schema, hosts, &arguments, is_inside);
             }
-            // The tool may ignore it, so it does not count as the target.
+            // The tool may ignore the argument, so the argument does not count as the target.
             let alone = format!(r#"{{"{name}":"a.example"}}"#);
             check_declared(schema, hosts, &alone, false);
         }

@@ -194,7 +194,7 @@ impl Findings {
                     return Ok(());
                 }
                 let inner = declared.item();
-                // The description of a list also describes its items.
+                // The description of a list also describes its items, so use both schemas.
                 let described = declared.with(&inner);
                 for item in items {
                     self.note_doubts(name, item, kinds, &described);
@@ -213,8 +213,8 @@ impl Findings {
                     let mut of_name = Kinds::of_member(name, known);
                     of_name.no_bare_target |= kinds.no_bare_target || kinds.text == Text::Free;
                     if of_name.text != Text::Free {
-                        // The kinds that the outer name suggests also apply to the inner values, except kinds that one
-                        // of the inner names suggests itself.
+                        // The kinds that the outer name suggests also apply to the inner values, except kinds that an
+                        // inner name suggests itself.
                         of_name.bits |= kinds.bits & !own;
                     }
                     self.name_of_member(name, &targets, inner.is_declared());

@@ -69,8 +69,8 @@ pub(super) fn begins_as_url(text: &str) -> bool {
         })
 }
 
-/// Returns whether a text has the form of a network address, so that it counts as one under any argument name: it is a
-/// URL other than a `file:` URL, also in an odd spelling that clients accept, or it begins with an IP address.
+/// Returns whether a text has the form of a network address, so that it counts as one under any argument name. It must
+/// be a URL other than a `file:` URL, also in an unusual form that clients accept, or begin with an IP address.
 pub(super) fn has_form(text: &str) -> bool {
     let behind = text.trim_start_matches(['/', '\\']);
     if text.len() - behind.len() > 1 && begins_with_host(behind) || begins_as_url(text) {
@@ -287,7 +287,7 @@ impl Place {
         }
         let authority = authority(rest);
         // If a colon without a port follows the name, and no slashes precede it, the name is a scheme, and the host
-        // comes after the colon.
+        // comes after the colon. Refuse such a text, because its host is not known here.
         if rest.len() == text.len() && authority.len() < rest.len() && authority.ends_with(':') {
             return Err("is not an address of a host".to_owned());
         }

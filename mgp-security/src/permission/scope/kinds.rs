@@ -305,7 +305,8 @@ pub(super) fn words(name: &str) -> Vec<String> {
         if letter.is_alphanumeric() {
             let begins =
                 !before.is_alphanumeric() || before.is_lowercase() && letter.is_uppercase();
-            // Upper case comes first, because `ſ` is then an `s`, as for a server that ignores the case of letters.
+            // Convert to upper case first, because this turns `ſ` into `S`: a server that ignores case takes `addreſſ`
+            // for `address`.
             let folded = letter.to_uppercase().flat_map(char::to_lowercase);
             match words.last_mut() {
                 Some(word) if !begins => word.extend(folded),

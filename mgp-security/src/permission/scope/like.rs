@@ -39,7 +39,7 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
             scope.hosts = hosts.into();
         }
     } else {
-        // A shell in another argument also counts as a command.
+        // A shell in another argument also counts as a command, so such a call has two commands and is refused here.
         if found.commands.len() != 1 || !found.others.is_empty() || found.has_other_values {
             return None;
         }
@@ -48,8 +48,8 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     check(&scope, Some(arguments), None).ok().map(|()| scope)
 }
 
-/// Checks that a call is similar to the call from which [`like`] derived these limits: it is within the limits, and has
-/// no file, address or command if that earlier call had none.
+/// Checks that a call is similar to the earlier call from which [`like`] derived these limits. It must be within the
+/// limits, and must have no file, address or command if the earlier call had none.
 pub(crate) fn is_like(
     scope: &PermissionScope,
     arguments: Option<&str>,
@@ -100,8 +100,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the path below which all paths count as similar. For a file, this is its folder, unless the folder is too
-/// close to the root; otherwise it is the path itself. Returns `None` if the path is relative or has wildcards.
+/// Returns the path below which all paths count as similar: for a file its folder, unless the folder is too close to
+/// the root; otherwise the path itself. Returns `None` if the path is relative or has wildcards.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {

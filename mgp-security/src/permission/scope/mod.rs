@@ -136,7 +136,7 @@ impl<'a> Lists<'a> {
         if let Some((unknown, _)) = scope.extra.iter().next() {
             return Err(format!("its limit `{unknown}` is not known here"));
         }
-        // Serialize the scope to distinguish a list that was written as empty from one that is absent.
+        // Serialize the scope to distinguish a list that was written as empty from a list that is absent.
         let written = serde_json::to_value(scope).map_err(|error| error.to_string())?;
         let has = |name: &str| written.get(name).is_some();
         let limits = |name: &str, allowed: &'a [String], denied: &'a [String]| Limits {

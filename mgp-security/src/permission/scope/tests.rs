@@ -1,4 +1,4 @@
-//! Tests of limits: which arguments pass, and with which error message the others are refused.
+//! Tests of limits: the arguments that pass, and the error messages for arguments that are refused.
 
 use proptest::prelude::*;
 
@@ -137,7 +137,8 @@ fn braces_and_wildcards_do_not_climb_out_of_what_is_open() {
     ] {
         path(only, inside, None);
     }
-    // In an operator's entry, however, such wildcards are allowed.
+    // A pattern such as `.*`, which could expand to `..`, is refused in a path of a call, but allowed in an operator's
+    // entry.
     path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("denied"));
     path(r#"{"paths":["/work/.*"]}"#, "/work/.git", None);
 }
@@ -306,7 +307,7 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
     }
     // In an argument whose name allows only a path, an address is refused.
     fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "not a path");
-    // An ordinary address in another argument is subject to the limits on hosts, not to those on paths.
+    // An ordinary address in another argument is subject to the limits on hosts, and not to the limits on paths.
     passes(only, r#"{"path":"/srv/notes/a","url":"https://example.com/v1...v2?q=a%20b"}"#);
 }
 
@@ -536,7 +537,7 @@ proptest! {
         let text = format!("{head}{}", parts.join(separator));
         let arguments = serde_json::json!({ "path": text }).to_string();
         if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments), None).is_ok() {
-            // Interpret the text in the way in which the least careful server would do.
+            // Interpret the text as the least careful server would.
             let mut careless = text.replace("file://", "");
             for _ in 0..4 {
                 careless = careless.replace("%25", "%").replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The maximum length of arguments in bytes; longer ones are out of scope.
+/// The maximum length of arguments in bytes. Longer arguments are out of scope.
 const LENGTH_MAX: usize = 256 * 1024;
 
 /// The maximum number of values in the arguments of a call.

@@ -102,7 +102,7 @@ fn runs(
         any_arguments: false,
         definition: None,
         at: at(second),
-        is_of_tools: &|_| false,
+        tools: None,
     };
     PermissionState::of(policy, held, &permission, need.at, || false)
         .missing(&permission, &need)

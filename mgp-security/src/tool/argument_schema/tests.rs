@@ -9,7 +9,7 @@ fn tool(schema: &str) -> mcp::Tool {
 #[track_caller]
 fn check(schema: &str, arguments: &str) -> Option<String> {
     let refused = ToolSchemas::default().check_arguments(&tool(schema), Some(arguments));
-    refused.err().map(|refused| refused.to_string())
+    refused?.err().map(|refused| refused.to_string())
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_violation_names_its_member() {
     assert!(said("{}").contains("`/n`: \"n\" is a required property"));
     assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to/mail`: \"mail\" is a required property"));
     assert!(said(r#"{"n":1,"m":2}"#).contains("'m' was unexpected"));
-    assert!(ToolSchemas::default().check_arguments(&tool(schema), None).is_err());
+    assert!(ToolSchemas::default().check_arguments(&tool(schema), None).unwrap().is_err());
 }
 
 #[test]
@@ -30,10 +30,15 @@ fn all_errors_of_arguments_are_named() {
         r#"{"type":"object","properties":{"n":{"type":"integer","maximum":3},"to":{"type":"object","required":["mail"]}},"required":["m"]}"#,
     );
     let found = argument_errors(&tool, r#"{"n":9,"to":{}}"#).unwrap();
-    let mut found: Vec<_> =
-        found.iter().map(|one| (one.field.as_str(), one.error_type.as_str())).collect();
+    let mut found: Vec<_> = found
+        .iter()
+        .map(|(path, one)| (path.as_str(), one.field.as_str(), one.error_type.as_str()))
+        .collect();
     found.sort_unstable();
-    assert_eq!(found, [("m", "required"), ("n", "maximum"), ("to.mail", "required")]);
+    assert_eq!(
+        found,
+        [("/m", "m", "required"), ("/n", "n", "maximum"), ("/to/mail", "to.mail", "required")]
+    );
     assert!(argument_errors(&tool, r#"{"m":1}"#).unwrap().is_empty());
 }
 
@@ -255,6 +260,7 @@ fn texts_of_violations_are_bounded() {
     let tool = tool(r#"{"additionalProperties":{"type":"string"}}"#);
     let refused = ToolSchemas::default()
         .check_arguments(&tool, Some(&format!("{{{}}}", many.join(","))))
+        .unwrap()
         .unwrap_err();
     assert_eq!(refused.violations.len(), MAX_VIOLATIONS);
 }

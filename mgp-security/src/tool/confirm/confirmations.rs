@@ -43,7 +43,7 @@ pub struct ConfirmConfig {
     /// The maximum number of used confirmations that are remembered until they expire; further calls are refused with
     /// code 3001 (resource exhausted). Default: 65,536.
     pub used: usize,
-    /// The maximum length of arguments in bytes, because an approver must be able to read them; longer ones are
+    /// The maximum length of arguments in bytes, because an approver must be able to read them. Longer arguments are
     /// refused. Default: 256 KiB.
     pub arguments: usize,
 }
@@ -134,8 +134,8 @@ impl Confirmations {
         self
     }
 
-    /// Returns an approval that was given with an earlier call, also covers this call, and is sufficient for it; `None`
-    /// if no approval does so.
+    /// Returns an approval that was given with an earlier call, also covers this call, and is sufficient for it.
+    /// Returns `None` if no stored approval is sufficient for the call.
     pub(crate) fn approved(
         &self,
         by: &Principal,

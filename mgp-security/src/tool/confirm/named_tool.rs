@@ -50,7 +50,7 @@ impl NamedTool {
         &self.entry
     }
 
-    /// Returns the one of these two entries that exempts more calls from confirmation.
+    /// Of two entries, returns the entry that exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.waives_confirmation && !self.waives_confirmation { other } else { self }
     }

@@ -23,7 +23,7 @@ pub struct ConfirmRefused {
     reason: Option<String>,
     /// The action that would allow the call to run.
     remedy: String,
-    /// Further details for the caller: those from the approver, and the missing permissions.
+    /// Further details for the caller: the approver's details, and the missing permissions.
     more: Object,
     #[source]
     rule: Rule,

@@ -43,7 +43,8 @@ impl Used {
         Self { runs: Mutex::default(), most }
     }
 
-    /// Claims the next run of a confirmed call, after `runs` earlier ones. Each run can be claimed only once.
+    /// Claims the next run of a confirmed call; `runs` is the number of earlier runs. Each run can be claimed only
+    /// once.
     ///
     /// Each request (round) of a call contains the number of earlier runs. A replayed request therefore contains an
     /// outdated number, and is refused.

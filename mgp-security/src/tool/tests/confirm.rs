@@ -67,7 +67,7 @@ fn assessment(risk: &str, wants: bool) -> Assessment {
     assessment
 }
 
-/// Creates a stack whose tools are dangerous, and that counts the calls that run.
+/// Creates a stack whose tools are dangerous, and a counter of the calls that run.
 fn guarded(confirmations: Confirmations) -> (Stack, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
@@ -83,7 +83,7 @@ fn confirmations(approver: impl Approver + 'static) -> Confirmations {
     Confirmations::new(Policies::default(), approver)
 }
 
-/// Returns a text in the details of an error.
+/// Returns the text of the member `name` in the details of an error.
 fn detail(error: &RpcError, name: &str) -> String {
     error.as_recovery().unwrap().details.as_ref().unwrap().decode(name).unwrap().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Tests that a server's declarations can only add checks and never remove any (MGP §4; C7, C8, C9).
+//! Tests that a server's declarations can only add checks and never remove any (MGP §4).
 
 use mgp_types::Lenient;
 use mgp_types::mcp::{Tool, ToolAnnotations};

@@ -336,7 +336,7 @@ impl<'t> Scope<'t> {
         if all.is_empty() { unknown() } else { all }
     }
 
-    /// Returns the result of calling a method of a constant text or of a list of texts.
+    /// Returns the result of a method call on a constant text or on a list of texts.
     fn method(&self, call: &Call<'t>, depth: usize) -> Option<Values> {
         let member = call.function?.get_member_expr()?;
         let object = member.object();

@@ -216,7 +216,8 @@ impl<'s> Scan<'s> {
         self.depth = self.frame.base;
         self.frame = self.frames.pop()?;
         if matches!(self.frame.kind, b'`' | b'<' | b'>') {
-            // The parts of a template, the attributes of a tag and the children of an element count as lists.
+            // The parts of a template, the attributes of a tag and the children of an element count as the parts of a
+            // list. So the depth returns to the depth outside.
             self.depth = self.frame.base;
         }
         Some(())
@@ -323,7 +324,8 @@ impl<'s> Scan<'s> {
                     self.operand = Operand::Expected;
                 }
             }
-            // The mark may be TypeScript's assertion that the operand before it is not null.
+            // The mark may be TypeScript's assertion that the operand before it is not null. So the state of the
+            // expression does not change.
             b'!' if !self.line && self.peek(0) != Some(b'=') => {}
             b',' if self.frame.angles == 0 => {
                 self.frame.conditions = 0;
@@ -337,7 +339,7 @@ impl<'s> Scan<'s> {
             }
             _ => self.operand = Operand::Expected,
         }
-        // A name after three dots is a variable and not a property.
+        // A name after three dots is a variable and not a property. So do not store the last dot as the last mark.
         let spread = byte == b'.' && self.rest().starts_with("..");
         self.at += if spread { 2 } else { 0 };
         (self.mark, self.word, self.line) = (if spread { 0 } else { byte }, "", false);
@@ -355,7 +357,8 @@ impl<'s> Scan<'s> {
     }
 
     fn closing(&mut self, byte: u8) -> Option<()> {
-        // The ASCII code of a closing bracket is by one or two greater than that of its opening bracket.
+        // Check that the closing bracket fits: its ASCII code is greater by one or two than the code of its opening
+        // bracket.
         if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
             return None;
         }
@@ -450,7 +453,7 @@ impl<'s> Scan<'s> {
         let unknown = self.operand == Operand::Unknown || self.may_end();
         self.operand = Operand::Expected;
         let line = self.rest().split('\n').next().unwrap_or_default();
-        // Without a second slash on the line, this cannot be a regular expression.
+        // Without a second slash on the line, this cannot be a regular expression, so the slash divides.
         if unknown && let Some((body, _)) = line.split_once('/') {
             let same = |c: char| c.is_alphanumeric() || " ._+-*|^$?!:".contains(c);
             if !body.chars().all(same) || body.is_empty() {

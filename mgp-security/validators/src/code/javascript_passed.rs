@@ -133,7 +133,8 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
         return declared.is_some_and(|values| paths(values).any(|path| path == own))
             || !is_hidden(scope, node, name);
     }
-    // If the code itself declares a name in [`ROOTS`], that name and its aliases can be other objects.
+    // If the code itself declares a name in [`ROOTS`], that name and its aliases can be other objects. So they do not
+    // count.
     let is_certain = |path: &str| match path {
         "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares) && names_global(scope),
         _ => ROOTS.has(path) && !declares(path),
@@ -222,7 +223,7 @@ fn reach<'t>(scope: &Scope<'t>, declared: AstKind<'t>) -> Option<usize> {
             {
                 return Some(number(at));
             }
-            // In a script, `var process` at the top level can still be the builtin.
+            // In a script, `var process` at the top level can still be the builtin, so it hides nothing.
             AstKind::Program(_) => return (!is_var).then(|| number(at)),
             AstKind::FormalParameter(_)
             | AstKind::FormalParameterRest(_)

@@ -1,5 +1,4 @@
-//! The rules for JavaScript: constructs that are blocked in addition to those that a policy lists, and constructs that
-//! can write.
+//! The rules for JavaScript: constructs that are blocked even if no policy lists them, and constructs that can write.
 
 use super::{
     CodePolicy,
@@ -41,7 +40,7 @@ static FLOOR: Words = Words::new(
     @module.register @vm @child_process @worker_threads @inspector @repl \
     @v8.setFlagsFromString ShadowRealm",
 );
-/// Prefixes of paths that are blocked like those in `FLOOR`.
+/// Prefixes of paths that are blocked like the paths in `FLOOR`.
 const FLOOR_STARTS: [&str; 3] = ["process._", "module._", "@module._"];
 /// Modules that are used only to execute something.
 static IMPORTS: Words = Words::new(

@@ -137,7 +137,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // In UTF-8, each of the hidden characters below begins with one of these two bytes.
+        // Search for these two bytes first, which is faster: each hidden character below begins with one in UTF-8.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code

@@ -1,5 +1,4 @@
-//! The rules for Python: constructs that are blocked in addition to those that a policy lists, and calls that can
-//! write.
+//! The rules for Python: constructs that are blocked even if no policy lists them, and calls that can write.
 
 use super::{
     CodePolicy,

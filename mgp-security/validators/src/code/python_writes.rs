@@ -142,7 +142,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         Self { scope, call }
     }
 
-    /// Returns the positional arguments and those with `**`, which can set any parameter.
+    /// Returns the positional arguments and the arguments with `**`, which can set any parameter.
     fn unnamed(&self) -> impl Iterator<Item = ArgOrKeyword<'a>> {
         let all = self.call.arguments.iter_source_order();
         all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())

@@ -162,7 +162,8 @@ pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins
     if is_under(plain, name) || written == name {
         return true;
     }
-    // A simple name that is not a builtin might have been imported from any module.
+    // A simple name that is not a builtin might have been imported from any module. So compare only the last name of
+    // the path.
     !name.contains('.') && !builtins.has(name) && path.starts_with('@') && last(path) == name
 }
 

@@ -21,7 +21,7 @@ const V4: &[([u8; 4], u32)] = &[
     ([203, 0, 113, 0], 24),
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
-    // The metadata service of a cloud provider, which has a public address.
+    // The metadata service of a cloud provider. It has a public address, so it must be listed here.
     ([168, 63, 129, 16], 32),
 ];
 /// IPv6 blocks within `2000::/3` that are not globally reachable.
@@ -54,13 +54,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let parts = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match parts {
-        // NAT64: packets reach the IPv4 address at the end.
+        // NAT64: packets reach the IPv4 address at the end, so this address decides.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return is_public_v4(v4(high, low)),
-        // 6to4: packets reach the IPv4 address inside.
+        // 6to4: packets reach the IPv4 address inside, so this address decides.
         [0x2002, high, low, ..] => return is_public_v4(v4(high, low)),
         _ => {}
     }
-    // Outside of `2000::/3` are the unspecified, loopback, mapped, unique-local, link-local and multicast addresses.
+    // Refuse everything outside of `2000::/3`: the unspecified, loopback, mapped, unique-local, link-local and
+    // multicast addresses.
     if parts[0] & 0xe000 != 0x2000 {
         return false;
     }

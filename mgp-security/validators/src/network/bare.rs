@@ -76,14 +76,14 @@ fn is_own(name: &str) -> bool {
 
 /// Checks the hosts in a list of members, e.g. `Server=10.0.0.1;Database=x` or `host=10.0.0.1 port=5432`.
 fn connection(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
-    // Clients of MySQL in Go have the host in parentheses, e.g. `user@tcp(10.0.0.1:3306)/x`.
+    // Clients of MySQL in Go have the host in parentheses, e.g. `user@tcp(10.0.0.1:3306)/x`, so check this host too.
     if let Some((_, after)) = text.split_once("@tcp(") {
         rules.check_host(after.split(')').next().unwrap_or(after))?;
     }
     let text = text.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     for member in text.split(|c: char| matches!(c, ';' | '(' | ')') || c.is_whitespace()) {
         let Some((name, value)) = member.split_once('=') else { continue };
-        // Clients in PHP have the kind of the database before the first name, e.g. `mysql:host=10.0.0.1`.
+        // Remove the kind of the database, which clients in PHP have before the first name, e.g. `mysql:host=10.0.0.1`.
         let name = name.rsplit(':').next().unwrap_or(name);
         if !HOSTS.has(&key_words(name).concat()) {
             continue;

@@ -13,7 +13,7 @@ pub(super) fn is_plain(text: &str) -> bool {
         matches!(path.as_bytes(), [_, letter, b':', b'/', ..] if letter.is_ascii_alphabetic());
     let below = if is_drive { &path[3..] } else { path };
     let lower = below.to_ascii_lowercase();
-    // Two slashes, even if they are encoded, can begin the host of a network share.
+    // Refuse two slashes, even if they are encoded, because they can begin the host of a network share.
     let marks = ["//", "%2f", "%3a", "%5c"];
     scheme.eq_ignore_ascii_case("file")
         && (host.is_empty() || host.eq_ignore_ascii_case("localhost"))

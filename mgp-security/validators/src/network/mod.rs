@@ -202,7 +202,7 @@ pub(crate) fn check(
         };
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
-            // Under a key for a host, a number can be an IPv4 address.
+            // Under a key for a host, a number can be an IPv4 address, so check it as a host.
             Value::Number(number)
                 if declared == Some(Kind::Host)
                     || kind(leaf.key()) == Kind::Host
@@ -447,7 +447,7 @@ fn check_text(
         return Ok(());
     }
     let trimmed = text.trim_matches(|c: char| c <= ' ');
-    // The innermost key with a known word decides.
+    // The innermost key with a known word decides how the text is checked.
     let named = leaf.keys.iter().rev().find(|key| kind(key) != Kind::Other);
     let kind = declared.or_else(|| named.map(|key| kind(key))).unwrap_or(Kind::Other);
     let is_ambiguous = declared.is_none() && matches!(kind, Kind::Url | Kind::Host);
@@ -480,7 +480,7 @@ fn check_text(
             embedded(trimmed, rules)
         }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
-            // The part after the slash is the length of a CIDR network, or a path.
+            // Check only the part before the slash: the part after it is the length of a CIDR network, or a path.
             Some((host, _)) => rules.check_host(host),
             None => rules.check_host(one),
         }),
@@ -510,7 +510,7 @@ fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), St
 /// Checks a text where a URL is expected; the URL may lack its scheme.
 fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if is_local(text) {
-        // A client that puts `http://` in front of a mail address reads it as a user and a host.
+        // A client that puts `http://` in front of a mail address reads it as a user and a host. So check that host.
         let place = text.split(['/', '\\', '?', '#']).next().unwrap_or(text);
         return place.rsplit_once('@').map_or(Ok(()), |(_, host)| rules.check_host(host));
     }
@@ -520,11 +520,11 @@ fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     match () {
         () if text.is_empty() => Ok(()),
         () if has_scheme(text) => rules.check_url(text),
-        // Two slashes of either kind begin a host.
+        // Two slashes of either kind begin a host, so check the text as a URL.
         () if text.chars().take_while(|c| is_slash(*c)).count() > 1 => {
             rules.check_url(&format!("http:{text}"))
         }
-        // A relative path is not a target by itself.
+        // A relative path is not a target by itself, so it passes.
         () if text.starts_with(['/', '.', '?', '#']) => Ok(()),
         () => rules.check_url(&format!("http://{text}")),
     }
@@ -554,7 +554,7 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
         c.is_whitespace()
             || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')
     }) {
-        // The name of an option or of a value can precede a URL, e.g. `--proxy=http://…`.
+        // Remove the name of an option or of a value, which can precede a URL, e.g. in `--proxy=http://…`.
         let target = match word.split_once("=http") {
             Some((name, _)) if !begins_url(word) => &word[name.len() + 1..],
             _ => word,

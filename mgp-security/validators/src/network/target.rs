@@ -116,7 +116,7 @@ pub(super) fn host(text: &str, resolver: Option<&dyn Resolver>) -> Result<(), St
     if text.is_empty() || text.contains(['/', '?', '#', '@', ' ', '\\']) {
         return Err(format!("`{text}` is not a host"));
     }
-    // Without brackets, a text with several colons is an IPv6 address.
+    // Without brackets, a text with several colons is an IPv6 address, and its last part is not a port.
     let bare = text.split('%').next().unwrap_or(text);
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
         return check_host(&Host::Ipv6(address), resolver);
@@ -141,7 +141,7 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     if !name.contains('.') {
         return Err(format!("`{name}` is a name of the local network"));
     }
-    // The web pages of `nip.io` and `sslip.io` themselves are public.
+    // Accept `nip.io` and `sslip.io` themselves, because their web pages are public.
     let is_page = |rest: &str| rest.is_empty() && matches!(name.as_str(), "nip.io" | "sslip.io");
     let is_below = |ending: &&&str| {
         name.strip_suffix(**ending)

@@ -152,7 +152,7 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
             Value::Array(items) => {
                 let items: Option<Vec<String>> =
                     items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-                // Some servers join the items to one text, which a shell executes.
+                // Some servers join the items to one text, which a shell executes. So check the joined text, too.
                 items.is_some_and(|items| {
                     !items.is_empty()
                         && check(&words, &items).is_ok()

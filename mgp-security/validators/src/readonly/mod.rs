@@ -75,8 +75,8 @@ pub fn has_write_verb(text: &str) -> bool {
     name::writes(text)
 }
 
-/// Checks annotations and security metadata. Refuses a tool that declares that it writes; otherwise returns whether the
-/// server declares that the tool only reads.
+/// Checks annotations and security metadata. Refuses a tool that declares writing. Otherwise returns whether the server
+/// declares the tool as only reading.
 fn declarations(definition: &Value) -> Result<bool, String> {
     let member = |group: &str, name: &str| definition.get(group).and_then(|group| group.get(name));
     for group in ["annotations", "security"] {

@@ -85,15 +85,16 @@ pub(super) fn intent(name: &str) -> Intent {
     if pairs || resolves(&words) {
         return Intent::Write(words.join(" "));
     }
-    // If a name begins with a program, its last word is a subcommand, e.g. in `docker_compose_ps`.
+    // If a name begins with a program, its last word is a subcommand, e.g. in `docker_compose_ps`. So the subcommand
+    // decides.
     if let [program, between @ .., sub] = &words[..]
         && between.iter().all(|word| word == "compose")
         && commands::only_reads(program, sub)
     {
         return Intent::Read;
     }
-    // A snapshot of a page only returns the page's text, and `console_messages` only returns messages. In other names,
-    // `snapshot` means that a copy is stored.
+    // These names only read: a snapshot of a page returns the page's text, and `console_messages` returns messages. In
+    // other names, `snapshot` means that a copy is stored.
     if let [before @ .., page, last] = &words[..]
         && matches!(
             (page.as_str(), last.as_str()),
@@ -104,7 +105,8 @@ pub(super) fn intent(name: &str) -> Intent {
     {
         return Intent::Read;
     }
-    // After the name of a program for version control, `log` is the subcommand that prints the history.
+    // After the name of a program for version control, `log` is the subcommand that prints the history, so it only
+    // reads.
     if let [program, sub] = &words[..]
         && matches!(program.as_str(), "git" | "hg" | "svn" | "jj")
         && sub == "log"
@@ -152,7 +154,7 @@ pub(super) fn writes(text: &str) -> bool {
 }
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
-    // The verb `open` alone does not decide: opening a file or page writes only in some modes.
+    // The verb `open` alone does not decide, because opening a file or page writes only in some modes.
     let opens = |at: usize| {
         let object = clause.get(at + 1);
         clause[at] == "open" && object.is_none_or(|object| OPENED.contains(&object.as_str()))

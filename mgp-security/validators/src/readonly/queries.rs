@@ -160,7 +160,7 @@ pub(super) fn other_language(key: &str, database: bool, text: &str) -> Result<()
         && let Some(word) = rest.split(|c: char| !c.is_ascii_alphabetic()).next()
     {
         let word = word.to_ascii_lowercase();
-        // These commands of `sqlite3` execute or write files.
+        // Refuse these commands of `sqlite3`, which execute programs or write files.
         let acts =
             matches!(word.as_str(), "system" | "read" | "output" | "once" | "load" | "excel");
         if acts || is_write(&word) {

@@ -129,7 +129,7 @@ fn acts(tokens: &[String], at: usize) -> bool {
     let next = |more: usize| tokens.get(at + more).map(String::as_str);
     let is_member = at > 0 && tokens[at - 1] == ".";
     let bare = tokens[at].strip_prefix('"').unwrap_or(&tokens[at]);
-    // The name of a function can be in quotes or in brackets.
+    // The name of a function can be in quotes or in brackets. So the parenthesis may follow after a closing bracket.
     let is_named = next(1) == Some("(") || next(1) == Some("]") && next(2) == Some("(");
     let is_distance = ["EDIT_DISTANCE", "EDITDIST"].iter().any(|name| bare.starts_with(name));
     // A name with parentheses after these words is not a function call: `WITH t (a)` lists columns, and `TABLESAMPLE
@@ -139,10 +139,10 @@ fn acts(tokens: &[String], at: usize) -> bool {
     let is_scheduler =
         is_member && matches!(bare, "SCHEDULE" | "UNSCHEDULE" | "SCHEDULE_IN_DATABASE");
     match bare {
-        // After a dot, as in `s.NEXTVAL`, this name advances a sequence without parentheses.
+        // After a dot, as in `s.NEXTVAL`, this name advances a sequence without parentheses. So it has side effects.
         "NEXTVAL" if is_member => true,
         "NEXT" => next(1) == Some("VALUE") && next(2) == Some("FOR"),
-        // The text after `USING` is the name of a program that receives the rows.
+        // Refuse a text after `USING`: it is the name of a program that receives the rows.
         "USING" => next(1) == Some("''"),
         _ if next(1) == Some(".") || next(1) == Some("]") && next(2) == Some(".") => {
             (bare.starts_with("DBMS_") || bare.starts_with("UTL_")) && !PACKAGES.has(bare)

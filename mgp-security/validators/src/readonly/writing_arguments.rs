@@ -105,7 +105,7 @@ fn sends_body(tool: &[String], leaves: &[Leaf<'_>]) -> bool {
         let mut given = leaves.iter().filter(|leaf| {
             !leaf.value.is_null() && leaf.value.as_str().is_none_or(|text| !text.is_empty())
         });
-        // `json: true` is not a body: it asks for an answer in JSON.
+        // Skip `json: true`, which is not a body: it asks for an answer in JSON.
         given.any(|leaf| {
             leaf.keys.iter().any(is_one) && !(leaf.value.is_boolean() && is_one(&leaf.key()))
         })
@@ -181,7 +181,8 @@ fn keeps_result(tool: &[String], leaf: &Leaf<'_>, database: bool) -> Result<(), 
     if database && !is_empty && leaf.keys.iter().any(is_table) {
         return Err("the argument names a table that is written".to_owned());
     }
-    // Tools that read a browser's page or console write their result to this file instead of returning it.
+    // Refuse the argument `filename` of tools that read a browser's page or console: they write their result to this
+    // file instead of returning it.
     let is_reader = tool
         .last()
         .is_some_and(|last| matches!(last.as_str(), "snapshot" | "messages" | "logs" | "errors"));

@@ -264,7 +264,8 @@ fn width(text: &str, options: &str) -> Width {
             Some(Width::Known(1)) => {}
             Some(Width::Known(count)) if !rest.is_empty() => return Width::Known(count - 1),
             Some(width) => return width,
-            // The rest of the argument is the value of an option whose value is optional, e.g. `-i{}` of `xargs`.
+            // The rest of the argument is the value of an option whose value is optional, e.g. `-i{}` of `xargs`. So
+            // the option occupies one argument.
             None if at > 1 && !c.is_ascii_alphanumeric() => return Width::Known(1),
             None => return other,
         }

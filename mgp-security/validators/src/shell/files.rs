@@ -145,7 +145,7 @@ fn sends_key(name: &str, args: Args<'_>) -> bool {
         "aws" | "gsutil" | "gcloud" | "rclone" | "mc" | "s3cmd" => args,
         _ => return false,
     };
-    // A name of one letter before the colon is a drive and not a remote machine.
+    // Do not count a name of one letter before the colon: it is a drive and not a remote machine.
     let is_remote = |path: &str| {
         path.split_once(':').is_some_and(|(host, _)| host.len() > 1 && !host.contains('/'))
     };
@@ -193,7 +193,8 @@ static COMPRESSORS: Words = Words::new(
 /// options for levels and similar settings.
 fn compressor(args: Args<'_>) -> Result<(), Refusal> {
     let bundle = args.first();
-    // If the group of options lacks its dash, their values are the next arguments, in the order of the options.
+    // If the group of options lacks its dash, the values of the options are the next arguments, in the order of the
+    // options.
     let in_bundle = !bundle.starts_with('-') && bundle.contains(['I', 'F']);
     let short = args.short_values('I', "fCbTXgKVHNF");
     let mut programs = short.chain(args.long_values("use-compress-program", 2));
@@ -254,11 +255,13 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         }
         "nmap" => args.values(&["-oN", "-oX", "-oG", "-oA"]).find(|path| is_system(path)),
         "csplit" => grouped("f"),
-        // With one of these options, `ssh-keygen` only reads the key in the file, and does not write a key.
+        // With one of these options, `ssh-keygen` only reads the key in the file. Without them, it writes the key, so
+        // check the file.
         "ssh-keygen" if !args.short("lyeBF", "fbtCNPIOnVzsmMaDLrRWY") => grouped("f"),
         "wget" => grouped("oOaP"),
         "curl" => grouped("oDc").or_else(|| {
-            // `%output{FILE}` in the text of `--write-out` writes to the file, `%output{>>FILE}` adds to it.
+            // Check these files too: `%output{FILE}` in the text of `--write-out` writes to the file, `%output{>>FILE}`
+            // adds to it.
             let files = args.texts().flat_map(|text| text.split("%output{").skip(1));
             let paths = files.map(|rest| rest.split('}').next().unwrap_or(rest));
             paths.map(|path| path.trim_start_matches('>')).find(|path| is_system(path))

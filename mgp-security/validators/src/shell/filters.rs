@@ -42,7 +42,7 @@ pub(super) fn awk(args: Args<'_>) -> Result<(), Refusal> {
     if args.short("leEiodpD", "Fvf") || AWK_REFUSED.iter().any(|name| args.long(name, 1)) {
         return Err("an option that loads or writes in an awk program".to_owned());
     }
-    // With `-f`, the first operand is the name of a file, which passes the check of a program.
+    // Check the first operand as a program even with `-f`: then it is the name of a file, which passes this check.
     let starts = args.operand_starts(BTreeSet::from([0]), AWK_OPTIONS).unwrap_or_default();
     starts.into_iter().try_for_each(|at| awk_program(args.skip(at).first()))
 }
@@ -235,7 +235,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
             is_given |= is_file;
             value.is_none() && (is_script || is_file || "line-length".starts_with(name))
         } else if text.len() > 1 && text.starts_with('-') {
-            // The value of the first of these letters in the group is the rest of the group.
+            // Find the first of these letters: what follows it in the group is its value.
             let Some((end, letter)) =
                 text.char_indices().skip(1).find(|(_, c)| "efil".contains(*c))
             else {
@@ -247,7 +247,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
                 'f' => is_given = true,
                 _ => {}
             }
-            // `-i` has no separate value, and `-l` has one only in some implementations of sed.
+            // Skip a separate value: `-i` has none, and `-l` has one only in some implementations of sed.
             let is_number = next.bytes().all(|b| b.is_ascii_digit());
             glued.is_empty() && (matches!(letter, 'e' | 'f') || letter == 'l' && is_number)
         } else {

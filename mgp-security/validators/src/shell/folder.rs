@@ -115,7 +115,7 @@ pub(super) fn check_outputs(
             continue;
         }
         let path = text.trim_start_matches(['>', ' ']);
-        // A word such as `pipe` or `json` is not a file.
+        // A word such as `pipe` or `json` is not a file, so it is not read as a relative path.
         let is_path = path.contains(['/', '.']) || key_words(key).len() > 1;
         let mut relative = folders.iter().filter(|_| is_path);
         if belongs_to_system(path) || relative.any(|f| system_path_in(f, path).is_some()) {
@@ -134,7 +134,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             "`{name}` can write to its working folder, which belongs to the system"
         ));
     }
-    // The options of these programs are long names after one dash, not groups of letters.
+    // Do not split the options of these programs into letters: they are long names after one dash.
     let has_groups = !matches!(name, "openssl" | "sqlite" | "sqlite3");
     let words = args.0.iter().flat_map(|word| resolved(word, folder, has_groups));
     let words: Vec<Word> = words.collect();
@@ -154,7 +154,7 @@ fn reads(name: &str, args: Args<'_>) -> bool {
 fn queries(args: Args<'_>) -> bool {
     const SHOWS: [&str; 7] =
         [".tables", ".schema", ".indexes", ".indices", ".databases", ".fullschema", ".dbinfo"];
-    // With `-A`, the program works on an archive and can write files.
+    // Refuse `-A`: with this option, the program works on an archive and can write files.
     if args.texts().any(|text| text.starts_with("-A") || text.starts_with("--A")) {
         return false;
     }

@@ -19,7 +19,7 @@ static SETTINGS: Words = Words::new(
     blame. grep. submodule.recurse safe.directory feature. index. pack. stash. versionsort. \
     help.autocorrect apply.whitespace core.whitespace tag.sort checkout. format.pretty",
 );
-/// Options that execute something, with the subcommands for which they do so. An empty list means all subcommands.
+/// Options that execute something, with the subcommands to which this applies. An empty list means all subcommands.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &[

@@ -97,7 +97,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if SHELLS.has(name) {
         return shell(name, args);
     }
-    // The name of a module can follow the letter without a blank, as in `-mjson.tool`.
+    // Also recognize the name of a module that follows the letter without a blank, as in `-mjson.tool`.
     let has_module = matches!(name, "python" | "pypy" | "ipython")
         && args.first().strip_prefix("-m").is_some_and(|module| !module.is_empty());
     let information = args.any(INFORMATION) || args.any(information_of(name)) || has_module;
@@ -233,7 +233,8 @@ fn profiles(module: &str, args: Args<'_>) -> bool {
     let is_python =
         Path::new(script.first()).extension().is_some_and(|end| end.eq_ignore_ascii_case("py"));
     let mut own = args.texts().take(args.0.len() - script.0.len());
-    // Python also accepts abbreviations of long options.
+    // Python also accepts abbreviations of long options. So any long option other than these two counts as another
+    // option.
     let is_other = |option: &str| {
         let name = option.split('=').next().unwrap_or(option);
         option.starts_with("-m")

@@ -40,7 +40,7 @@ fn with_unset_variables(words: &[Word]) -> Option<Vec<Word>> {
             Some(unset) if unset.is_empty() && !word.quoted && at + 1 < words.len() => {
                 is_changed = true;
             }
-            // A brace expansion can also result in an option.
+            // A brace expansion can also result in an option, so keep it too.
             Some(unset) if unset.starts_with(['-', '{']) => {
                 is_changed = true;
                 all.push(Word { text: unset.clone(), unset: None, ..word.clone() });
@@ -175,7 +175,8 @@ fn forms(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         Some(start) => first.starts_with(start),
         None => first == word || word == "()" && first.is_empty(),
     };
-    // A semicolon ends a command of these programs, and any other command can follow it.
+    // A semicolon ends a command of these programs, and any other command can follow it. So an argument with one is
+    // refused.
     let continues = match name {
         "tmux" => args.texts().any(|arg| arg.ends_with(';')),
         "nft" | "virsh" => args.texts().any(|arg| arg.contains([';', '\n'])),
@@ -201,7 +202,8 @@ fn is_dry_run(name: &str, args: Args<'_>) -> bool {
 fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     const INDEXED: &str = "\
         export declare typeset readonly local read printf unset test [ wait mapfile readarray getopts";
-    // These commands execute the command substitutions in the index of an array, e.g. in `a[$(id)]`.
+    // Refuse such arguments: these commands execute the command substitutions in the index of an array, e.g. in
+    // `a[$(id)]`.
     let executes = |arg: &str| {
         arg.split_once('[').is_some_and(|(before, index)| {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -78,7 +78,7 @@ impl Word {
                 let is_split = |c: char| splits && !variable.quoted && c.is_ascii_whitespace();
                 text.extend(value.chars().map(|c| if is_split(c) { BREAK } else { c }));
             } else if variable.name == "HOME" {
-                // The rules recognize paths below a user's home by the text `$HOME`.
+                // Keep the text `$HOME`, by which the rules recognize paths below a user's home.
                 text.push_str("$HOME");
             }
         }
@@ -206,7 +206,7 @@ impl Reader<'_> {
     fn plain(&mut self, c: char) {
         let word = self.word();
         word.expands |= matches!(c, '*' | '?' | '[' | '{');
-        // Full-width forms of shell operators, and characters that only look like a dash.
+        // Mark full-width forms of shell operators, and characters that only look like a dash.
         word.imitates |= matches!(
             c,
             '\u{ff04}'
@@ -243,7 +243,7 @@ impl Reader<'_> {
                 Some('`') => return Err("a command substitution".to_owned()),
                 Some('$') => self.dollar(true)?,
                 Some('\\') => match self.rest.next_if(|c| "$`\"\\\n".contains(*c)) {
-                    // A shell removes a backslash at the end of a line, together with the line end.
+                    // Skip a backslash at the end of a line, which a shell removes together with the line end.
                     Some('\n') => {}
                     escaped => self.word().push(escaped.unwrap_or('\\')),
                 },
@@ -295,7 +295,8 @@ impl Reader<'_> {
             let is_file = self.rest.peek() != Some(&'&');
             self.now.stdin = if is_only && is_file { Stdin::File } else { Stdin::Unreadable };
         }
-        // A number directly before a redirection is a file descriptor; in quotes, it is an argument.
+        // Drop a number directly before a redirection: it is a file descriptor and not an argument. In quotes, it is an
+        // argument.
         let is_number = |word: &Word| !word.quoted && word.text.bytes().all(|b| b.is_ascii_digit());
         if self.word.as_ref().is_some_and(is_number) {
             self.word = None;

@@ -354,7 +354,8 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
                 '}' => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            // The text does not show which of its braces are quoted.
+            // Count any comma in a word that has quotes as a choice, because the text does not show which of its
+            // braces are quoted.
             c == ',' && (depth > 0 || word.quoted)
         });
         word.unset.is_some() || word.expands && word.text.contains('{') && has_choice

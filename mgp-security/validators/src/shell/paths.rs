@@ -77,7 +77,7 @@ pub(super) fn is_system_target(path: &str) -> bool {
     is_system(path) && !is_shared
 }
 
-/// Returns whether a path is a file with private keys or passwords, including those of a project.
+/// Returns whether a path is a file with private keys or passwords, also if it belongs to a project.
 pub(super) fn is_secret(path: &str) -> bool {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path).to_ascii_lowercase();
     let is_example =
@@ -167,7 +167,7 @@ fn is_of_user(parts: &[&str]) -> bool {
     const RUN: [&str; 6] = ["bin", "autostart", "systemd", "fish", "environment.d", "mgp"];
     let is_data = match parts {
         [".local" | ".config", folder, _, ..] => !RUN.contains(folder),
-        // On macOS: caches and builds, and projects that are synchronized.
+        // Accept these folders of macOS: caches and builds, and projects that are synchronized.
         ["library", folder, _, ..] => {
             matches!(*folder, "caches" | "developer" | "logs" | "mobile documents" | "cloudstorage")
         }
@@ -271,7 +271,7 @@ pub(super) fn system_path_in(folder: &str, path: &str) -> Option<String> {
     let folder = folder.trim_start_matches("file://").to_ascii_lowercase();
     let (above, _) = parts(&folder);
     let root = project_root(&above).filter(|_| lower.starts_with('/'));
-    // A path may lead to another folder of the same project.
+    // Accept a path that leads to another folder of the same project.
     let is_own = root.is_some_and(|length| {
         project_root(&below) == Some(length) && below.starts_with(&above[..length])
     });

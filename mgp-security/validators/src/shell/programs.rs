@@ -77,7 +77,8 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             .grouped('o')
             .chain(args.values(&["--output"]))
             .any(|file| file.starts_with(['|', '!'])),
-        // A file name that begins with a bar is a command, whose input or output is the image; `msl:` runs a script.
+        // Refuse a file name that begins with a bar: it is a command, whose input or output is the image. Also refuse
+        // `msl:`, which runs a script.
         _ => words.iter().any(|word| {
             word.rsplit(':').next().unwrap_or(word).starts_with('|')
                 || word.to_ascii_lowercase().starts_with("msl:")
@@ -87,7 +88,7 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 }
 
 fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    // The option `-o` can also end a group, as in `-vo X`.
+    // Find `-o` at the end of a group, too, as in `-vo X`.
     let options = args.grouped('o').map(str::to_ascii_lowercase);
     if options.into_iter().any(|option| {
         ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"]
@@ -323,7 +324,8 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
         "exec" | "run" | "attach" | "debug" => {
             let entry: Vec<&str> = args.values(&["--entrypoint"]).collect();
             let command: Vec<&str> = after.skip(1).texts().skip_while(|arg| *arg == "--").collect();
-            // The command begins after `--`. Without `--`, kubectl accepts options even after the name of the pod.
+            // The command begins after `--`. Without `--`, kubectl accepts options even after the name of the pod, so
+            // all words are kept.
             let command = match command.iter().position(|arg| *arg == "--") {
                 Some(at) => command[at + 1..].to_vec(),
                 None => command,

@@ -333,8 +333,8 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
         "hyperfine" | "concurrently" | "start-server-and-test" => {
-            // The arguments after the first possible beginning include all operands. A value among them is checked as
-            // if it were a command.
+            // Check all arguments after the first possible beginning of the operands. A value of an option among them
+            // is checked as if it were a command.
             let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
             let commands = first.unwrap_or(Args(&[]));
             return commands.texts().try_for_each(|command| text(command, frame));
@@ -387,7 +387,8 @@ fn in_options(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusa
         "latexmk" => &["-latex", "-pdflatex", "-xelatex", "-lualatex"],
         _ => return Ok(()),
     };
-    // The options of latexmk have their value after `=`. Without a value, such an option only chooses the program.
+    // Do not check a separate argument of latexmk: its options have their value after `=`. Without a value, such an
+    // option only chooses the program.
     let is_value = |value: &&str| name != "latexmk" || !args.texts().any(|arg| arg == *value);
     args.values(options).filter(is_value).try_for_each(|command| text(command, frame))?;
     let dashes = args.texts().position(|arg| arg == "--");
@@ -403,7 +404,7 @@ fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> 
     for rest in starts(name, args, PROJECT_OPTIONS, 0)? {
         let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
         let runs = match rest.first() {
-            // With these tools, `run` names a script, a task or a program of the project.
+            // With these tools, `run` names a script, a task or a program of the project, and not any command.
             "run" if has("yarn pnpm mise stack cabal", name) => false,
             "run" | "enter" | "exec" => true,
             "x" => name == "mise",

@@ -77,9 +77,10 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     let Some(language) = language(name, args) else { return Ok(()) };
     let text = match frame.stdin {
         Stdin::Text(text) => text,
-        // Without input, a database client ends without running a statement, and `xargs` has no arguments to append.
+        // Without input, a database client ends without running a statement, and `xargs` has no arguments to append. So
+        // the command passes.
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
-        // The content of files is never judged: `psql -f` could run the same file.
+        // Accept a file with SQL, because the content of files is never judged: `psql -f` could run the same file.
         Stdin::File if matches!(language, Language::Sql) => return Ok(()),
         Stdin::File | Stdin::Unreadable if matches!(language, Language::Arguments) => {
             return probed(name, args, frame);
@@ -116,7 +117,8 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
         _ if SQL.has(name) => {
             (!has_statement(name, args) || file(&["-f", "--file"])).then_some(Language::Sql)
         }
-        // Without a command for `ssh`, the remote machine starts a shell that reads the input.
+        // Without a command for `ssh`, the remote machine starts a shell that reads the input. So judge the input as a
+        // script.
         "ssh" => ssh_command(args).0.is_empty().then_some(Language::Shell),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             let runs = args.operands().any(|word| matches!(word, "exec" | "run" | "attach"));
@@ -141,7 +143,7 @@ fn has_statement(name: &str, args: Args<'_>) -> bool {
         "mysql" | "mariadb" => args.short("e", "DhpPSu") || args.long("execute", 3),
         "mongosh" => args.any(&["--eval"]),
         "redis-cli" => !args.after_options(REDIS_VALUED).0.is_empty(),
-        // The first operand is the database.
+        // The first operand is the database, so only a second operand is a statement.
         _ => {
             let before = [""].into_iter().chain(args.texts());
             let is_value = |before: &str| has(SQLITE_VALUED, before.trim_start_matches('-'));
@@ -203,12 +205,12 @@ fn replaced(args: Args<'_>) -> &str {
     marks.unwrap_or("{}")
 }
 
-/// Checks the command of `xargs` if the words of the input are unknown. To do so, appends words that make many commands
+/// Checks the command of `xargs` if the words of the input are unknown. Appends words that make many commands
 /// dangerous; the command must stay harmless with each of them.
 fn probed(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     const PROBES: &[&str] = &["-rf", "sudo"];
     const CODE: &[&str] = &["-c", "-e", "-ccore.pager=id", "-exec", "-delete"];
-    // Without a command, `xargs` prints its input.
+    // Without a command, `xargs` only prints its input, so it passes.
     let is_value = |word: &str| word.parse::<u32>().is_ok();
     if matches!(name, "xargs" | "gxargs") && args.operands().all(is_value) {
         return Ok(());

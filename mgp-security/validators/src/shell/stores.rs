@@ -149,8 +149,8 @@ fn words(args: Args<'_>) -> Vec<(usize, &str)> {
     words
 }
 
-/// Returns whether the words of a command begin with a phrase. Before each word of the phrase, there may be as many
-/// other words as options, because an unknown option may have a word as its value.
+/// Returns whether the words of a command begin with a phrase. An unknown option may have a word as its value. So
+/// before each word of the phrase, one other word is allowed for each option.
 fn begins_with(words: &[(usize, &str)], phrase: &str) -> bool {
     let (mut from, mut options) = (0, 0);
     phrase.split_ascii_whitespace().all(|wanted| {
@@ -189,7 +189,7 @@ fn only_shows(args: Args<'_>) -> bool {
                 "--help" | "--dry-run" | "--dryrun" | "--dry-run=client" | "--dry-run=server"
             )
     };
-    // If `--help` occurs several times, its last value counts, e.g. in `--help --help=false`.
+    // Refuse `--help=VALUE`: if `--help` occurs several times, its last value counts, e.g. in `--help --help=false`.
     let is_value = |text: &str| text.starts_with("--help=") || text.starts_with("-h=");
     args.texts().filter(|text| text.contains("-dry")).count() <= 1
         && !args.texts().any(is_value)
@@ -257,7 +257,7 @@ fn is_system_file(rest: &str) -> bool {
 fn drops_first(statement: &str) -> bool {
     let mut rest = statement.trim_start();
     while let Some(comment) = rest.strip_prefix("/*") {
-        // MySQL executes the content of a comment that begins with an exclamation mark.
+        // Read on in a comment that begins with an exclamation mark, because MySQL executes its content.
         let executed = comment.strip_prefix('!').or_else(|| comment.strip_prefix("m!"));
         let after = match (executed, comment.split_once("*/")) {
             (Some(text), _) => text.trim_start_matches(|c: char| c.is_ascii_digit()),

@@ -318,7 +318,8 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
     }
     match form {
         Operands::Urls => place(authority(word), true),
-        // An HTTP method can precede the host; `:8080` is a port of the local machine.
+        // The host is the first or second operand, because an HTTP method can precede it. Refuse `:8080`, which is a
+        // port of the local machine.
         Operands::Host | Operands::Request if at <= 2 => {
             if word.starts_with(':') {
                 return Err(format!("`{word}` is a port of this machine"));
@@ -337,7 +338,8 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
         },
         Operands::Parts => {
             let address = word.split(',').next().unwrap_or(word);
-            // The last part is the port, and the host before it can be an IPv6 address.
+            // Split at the last colon: the last part is the port, and the host before it can be an IPv6 address with
+            // colons.
             let target = address.split_once(':').and_then(|(_, rest)| rest.rsplit_once(':'));
             target.map_or(Ok(()), |(host, _)| place(host, true))?;
             word.split([':', ',']).skip(1).try_for_each(|part| place(part, false))
@@ -413,7 +415,7 @@ fn named(value: &str) -> Result<(), String> {
     if value.contains("://") {
         return with_scheme(value);
     }
-    // Brackets enclose an IPv6 address.
+    // Check the texts in brackets separately, because brackets enclose an IPv6 address.
     let in_brackets = value.split('[').skip(1).filter_map(|part| part.split(']').next());
     in_brackets.chain(value.split([':', ','])).try_for_each(|part| place(part, true))
 }
@@ -423,7 +425,8 @@ fn with_scheme(word: &str) -> Result<(), String> {
     let Ok(url) = Url::parse(word) else {
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
         let host = user_removed(authority(rest));
-        // The word can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`, or have an IPv6 address with a zone.
+        // The word cannot be parsed: it can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`, or have an IPv6
+        // address with a zone. So check its host as text.
         let is_address = host.starts_with('[');
         let host = if is_address { host } else { host.split(['[', '{']).next().unwrap_or(host) };
         return place(host.trim_end_matches('.'), true);
@@ -436,8 +439,8 @@ fn with_scheme(word: &str) -> Result<(), String> {
 
 /// Checks a host, which can have a user and a port. `is_host` is `false` if the word can also be a number, e.g. a port.
 ///
-/// Among names without a dot, refuses only `localhost` and similar names: the others can be aliases from the program's
-/// configuration.
+/// Among names without a dot, refuses only `localhost` and similar names: any other name can be an alias from the
+/// program's configuration.
 fn place(text: &str, is_host: bool) -> Result<(), String> {
     let host = user_removed(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);
@@ -451,7 +454,7 @@ fn place(text: &str, is_host: bool) -> Result<(), String> {
     if number == Ok(0) && (is_host || host != text) {
         return NetworkRules::new().check_host("0.0.0.0");
     }
-    // A small number is not an address but a port, a time or a count.
+    // A small number is not an address but a port, a time or a count, so it passes.
     if host.is_empty() || number.is_ok_and(|number| number < 1 << 24) {
         return Ok(());
     }

@@ -251,7 +251,7 @@ fn leading(words: &[Word]) -> usize {
 }
 
 /// Returns whether the values that a command sets certainly replace the previous values. This is certain only for
-/// assignments, `export` and `readonly`: a shell may lack the other commands that set variables, and those do not set
+/// assignments, `export` and `readonly`. A shell may lack the other commands that set variables, and they do not set
 /// all variables among their arguments.
 fn replaces(words: &[Word]) -> bool {
     let sets = |word: &Word| assignment(word).is_some();

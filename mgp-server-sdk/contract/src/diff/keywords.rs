@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use super::schema::Relation;
 
-/// A function that receives each change of a keyword: the relation of the new values to the old ones, the keyword, and
-/// a description.
+/// A function that receives each change of a keyword: the relation of the new values to the old values, the keyword,
+/// and a description.
 type Report<'a> = dyn FnMut(Relation, &str, String) + 'a;
 
 /// The values that a schema lists in `const` or `enum`, as texts; each with the type of the value.
 pub(super) type Listed = BTreeMap<String, &'static str>;
 
 /// The keywords of bounds for which a higher number allows fewer values. Each is paired with the keyword of the
-/// exclusive bound, or with an empty text if there is none.
+/// exclusive bound, or with an empty text if no such keyword exists.
 const LOWER_BOUNDS: &[(&str, &str)] = &[
     ("minimum", "exclusiveMinimum"),
     ("minLength", ""),

@@ -22,7 +22,7 @@ const MAX_SCHEMAS: usize = 20_000;
 const MAX_PATH: usize = 2_000;
 
 /// The maximum length of a `oneOf` whose schemas are compared with each other to find out if they are disjoint; a
-/// longer one counts as not disjoint.
+/// longer list counts as not disjoint.
 const MAX_DISJOINT: usize = 64;
 
 /// The purpose for which a tool uses a schema.
@@ -34,7 +34,7 @@ pub(super) enum Side {
     Output,
 }
 
-/// The relation between the values that the new schema allows and those that the old one allows.
+/// The relation between the values that the new schema allows and the values that the old schema allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     /// Some valid values are no longer valid.
@@ -83,7 +83,7 @@ pub(super) struct SchemaDiff<'a> {
     changes: Vec<Change>,
 }
 
-/// The keywords that this module itself compares, and keywords such as `$defs`, which alone do not affect which values
+/// The keywords that this module itself compares. Also keywords such as `$defs`, which alone do not affect which values
 /// are valid.
 #[rustfmt::skip]
 const STRUCTURE: &[&str] = &[
@@ -489,8 +489,8 @@ impl<'a> SchemaDiff<'a> {
                     self.compare(old, new, &format!("{path}/{at}"), depth + 1);
                 }
                 self.is_exclusive = was_exclusive;
-                // A schema that the list already contains changes nothing, except in `oneOf`, which refuses values that
-                // fit both copies.
+                // A schema that repeats another schema of the list changes nothing, except in `oneOf`, which refuses a
+                // value that fits both copies.
                 let is_repeated =
                     |part: &Value, list: &[Value]| added != Relation::Other && list.contains(part);
                 let is_new = |part: &&Value| {

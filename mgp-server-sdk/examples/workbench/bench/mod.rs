@@ -15,7 +15,8 @@ pub(crate) use settings::Settings;
 
 pub(crate) fn server(settings: &Settings) -> Server {
     let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"))
-        // Tests of the time limits of kernels and clients need tools that take longer than the default limit.
+        // Set a long limit, because tests of the time limits of kernels and clients need tools that take longer than
+        // the default limit.
         .timeout(Duration::from_hours(1))
         .channel("bench.published", "An example of a channel; `publish` uses any");
     let (tools, events) = (server.tools(), server.events());

@@ -36,7 +36,7 @@ struct Problem {
 }
 
 /// Returns the error with code 4000 (invalid arguments), which names the wrong field. Deserializes the arguments a
-/// second time to find the path of the field, so that valid calls do not need the time for it.
+/// second time to find the path of the field. So only invalid calls need the time for this.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());

@@ -45,7 +45,8 @@ impl FromCall for RequestMeta {
     }
 }
 
-/// The members that contain tokens of the caller, which prove its rights to this server; each with its extension.
+/// The members that contain tokens of the caller, which prove its rights to this server. Each has the extension that
+/// defines it.
 const TOKENS: [(Extension, &str); 2] = [
     (SessionToken::EXTENSION, SessionToken::NAME),
     (ConfirmationToken::EXTENSION, ConfirmationToken::NAME),

@@ -45,27 +45,40 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
-    /// Checks whether a call of this tool may run. The permissions are checked before the arguments, so that a caller
-    /// without them gets no errors about arguments.
+    /// Checks whether a call of this tool may run. Checks the permissions before the arguments, so that a caller
+    /// without the permissions gets no errors about arguments.
     pub(super) fn check(
         &self,
         call: &Call,
-        arguments: Option<&str>,
         #[cfg(feature = "schemas")] checks_arguments: bool,
     ) -> Result<(), RpcError> {
         if !self.headers.is_empty() {
             self.check_headers(call)?;
         }
-        let definition = &*self.definition;
         if !self.permissions.is_empty() {
-            admit(&Grants::from_context(call.cx()), &definition.name, &self.permissions)?;
+            let name = &self.definition.name;
+            admit(&Grants::from_context(call.cx()), name, &self.permissions)?;
         }
+        self.check_arguments(
+            call,
+            #[cfg(feature = "schemas")]
+            checks_arguments,
+        )
+    }
+
+    /// Checks whether the arguments of a call, and the version that it names, fit this tool.
+    pub(super) fn check_arguments(
+        &self,
+        call: &Call,
+        #[cfg(feature = "schemas")] checks_schema: bool,
+    ) -> Result<(), RpcError> {
+        let (definition, arguments) = (&*self.definition, call.params().arguments());
         if arguments.is_some_and(|text| !text.starts_with('{')) {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
         }
         version::check(call.params(), definition)?;
         #[cfg(feature = "schemas")]
-        if checks_arguments {
+        if checks_schema {
             argument_schema::refuse_arguments(definition, arguments.unwrap_or("{}"))?;
         }
         if let Some(max) = self.max_input {
@@ -81,8 +94,7 @@ impl Entry {
         if cx.caller.era == Era::Modern
             && let Some(headers) = cx.extensions.get::<HeaderParams>()
         {
-            let arguments = call.tool().and_then(|tool| tool.arguments);
-            self.headers.check(arguments.unwrap_or("{}"), headers)?;
+            self.headers.check(call.params().arguments().unwrap_or("{}"), headers)?;
         }
         Ok(())
     }
@@ -98,9 +110,5 @@ impl Entry {
         execution
             .and_then(|execution| execution.task_support.clone())
             .unwrap_or(TaskSupport::Forbidden)
-    }
-
-    pub(super) fn is_typed(&self) -> bool {
-        self.definition.output_schema.is_some()
     }
 }

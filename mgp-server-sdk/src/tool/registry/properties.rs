@@ -1,6 +1,5 @@
 //! The properties of the tools that other parts of the server need.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::TaskSupport;
@@ -29,17 +28,14 @@ impl Tools {
     /// Returns whether calls of a tool can, must or cannot become tasks.
     pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
         let snapshot = self.snapshot();
-        if !snapshot.any_task {
-            return TaskSupport::Forbidden;
-        }
-        let entry = snapshot.by_name.get(name);
+        let entry = if snapshot.any_task { snapshot.by_name.get(name) } else { None };
         entry.map_or(TaskSupport::Forbidden, |entry| entry.task_support())
     }
 
     /// Returns whether a tool has an output schema.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
-        snapshot.any_typed && snapshot.by_name.get(name).is_some_and(|entry| entry.is_typed())
+        snapshot.by_name.get(name).is_some_and(|entry| entry.definition.output_schema.is_some())
     }
 
     /// Returns the time limit of the tool that a call names, if the tool has its own limit.
@@ -71,11 +67,10 @@ impl Tools {
         Permission::canonical(snapshot.entries.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
-    /// Returns the permissions a tool needs; `None` if there are none or the tool does not exist for the caller.
-    pub(crate) fn permissions_of(&self, name: &str, cx: &Context) -> Option<Arc<[Permission]>> {
+    /// Returns whether a tool needs a permission; `false` if the tool does not exist for the caller.
+    pub(crate) fn needs_permission(&self, name: &str, cx: &Context) -> bool {
         let snapshot = self.snapshot();
-        let entry = snapshot.by_name.get(name)?;
-        let is_asked = !entry.permissions.is_empty() && entry.is_visible_to(cx);
-        is_asked.then(|| Arc::clone(&entry.permissions))
+        let entry = snapshot.by_name.get(name);
+        entry.is_some_and(|entry| !entry.permissions.is_empty() && entry.is_visible_to(cx))
     }
 }

@@ -23,8 +23,6 @@ pub(super) struct Snapshot {
     pub(super) settings: Settings,
     /// `true` if at least one tool supports tasks. If none does, as on most servers, calls skip the lookup of the tool.
     pub(super) any_task: bool,
-    /// `true` if at least one tool has an output schema.
-    pub(super) any_typed: bool,
     /// `true` if at least one tool has its own time limit.
     pub(super) any_timeout: bool,
     /// `true` if a tool has members of extensions beyond MGP; the list then depends on the extensions that the caller
@@ -81,7 +79,6 @@ impl Snapshot {
     /// Adds a tool with a new name.
     fn push(&mut self, entry: Arc<Entry>) {
         self.any_task |= entry.task_support() != TaskSupport::Forbidden;
-        self.any_typed |= entry.is_typed();
         self.any_timeout |= entry.tool.timeout.is_some();
         self.any_proposed |= !entry.tool.proposed.is_empty();
         self.any_audience |= entry.tool.audience.is_some();
@@ -89,8 +86,8 @@ impl Snapshot {
         self.entries.push(entry);
     }
 
-    /// Returns the tool of this name; fails with code 4001 if there is none for this caller, and with 4002 if it is
-    /// disabled.
+    /// Returns the tool of this name. Fails with code 4001 (unknown tool) if no such tool exists for this caller, and
+    /// with code 4002 (tool disabled) if it is disabled.
     pub(super) fn find(&self, name: &str, cx: &Context) -> Result<&Arc<Entry>, RpcError> {
         match self.by_name.get(name).filter(|entry| entry.is_visible_to(cx)) {
             Some(entry) if entry.is_enabled => Ok(entry),

@@ -89,7 +89,7 @@ async fn ten_thousand_tools_are_added_one_by_one_in_seconds() {
     }
     tools.add(tool("17"));
     assert_eq!(tools.len(), 10_000);
-    // If the server copied all earlier tools for each new one, this would take minutes in a debug build.
+    // If the server copied all earlier tools for each new tool, this would take minutes in a debug build.
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 

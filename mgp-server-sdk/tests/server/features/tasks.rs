@@ -86,9 +86,9 @@ async fn the_time_limit_of_a_tool_ends_its_tasks() {
     let kept = legacy.ask("tools/call", params).await.unwrap()["task"]["taskId"].clone();
     tokio::time::sleep(Duration::from_secs(6)).await;
     let ended = modern.ask("tasks/get", json!({ "taskId": task["taskId"] })).await.unwrap();
-    assert!(ended.to_string().contains("no answer within 5s"), "{ended}");
+    assert!(ended.to_string().contains("no answer within 5 s"), "{ended}");
     let ended = legacy.ask("tasks/result", json!({ "taskId": kept })).await;
-    assert!(format!("{ended:?}").contains("no answer within 5s"), "{ended:?}");
+    assert!(format!("{ended:?}").contains("no answer within 5 s"), "{ended:?}");
 }
 
 type Numbers = Json<std::collections::BTreeMap<String, u32>>;

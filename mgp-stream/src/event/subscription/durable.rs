@@ -7,16 +7,12 @@ use mgp_types::RpcError;
 use mgp_types::service::{Context, Peer, Scope, ScopeKind};
 use tokio::time::Instant;
 
-use super::{Replayed, Subscription, SubscriptionState};
+use super::queue::Queue;
+use super::{Subscription, SubscriptionState};
 use crate::event::draft::PublishedEvent;
 use crate::event::event_json::Terms;
 use crate::event::hub::Hub;
 use crate::event::journal::StoredSubscription;
-
-/// The maximum number of events of a durable subscription that the store keeps.
-const MAX_STORED: usize = 10_000;
-/// The maximum total size of the events of a durable subscription that the store keeps, in bytes.
-const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
 /// The time of the last use of a durable subscription is stored at most once in this interval.
 const USE_INTERVAL: Duration = Duration::from_hours(1);
@@ -26,12 +22,10 @@ impl Subscription {
     pub(in crate::event) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
         let (principal, patterns, filter) = Terms::read(&stored.terms)?;
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
-        let mut new = Self::new(stored.id.clone(), &cx, patterns, filter, true);
+        let queue = Queue::durable(before_first(stored), &stored.sizes);
+        let mut new = Self::new(stored.id.clone(), &cx, patterns, filter, queue);
         let state = new.state.get_mut();
-        state.kept_bytes = stored.sizes.iter().map(|size| *size as usize).sum();
-        state.sizes = stored.sizes.iter().copied().collect();
-        (state.next_seq, state.stored) = (stored.next_seq, stored.next_seq - 1);
-        state.cursor = stored.cursor.min(state.stored);
+        (state.base, state.cursor) = (0, stored.cursor.min(state.queue.readable()));
         Ok(new)
     }
 
@@ -44,62 +38,48 @@ impl Subscription {
     pub(in crate::event) fn assign_seq(
         &self,
         hub: &Hub,
-        event: &PublishedEvent,
+        event: &Arc<PublishedEvent>,
     ) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
-        if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
-            return None;
-        }
-        let size = u32::try_from(event.bytes()).unwrap_or(u32::MAX);
-        state.sizes.push_back(size);
-        state.kept_bytes += size as usize;
-        state.next_seq += 1;
-        while state.sizes.len() > MAX_STORED || state.kept_bytes > MAX_STORED_BYTES {
-            let oldest = state.sizes.pop_front();
-            state.kept_bytes -= oldest.unwrap_or_default() as usize;
-        }
-        Some((state.next_seq - 1, state.first()))
+        state.accept(hub, event).then(|| (state.queue.last(), state.queue.first()))
     }
 
     /// Records that the store contains the event with number `seq`, so that the event can be sent or read.
     pub(in crate::event) fn record_stored(self: &Arc<Self>, hub: &Arc<Hub>, seq: u64) {
         let mut state = self.state.lock();
-        state.stored = state.stored.max(seq);
-        self.start_sending(&mut state, hub);
-        drop(state);
+        if let Queue::Stored { stored, .. } = &mut state.queue {
+            *stored = seq.max(*stored);
+        }
+        self.start_sending(state, hub);
         self.changed.notify_waiters();
     }
 
-    /// Returns the stored events of a durable subscription after the sequence number `after`, up to the last stored
-    /// event.
-    pub(in crate::event) async fn replay_stored(
-        &self,
-        hub: &Hub,
-        after: u64,
-        limit: usize,
-    ) -> Result<Replayed, RpcError> {
-        let (stored, first) = {
-            let state = self.state.lock();
-            (state.stored, state.first())
-        };
-        let mut events = hub.read_stored(&self.id, after, stored, limit + 1).await?;
-        let has_more = events.len() > limit;
-        events.truncate(limit);
-        let truncated = after < stored && first > after + 1;
-        Ok(Replayed { events, has_more, truncated })
+    /// Waits until an event can be read that comes after both the cursor and `seq`. Returns the later of these two
+    /// positions.
+    pub(in crate::event) async fn wait_readable(&self, seq: u64) -> u64 {
+        let mut after = seq;
+        self.wait_until(|state| {
+            after = seq.max(state.cursor);
+            after < state.queue.readable()
+        })
+        .await;
+        after
     }
 
     /// Passes the stored form of the subscription to `put`, which stores that the subscription is used. Does nothing if
-    /// the subscription has ended, or if its use was stored recently. The subscription cannot end before `put` returns.
+    /// the subscription is not durable or has ended, or if its use was stored recently. The subscription cannot end
+    /// before `put` returns.
     pub(in crate::event) fn put_use<T>(
         &self,
         put: impl FnOnce(StoredSubscription) -> T,
     ) -> Option<T> {
         let mut state = self.state.lock();
-        if state.is_ended || state.use_stored_at.is_some_and(|at| at.elapsed() < USE_INTERVAL) {
+        let is_ended = state.is_ended;
+        let Queue::Stored { use_stored_at, .. } = &mut state.queue else { return None };
+        if is_ended || use_stored_at.is_some_and(|at| at.elapsed() < USE_INTERVAL) {
             return None;
         }
-        state.use_stored_at = Some(Instant::now());
+        *use_stored_at = Some(Instant::now());
         Some(put(self.stored_form(&state)))
     }
 
@@ -124,12 +104,8 @@ impl Subscription {
 
     /// Forgets the sizes of the events that the store has removed because they were too old.
     pub(in crate::event) fn forget_removed(&self, stored: &StoredSubscription) {
-        let first = stored.next_seq.saturating_sub(stored.sizes.len() as u64);
-        let mut state = self.state.lock();
-        while state.first() < first
-            && let Some(size) = state.sizes.pop_front()
-        {
-            state.kept_bytes -= size as usize;
+        if let Queue::Stored { sizes, .. } = &mut self.state.lock().queue {
+            sizes.drop_before(before_first(stored) + 1);
         }
     }
 
@@ -137,9 +113,14 @@ impl Subscription {
         StoredSubscription {
             id: self.id.clone(),
             terms: Terms::to_json(&self.principal, &self.patterns, &self.filter),
-            next_seq: state.next_seq,
+            next_seq: state.queue.last() + 1,
             sizes: Vec::new(),
             cursor: state.cursor,
         }
     }
+}
+
+/// Returns the sequence number before the oldest event of a subscription in the store.
+fn before_first(stored: &StoredSubscription) -> u64 {
+    stored.next_seq.saturating_sub(1 + stored.sizes.len() as u64)
 }

@@ -1,12 +1,17 @@
 //! Tests that events of durable subscriptions survive the subscriber's absence and a killed process.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
 use mgp_types::Payload;
 use mgp_types::mgp::{EventAttachment, Severity};
 use mgp_types::store::Db;
 use serde_json::json;
 
-use super::{Subscriber, settle};
-use crate::event::{EventDraft, EventHub, EventLimits};
+use super::{Subscriber, publish, settle};
+use crate::event::{EventDraft, EventHub, EventLimits, EventSubject};
 
 async fn hub(folder: &mgp_testkit::TempDir) -> EventHub {
     let hub = EventHub::new();
@@ -16,6 +21,11 @@ async fn hub(folder: &mgp_testkit::TempDir) -> EventHub {
 
 fn durable() -> serde_json::Value {
     json!({"channels": ["a.*"], "durable": true})
+}
+
+/// Polls a request once and drops it, as if its client had disconnected.
+fn poll_once(request: impl Future) {
+    let _ = pin!(request).poll(&mut Context::from_waker(Waker::noop()));
 }
 
 #[tokio::test]
@@ -34,7 +44,7 @@ async fn a_stored_subscription_keeps_its_filter() {
     again.request("mgp/events/subscribe", resume).await.unwrap();
     for (n, severity) in [(2, Severity::Error), (1, Severity::Info), (1, Severity::Warning)] {
         let draft = EventDraft::new(format!("a.{severity}")).severity(severity);
-        hub.publish(draft.data(&json!({"n": n})).unwrap()).await.unwrap();
+        publish(&hub, draft.data(&json!({"n": n})).unwrap()).await;
     }
     settle().await;
     assert_eq!(again.channels(), ["a.warning"]);
@@ -61,16 +71,16 @@ async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once()
         let hub = hub(&folder).await;
         let mut one = Subscriber::new(&hub);
         let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
-        hub.publish(EventDraft::new("a.1")).await.unwrap();
+        publish(&hub, EventDraft::new("a.1")).await;
         settle().await;
         assert_eq!(one.channels(), ["a.1"]);
         one.client.cx.scope.end();
-        hub.publish(EventDraft::new("a.2")).await.unwrap();
+        publish(&hub, EventDraft::new("a.2")).await;
         answer["subscription_id"].as_str().unwrap().to_owned()
     };
     // The first hub was dropped without ending its subscriptions, as if its process had been killed.
     let hub = hub(&folder).await;
-    hub.publish(EventDraft::new("a.3")).await.unwrap();
+    publish(&hub, EventDraft::new("a.3")).await;
     let mut other = Subscriber::new(&hub);
     other.client.cx.principal = mgp_types::service::Principal::local().agent("mallory");
     let resume = json!({"channels": [], "subscription_id": id, "after_seq": 1});
@@ -80,7 +90,7 @@ async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once()
     let mut again = Subscriber::new(&hub);
     let answer = again.request("mgp/events/subscribe", resume).await.unwrap();
     assert_eq!((&answer["subscription_id"], answer.get("truncated")), (&json!(id), None));
-    hub.publish(EventDraft::new("a.4")).await.unwrap();
+    publish(&hub, EventDraft::new("a.4")).await;
     settle().await;
     assert_eq!(again.channels(), ["a.2", "a.3", "a.4"]);
     let replayed = again.request("mgp/events/replay", json!({"subscription_id": id, "limit": 2}));
@@ -94,6 +104,48 @@ async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once()
     assert_eq!(self::hub(&folder).await.subscriptions(), 0);
 }
 
+/// Regression test: later events were not sent, and the request that ends the subscription was never answered.
+#[tokio::test]
+async fn a_panic_during_the_sending_of_an_event_affects_no_later_event_and_not_the_end() {
+    let folder = mgp_testkit::temp_dir();
+    // The access to an event is checked when it is published, and again when it is sent.
+    let checks = AtomicUsize::new(0);
+    let hub = EventHub::with_limits(EventLimits::default(), move |_, subject| {
+        let panics = subject.server.is_some() && checks.fetch_add(1, Ordering::Relaxed) == 1;
+        assert!(!panics, "this check panics, as the test requires");
+        true
+    });
+    hub.keep_in_db(Db::open(folder.path().join("events.db")).await.unwrap()).await.unwrap();
+    let mut one = Subscriber::new(&hub);
+    let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
+    let subject = EventSubject { server: Some("s".into()), ..EventSubject::default() };
+    for channel in ["a.1", "a.2"] {
+        publish(&hub, EventDraft::new(channel).subject(subject.clone())).await;
+        hub.settle(&one.client.cx.scope).await;
+    }
+    assert_eq!(one.channels(), ["a.2"]);
+    let id = json!({"subscription_id": answer["subscription_id"]});
+    let ended = one.request("mgp/events/unsubscribe", id);
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    assert_eq!(ended.unwrap()["removed"], true);
+    assert_eq!(self::hub(&folder).await.subscriptions(), 0);
+}
+
+/// Regression test: the request that ends the subscription was never answered.
+#[test]
+fn a_subscription_whose_runtime_has_ended_can_be_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let id = runtime().block_on(one.subscribe(&["a"]));
+    hub.publish(EventDraft::new("a")).unwrap();
+    assert!(!hub.is_sending());
+    let ended = one.request("mgp/events/unsubscribe", json!({"subscription_id": id}));
+    let ended = runtime()
+        .block_on(async { tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap() });
+    assert_eq!(ended.unwrap()["removed"], true);
+}
+
 #[tokio::test]
 async fn stored_events_are_bounded_and_the_loss_is_reported() {
     let folder = mgp_testkit::temp_dir();
@@ -104,7 +156,7 @@ async fn stored_events_are_bounded_and_the_loss_is_reported() {
     let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
     one.client.cx.scope.end();
     for _ in 0..10_500 {
-        drop(hub.publish(EventDraft::new("a.b")));
+        hub.publish(EventDraft::new("a.b")).unwrap();
     }
     hub.flush().await.unwrap();
     let params = json!({"subscription_id": id, "limit": 1});
@@ -137,11 +189,38 @@ async fn a_durable_subscription_that_is_refused_is_not_stored() {
 }
 
 #[tokio::test]
+async fn a_caller_that_drops_its_requests_gets_no_more_durable_subscriptions_than_others() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    let mut one = Subscriber::new(&hub);
+    for _ in 0..20 {
+        poll_once(one.request("mgp/events/subscribe", durable()));
+    }
+    // The store works in order, so it has all subscriptions once it has this one.
+    let _reader = hub.reader("hook", &["a.*"], None).await.unwrap();
+    assert_eq!(self::hub(&folder).await.subscriptions(), 16 + 1);
+}
+
+#[tokio::test]
+async fn the_end_of_a_durable_subscription_is_stored_also_if_the_request_is_dropped() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    let mut one = Subscriber::new(&hub);
+    let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
+    // The removal has to wait, because this event is not stored yet.
+    drop(hub.publish(EventDraft::new("a.1")).unwrap());
+    let ended = json!({"subscription_id": answer["subscription_id"]});
+    poll_once(one.request("mgp/events/unsubscribe", ended));
+    mgp_testkit::until("it is removed", async || self::hub(&folder).await.subscriptions() == 0)
+        .await;
+}
+
+#[tokio::test]
 async fn an_acknowledgement_after_the_end_of_a_reader_stores_nothing() {
     let folder = mgp_testkit::temp_dir();
     let hub = hub(&folder).await;
     let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
-    hub.publish(EventDraft::new("a.b")).await.unwrap();
+    publish(&hub, EventDraft::new("a.b")).await;
     reader.clone().end().await;
     reader.acknowledge(1).await.unwrap();
     assert_eq!(self::hub(&folder).await.subscriptions(), 0);
@@ -161,7 +240,7 @@ async fn a_reader_continues_at_its_position_and_starts_again_with_other_patterns
         let hub = hub(&folder).await;
         let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
         for _ in 0..3 {
-            hub.publish(EventDraft::new("a.b").severity(Severity::Error)).await.unwrap();
+            publish(&hub, EventDraft::new("a.b").severity(Severity::Error)).await;
         }
         assert_eq!(reader.read(2).await.unwrap().len(), 2);
         reader.acknowledge(2).await.unwrap();
@@ -172,7 +251,7 @@ async fn a_reader_continues_at_its_position_and_starts_again_with_other_patterns
     assert_eq!(reader.read(9).await.unwrap()[0].seq, 3);
     let other = hub.reader("hook", &["b.*"], Some(&Severity::Warning)).await.unwrap();
     assert_eq!(other.waiting(), 0);
-    hub.publish(EventDraft::new("b.x").severity(Severity::Error)).await.unwrap();
+    publish(&hub, EventDraft::new("b.x").severity(Severity::Error)).await;
     assert_eq!(other.read(9).await.unwrap()[0].seq, 4, "no number is used twice");
     drop(hub);
     let hub = self::hub(&folder).await;
@@ -196,6 +275,26 @@ async fn readers_do_not_count_against_the_durable_subscriptions_of_a_caller() {
 }
 
 #[tokio::test]
+async fn a_caller_that_knows_no_id_of_its_durable_subscriptions_reads_them_in_the_refusal() {
+    let folder = mgp_testkit::temp_dir();
+    {
+        let mut lost = Subscriber::new(&hub(&folder).await);
+        for _ in 0..16 {
+            lost.request("mgp/events/subscribe", durable()).await.unwrap();
+        }
+    }
+    let hub = hub(&folder).await;
+    let mut one = Subscriber::new(&hub);
+    let refused = one.client.request("mgp/events/subscribe", &durable().to_string()).await;
+    let message = refused.unwrap_err().message().to_owned();
+    let (_, ids) = message.split_once("not connected now: ").unwrap();
+    assert_eq!(ids.split(", ").count(), 16, "{message}");
+    let ended = json!({"subscription_id": ids.split(", ").next()});
+    one.request("mgp/events/unsubscribe", ended).await.unwrap();
+    one.request("mgp/events/subscribe", durable()).await.unwrap();
+}
+
+#[tokio::test]
 async fn readers_of_an_earlier_process_are_ended_with_their_events() {
     let folder = mgp_testkit::temp_dir();
     {
@@ -206,7 +305,7 @@ async fn readers_of_an_earlier_process_are_ended_with_their_events() {
         let mut one = Subscriber::new(&hub);
         one.client.cx.principal = mgp_types::service::Principal::local().operator();
         one.request("mgp/events/subscribe", durable()).await.unwrap();
-        hub.publish(EventDraft::new("a.b")).await.unwrap();
+        publish(&hub, EventDraft::new("a.b")).await;
     }
     let hub = hub(&folder).await;
     hub.end_readers(|id| id.starts_with("hook-") && id != "hook-new").await;
@@ -230,12 +329,12 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
     for used in ["send", "resume", "replay", "attach", "reader"] {
         // The use of a subscription is stored at most once an hour, so let two hours pass.
         tokio::time::pause();
-        tokio::time::advance(std::time::Duration::from_hours(2)).await;
+        tokio::time::advance(Duration::from_hours(2)).await;
         tokio::time::resume();
         let sql = "UPDATE events_subscriptions SET used_at = 0";
         db.write(move |tx| Ok(tx.execute(sql, [])?)).await.unwrap();
         match used {
-            "send" => hub.publish(EventDraft::new("a.b")).await.unwrap(),
+            "send" => publish(&hub, EventDraft::new("a.b")).await,
             "resume" => {
                 let params = json!({"channels": [], "subscription_id": id});
                 one.request("mgp/events/subscribe", params).await.unwrap();
@@ -282,7 +381,7 @@ async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() 
         one.request("mgp/events/subscribe", durable()).await.unwrap();
         drop(hub.reader("hook", &["a.*"], None).await.unwrap());
         for _ in 0..2 {
-            hub.publish(EventDraft::new("a.b")).await.unwrap();
+            publish(&hub, EventDraft::new("a.b")).await;
         }
         settle().await;
     }
@@ -293,7 +392,7 @@ async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() 
     assert_eq!((hub.subscriptions(), reader.waiting()), (2, 2));
     // The use of a subscription is stored at most once an hour, so let two hours pass.
     tokio::time::pause();
-    tokio::time::advance(std::time::Duration::from_hours(2)).await;
+    tokio::time::advance(Duration::from_hours(2)).await;
     tokio::time::resume();
     for sql in [
         "UPDATE events_subscriptions SET used_at = 0",
@@ -303,6 +402,6 @@ async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() 
     }
     hub.remove_unused().await.unwrap();
     assert_eq!((hub.subscriptions(), reader.waiting()), (1, 1));
-    hub.publish(EventDraft::new("a.b")).await.unwrap();
+    publish(&hub, EventDraft::new("a.b")).await;
     assert_eq!(reader.read(9).await.unwrap().iter().map(|one| one.seq).collect::<Vec<_>>(), [2, 3]);
 }

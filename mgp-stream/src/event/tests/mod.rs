@@ -12,8 +12,9 @@ mod durable;
 mod model;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use mgp_types::Timestamp;
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{Extension, ExtensionSet, Severity};
 use mgp_types::service::{PeerInfo, Principal, Reply, Scope, ScopeKind, ServerId, Stack, mock};
@@ -66,6 +67,11 @@ async fn settle() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
+/// Publishes an event, and waits until the hub has acknowledged it.
+async fn publish(hub: &EventHub, draft: EventDraft) {
+    hub.publish(draft).unwrap().acknowledged().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn patterns_stay_live_and_an_event_is_sent_once() {
     let hub = EventHub::new();
@@ -77,7 +83,7 @@ async fn patterns_stay_live_and_an_event_is_sent_once() {
     assert_eq!(answer["unsupported"], json!(["tool.*", "system.error"]));
 
     for channel in ["model.loaded", "model.a.b", "tool.failed", "system.error", "other.x"] {
-        hub.publish(EventDraft::new(channel)).await.unwrap();
+        publish(&hub, EventDraft::new(channel)).await;
     }
     settle().await;
     assert_eq!(one.channels(), ["model.loaded", "model.a.b", "tool.failed", "system.error"]);
@@ -116,8 +122,22 @@ async fn a_subscription_with_a_lifetime_ends_with_a_last_event_that_every_subscr
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(one.channels().len(), 1);
 
-    let forged = hub.publish(EventDraft::new("subscription_terminated")).await.unwrap_err();
+    let forged = hub.publish(EventDraft::new("subscription_terminated")).unwrap_err();
     assert_eq!(forged.code().0, -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_names_the_end_of_a_lifetime_that_the_hub_has_changed() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    for (asked, applied) in [(0, 1), (60, 60), (u64::MAX, 2_592_000)] {
+        let params = json!({"channels": ["a"], "ttl_seconds": asked});
+        let answer = one.request("mgp/events/subscribe", params).await.unwrap();
+        let end = Timestamp::from(answer["expires_at"].as_str().unwrap()).to_system_time().unwrap();
+        let rest = end.duration_since(SystemTime::now()).unwrap_or_default();
+        let applied = Duration::from_secs(applied);
+        assert!(rest <= applied && applied < rest + Duration::from_secs(30), "{asked}: {rest:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,10 +160,10 @@ async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() 
     one.request("mgp/events/subscribe", params).await.unwrap();
     let of_data =
         |word: &str| EventDraft::new("a").data(&json!({"severity": word, "n": 1})).unwrap();
-    hub.publish(of_data("info").severity(Severity::Error)).await.unwrap();
-    hub.publish(EventDraft::new("b")).await.unwrap();
-    hub.publish(EventDraft::new("c").severity(Severity::Warning)).await.unwrap();
-    hub.publish(of_data("error")).await.unwrap();
+    publish(&hub, of_data("info").severity(Severity::Error)).await;
+    publish(&hub, EventDraft::new("b")).await;
+    publish(&hub, EventDraft::new("c").severity(Severity::Warning)).await;
+    publish(&hub, of_data("error")).await;
     settle().await;
     assert_eq!(one.channels(), ["c", "a"]);
     let severities: Vec<_> = one.events().iter().map(|event| event["severity"].clone()).collect();
@@ -181,7 +201,7 @@ async fn a_filter_on_data_selects_events_and_stays_with_the_subscription() {
     .iter()
     .enumerate()
     {
-        hub.publish(EventDraft::new(format!("n{number}")).data(data).unwrap()).await.unwrap();
+        publish(&hub, EventDraft::new(format!("n{number}")).data(data).unwrap()).await;
     }
     settle().await;
     assert_eq!(one.channels(), ["n0"]);
@@ -199,7 +219,7 @@ async fn a_replay_is_for_the_owner_and_reports_what_is_gone() {
     let mut one = Subscriber::new(&hub);
     let id = one.subscribe(&["*"]).await;
     for number in 0..1_500 {
-        hub.publish(EventDraft::new("n").data(&number).unwrap()).await.unwrap();
+        publish(&hub, EventDraft::new("n").data(&number).unwrap()).await;
     }
     let mut replay = async |params: Value| one.request("mgp/events/replay", params).await.unwrap();
     let all = replay(json!({"subscription_id": id, "limit": 5_000})).await;
@@ -242,7 +262,7 @@ async fn subscriptions_end_with_their_scope_and_are_bounded() {
     assert_eq!(two.request("mgp/events/subscribe", more.clone()).await.unwrap_err(), 3001);
     one.client.cx.scope.end();
     assert_eq!(hub.subscriptions(), 1);
-    hub.publish(EventDraft::new("a")).await.unwrap();
+    publish(&hub, EventDraft::new("a")).await;
     settle().await;
     assert!(one.events().is_empty());
     assert_eq!(two.events().len(), 1);
@@ -257,7 +277,7 @@ async fn a_subscriber_without_a_connection_polls_and_expires() {
     polling.client.cx.scope = Scope::new(ScopeKind::Request);
     let id = polling.subscribe(&["a"]).await;
     polling.client.cx.scope.end();
-    hub.publish(EventDraft::new("a")).await.unwrap();
+    publish(&hub, EventDraft::new("a")).await;
     let params = json!({"subscription_id": id});
     let replayed = polling.request("mgp/events/replay", params.clone()).await.unwrap();
     assert_eq!(replayed["events"].as_array().unwrap().len(), 1);
@@ -300,7 +320,7 @@ async fn after_unsubscribe_no_event_is_sent_and_a_slow_one_is_told_what_it_lost(
     });
     let id = slow.subscribe(&["*"]).await;
     for _ in 0..2_000 {
-        hub.publish(EventDraft::new("a")).await.unwrap();
+        publish(&hub, EventDraft::new("a")).await;
     }
     settle().await;
     assert_eq!(slow.events().len(), 1, "the first one is still being sent");
@@ -315,7 +335,7 @@ async fn after_unsubscribe_no_event_is_sent_and_a_slow_one_is_told_what_it_lost(
     assert_eq!(answer.unwrap()["removed"], true);
     let before = slow.events().len();
     gate.add_permits(10_000);
-    hub.publish(EventDraft::new("a")).await.unwrap();
+    publish(&hub, EventDraft::new("a")).await;
     settle().await;
     assert_eq!(slow.events().len(), before);
 }
@@ -337,20 +357,20 @@ async fn publishers_wait_again_for_a_slow_subscriber_that_has_caught_up_in_part(
         })
     });
     slow.subscribe(&["*"]).await;
-    let publish = async |count: usize| {
+    let publish_many = async |count: usize| {
         let began = tokio::time::Instant::now();
         for _ in 0..count {
-            hub.publish(EventDraft::new("a")).await.unwrap();
+            publish(&hub, EventDraft::new("a")).await;
         }
         began.elapsed()
     };
     let wait = Duration::from_millis(250);
-    assert!(publish(QUEUE_ROOM + 1).await >= wait);
-    assert!(publish(1).await < wait, "it is slow, so publishers do not wait");
+    assert!(publish_many(QUEUE_ROOM + 1).await >= wait);
+    assert!(publish_many(1).await < wait, "it is slow, so publishers do not wait");
     gate.add_permits(QUEUE_ROOM - 100);
     settle().await;
     assert_eq!(slow.events().len(), QUEUE_ROOM - 99, "its queue is not empty");
-    assert!(publish(QUEUE_ROOM).await >= wait);
+    assert!(publish_many(QUEUE_ROOM).await >= wait);
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,8 +388,8 @@ async fn access_is_decided_when_published_and_when_sent() {
         (subject.server, subject.is_forwarded) = (Some(server.into()), true);
         EventDraft::new("a").subject(subject)
     };
-    hub.publish(about("secret")).await.unwrap();
-    hub.publish(about("open")).await.unwrap();
+    publish(&hub, about("secret")).await;
+    publish(&hub, about("open")).await;
     settle().await;
     assert_eq!(one.events().len(), 1);
     assert_eq!(one.events()[0]["_mgp"]["server_id"], "open");
@@ -377,11 +397,31 @@ async fn access_is_decided_when_published_and_when_sent() {
     let listed = one.request("mgp/events/channels", json!({})).await.unwrap();
     assert!(!listed.to_string().contains("secret"), "{listed}");
 
-    let sent = hub.publish(about("open"));
+    let published = hub.publish(about("open")).unwrap();
     *denied.lock() = Some("open");
-    sent.await.unwrap();
+    published.acknowledged().await.unwrap();
     settle().await;
     assert_eq!(one.events().len(), 1, "access was revoked before it was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_counts_also_beside_a_pattern_that_covers_it_and_its_events_are_sent_once() {
+    let hub = EventHub::with_limits(EventLimits::default(), |_, subject| {
+        subject.server.as_ref().map(ServerId::as_str) != Some("secret")
+    });
+    let mut one = Subscriber::new(&hub);
+    let id = one.subscribe(&["*", "a.b", "a.*"]).await;
+    let secret = EventSubject { server: Some("secret".into()), ..EventSubject::default() };
+    assert_eq!(hub.named_channels(Some(&EventSubject::default())), ["a.b"]);
+    assert!(hub.named_channels(Some(&secret)).is_empty());
+    assert_eq!(hub.named_channels(None), ["a.b"]);
+    publish(&hub, EventDraft::new("a.b")).await;
+    settle().await;
+    assert_eq!(one.channels(), ["a.b"]);
+    let again = json!({"channels": ["*"], "subscription_id": id});
+    one.request("mgp/events/subscribe", again).await.unwrap();
+    one.client.cx.scope.end();
+    assert!(hub.named_channels(None).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,13 +449,13 @@ async fn only_those_who_receive_the_events_of_a_server_are_its_subscribers() {
 #[tokio::test]
 async fn cascades_and_bad_events_are_refused() {
     let hub = EventHub::new();
-    hub.publish(EventDraft::new("a").depth(10)).await.unwrap();
+    publish(&hub, EventDraft::new("a").depth(10)).await;
     for bad in [
         EventDraft::new("a").depth(11),
         EventDraft::new("a b"),
         EventDraft::new("a").data(&"x".repeat(70_000)).unwrap(),
     ] {
-        assert_eq!(hub.publish(bad).await.unwrap_err().code().0, -32602);
+        assert_eq!(hub.publish(bad).unwrap_err().code().0, -32602);
     }
 }
 
@@ -423,7 +463,7 @@ async fn cascades_and_bad_events_are_refused() {
 const FLOOD: usize = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
 
 /// Half the number of events that a subscription stores; publishers wait from this number on.
-const QUEUE_ROOM: usize = super::subscription::MAX_KEPT / 2;
+const QUEUE_ROOM: usize = super::subscription::queue::MAX_KEPT / 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
@@ -451,7 +491,7 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
         if published % 100 == 0 {
             reached(published.saturating_sub(QUEUE_ROOM)).await;
         }
-        hub.publish(EventDraft::new("flood.a")).await.unwrap();
+        publish(&hub, EventDraft::new("flood.a")).await;
     }
     reached(FLOOD).await;
     for (number, count) in received.iter().enumerate().skip(1) {
@@ -498,7 +538,7 @@ async fn an_event_that_matches_no_subscription_costs_little() {
     let drafts: Vec<_> = (0..EVENTS).map(|_| EventDraft::new("busy.here.now")).collect();
     let began = now();
     for draft in drafts {
-        hub.publish(draft).await.unwrap();
+        publish(&hub, draft).await;
     }
     let each = began.elapsed() / EVENTS;
     println!("an event that matches none of 10,000 subscriptions: {each:?}");

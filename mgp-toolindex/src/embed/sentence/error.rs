@@ -14,7 +14,7 @@ pub(super) type Cause = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// There is no model in the folder.
+    /// The folder contains no model.
     #[error("{} has no model; make one as docs/sentence-encoder.md describes", folder.display())]
     NoModel {
         /// The path of the folder.

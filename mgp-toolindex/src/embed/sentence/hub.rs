@@ -12,7 +12,7 @@ impl Sentences {
     /// unchanged, so a model that expects a prefix such as `query:` before a query ranks worse than it could.
     ///
     /// # Errors
-    /// [`ModelError`] if the model or the library does not exist, or if the hub cannot be reached.
+    /// Returns [`ModelError`] if the model or the library does not exist, or if the hub cannot be reached.
     pub fn from_hub(model: &str, config: &SentencesConfig) -> Result<Self, ModelError> {
         let ModelInfo { model, dim, model_code: name, .. } = find(model)?;
         let key = format!("hub {name} {model} 256");

@@ -52,7 +52,7 @@ impl Sentences {
     /// first encoder.
     ///
     /// # Errors
-    /// [`ModelError`] with the fault of the folder, the library or the model, and the remedy.
+    /// Returns [`ModelError`] with the fault of the folder, the library or the model, and the remedy.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::open_with(folder, &SentencesConfig::default())
     }
@@ -60,7 +60,7 @@ impl Sentences {
     /// Opens a model with these options.
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_with(
         folder: impl AsRef<Path>,
         config: &SentencesConfig,

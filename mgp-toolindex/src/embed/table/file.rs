@@ -109,7 +109,7 @@ impl File {
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
             // Rows are sorted by the length of their pieces. A row outside of the range of this length has another
-            // piece, which only shares the hash slot.
+            // piece, which only shares the hash slot, so it is not the row of the wanted piece.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;

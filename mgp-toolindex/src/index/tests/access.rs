@@ -1,4 +1,4 @@
-//! Tests with tools that a caller may not call.
+//! Tests with tools that a caller is not allowed to call.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

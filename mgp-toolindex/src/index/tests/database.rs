@@ -91,7 +91,7 @@ async fn a_reopened_index_is_the_same() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Compare the reopened index with a new index, not with the old one: in the old index, deleted documents affect
+        // Compare the reopened index with a new index, and not with the old index, in which deleted documents affect
         // the weights of words until segments are merged.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");

@@ -12,7 +12,7 @@ use super::tools::{by_all, by_words, resident, server};
 /// The number of tools that are added and removed by default.
 const CHANGES: u64 = 1_000;
 
-/// The number of tools of one change.
+/// The number of tools of each server; the test adds and removes whole servers.
 const TOOLS_PER_CHANGE: u64 = 100;
 
 /// The number of tools that are never removed.

@@ -41,8 +41,8 @@ impl SeenBackChannel {
         self.channel.store(BackChannel::Unknown as u8, Ordering::Relaxed);
     }
 
-    /// Records the kind of an answer to a request in a legacy session. JSON shows nothing once a stream was seen,
-    /// because some servers open a stream only if a call needs one.
+    /// Records the kind of an answer to a request in a legacy session. Once a stream was seen, an answer in JSON
+    /// changes nothing, because some servers open a stream only if a call needs one.
     pub(super) fn record(&self, has_session_id: bool, kind: ContentKind) {
         if has_session_id && kind == ContentKind::Events {
             return self.channel.store(BackChannel::Present as u8, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::too_long::bytes_text;
 /// causes of failed starts at this text.
 const SERVER_TEXT: &str = " (server: `";
 
-/// The maximum `Retry-After` of a server that is passed on; a longer one is shortened to it.
+/// The maximum value of `Retry-After` that is passed on from a server; a longer value is shortened to it.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 
 /// The reason why a client cannot be created for a URL.
@@ -179,7 +179,8 @@ impl From<Fault> for RpcError {
             )
             .because(HttpFailure::ConnectionLost),
             Fault::Timeout { what, bound } => {
-                Self::new(ErrorCode::TIMEOUT, format!("{what} was not accepted within {bound:?}"))
+                let bound = mgp_types::duration_words(bound);
+                Self::new(ErrorCode::TIMEOUT, format!("{what} was not accepted within {bound}"))
             }
             Fault::Session(why) => Self::new(
                 ErrorCode::SERVER_RESTARTING,

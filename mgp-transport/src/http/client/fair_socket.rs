@@ -1,5 +1,5 @@
-//! A socket whose reads use up tokio's task budget in proportion to the bytes read, so that a server that sends without
-//! end does not delay other tasks.
+//! A socket whose reads use up tokio's task budget in proportion to the bytes read. So a server that sends without end
+//! does not delay other tasks.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -26,7 +26,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
         let last = reader.last_id().cloned();
         let stream = core.open_stream(session_ref, last.as_ref()).await;
         core.record_session_stream(&stream, session_ref);
-        // Sending fails only if the caller has stopped waiting.
+        // Ignore an error: sending fails only if the caller has stopped waiting.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
             Ok(StreamResponse::Open(body)) => {
@@ -49,15 +49,15 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     return;
                 }
             }
-            // Status 405 is expected here. Messages of the server outside of calls cannot be received then.
+            // Status 405 is expected here: a server need not offer this stream. The reader is then not needed.
             Ok(StreamResponse::Refused(status, error)) if !can_pass(status) => {
                 tracing::debug!(%status, %error, "the server has no session stream");
                 return;
             }
             Ok(StreamResponse::Refused(..)) => {}
-            // The session was replaced; the new session has its own reader.
+            // The session was replaced; the new session has its own reader, so this reader ends.
             Ok(StreamResponse::Replaced) => return,
-            // Give up after this many failed logins, because each further attempt would ask a person to log in again.
+            // Give up after too many failed logins, because each further attempt would ask a person to log in again.
             Err(error)
                 if attempts >= core.sender.config.max_reconnects
                     && matches!(

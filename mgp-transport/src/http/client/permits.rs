@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::http::caller_share::{Caller, max_share};
 
-/// A limited number of permits. Each caller can have only a share of them, so that some are left for others.
+/// A limited number of permits. Each caller can have only a share of them, so that some permits are left for other
+/// callers.
 pub(super) struct Permits {
     bound: usize,
     state: Mutex<State>,

@@ -65,7 +65,7 @@ pub(super) struct Pool<C = Connector<GaiResolver>> {
     idle: Arc<IdleConnections>,
 }
 
-/// The reason why there is no response.
+/// The reason why no response was received.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PoolError {
     /// No connection could be opened.
@@ -199,12 +199,11 @@ where
             poll_fn(|task| connector.poll_ready(task)).await?;
             connector.call(self.to.clone()).await
         };
-        let io = match timeout(bound, opening).await {
-            Ok(opened) => opened.map_err(|error| PoolError::Connect(error.into()))?,
-            Err(_) => {
-                return Err(PoolError::Connect(format!("no connection within {bound:?}").into()));
-            }
+        let Ok(opened) = timeout(bound, opening).await else {
+            let bound = mgp_types::duration_words(bound);
+            return Err(PoolError::Connect(format!("no connection within {bound}").into()));
         };
+        let io = opened.map_err(|error| PoolError::Connect(error.into()))?;
         let (mut sender, connection) =
             self.settings.handshake(io).await.map_err(PoolError::Broken)?;
         let (report, reported) = oneshot::channel();

@@ -148,7 +148,7 @@ pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
         return None;
     }
     let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    // The usual form, which needs no search.
+    // This is the usual form, which needs no search.
     if named == "application/json" {
         return Some(ContentKind::Json);
     }

@@ -141,7 +141,8 @@ impl HttpSender {
                 }
                 Err(error) => return Err(self.failed(&error).into()),
             }
-            // The credentials depend on the destination, which a redirect may have changed.
+            // The credentials depend on the destination, which a redirect may have changed, so request them for the
+            // current destination.
             let destination = moved.as_ref().unwrap_or(&self.destination);
             sending.shown = self.shown(sending.method, destination).await?;
             let headers = (sending.headers)();
@@ -173,7 +174,7 @@ impl HttpSender {
         destination: &Destination,
         shown: &RequestCredentials,
     ) -> Result<Message, Fault> {
-        // Headers that the request itself sets take precedence.
+        // Headers that the request itself sets take precedence over the configured headers.
         for name in self.config.headers.keys() {
             if !headers.contains_key(name) {
                 for value in self.config.headers.get_all(name) {

@@ -84,7 +84,7 @@ impl GuardedFetch {
     /// machine, documents on this machine are allowed too.
     ///
     /// # Errors
-    /// Returns the errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is invalid.
+    /// Returns the same errors as [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is invalid.
     pub fn for_server(server_url: &str) -> Result<Self, HttpClientError> {
         let loopback = Endpoint::parse(server_url)?.is_loopback();
         Self::under(Rules { loopback, ..Rules::default() })
@@ -94,7 +94,7 @@ impl GuardedFetch {
     /// in the operator's network.
     ///
     /// # Errors
-    /// Returns the errors of [`GuardedFetch::new`].
+    /// Returns the same errors as [`GuardedFetch::new`].
     pub fn allow_host(self, host: impl Into<String>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.hosts.push(bare(&host.into())))
     }
@@ -103,7 +103,7 @@ impl GuardedFetch {
     /// one certificate.
     ///
     /// # Errors
-    /// Returns the errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no
+    /// Returns the same errors as [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no
     /// certificate.
     pub fn root_certificates(self, pem: impl AsRef<[u8]>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
@@ -112,7 +112,7 @@ impl GuardedFetch {
     /// Sets the proxy for connections. The proxy resolves names, and decides which hosts can be reached.
     ///
     /// # Errors
-    /// Returns the errors of [`GuardedFetch::new`].
+    /// Returns the same errors as [`GuardedFetch::new`].
     pub fn proxy(self, proxy: Proxy) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.proxy = proxy)
     }
@@ -130,6 +130,14 @@ impl GuardedFetch {
     pub fn with_limits(mut self, time: Duration, bytes: usize) -> Self {
         (self.time, self.bytes) = (time, bytes);
         self
+    }
+
+    /// Checks a URL by the rules that need no name resolution, without a request.
+    ///
+    /// # Errors
+    /// Returns [`FetchError::Forbidden`] if a rule forbids each request to this URL.
+    pub fn check_url(&self, url: &str) -> Result<(), FetchError> {
+        self.rules.judge_url(url).map(drop)
     }
 
     fn under(rules: Rules) -> Result<Self, HttpClientError> {
@@ -182,7 +190,7 @@ impl GuardedFetch {
         work: impl Future<Output = Result<T, FetchError>>,
     ) -> Result<T, FetchError> {
         tokio::time::timeout(self.time, work).await.unwrap_or_else(|_| {
-            let why = format!("it took longer than {:?}", self.time);
+            let why = format!("it took longer than {}", mgp_types::duration_words(self.time));
             Err(FetchError::Failed { url: shown_url(url), why })
         })
     }

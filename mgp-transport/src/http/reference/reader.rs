@@ -144,7 +144,9 @@ impl ReferenceReader {
                 }
                 Ok(None) => "the response ended early".to_owned(),
                 Ok(Some(Err(error))) => error.to_string(),
-                Err(_) => format!("no data arrived for {STALL_TIMEOUT:?}"),
+                Err(_) => {
+                    format!("no data arrived for {}", mgp_types::duration_words(STALL_TIMEOUT))
+                }
             };
             self.pieces = Pieces(None);
             self.attempts += 1;

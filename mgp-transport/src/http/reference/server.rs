@@ -307,7 +307,7 @@ fn write_headers(
     let mime_type = HeaderValue::from_str(&entry.mime_type);
     let unknown = HeaderValue::from_static("application/octet-stream");
     headers.insert(CONTENT_TYPE, mime_type.unwrap_or(unknown));
-    // A browser must not execute data that a server exported.
+    // A browser must not execute data that a server exported, so forbid it to guess the media type.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -111,7 +111,7 @@ const MAX_REJECTIONS: usize = 64;
 /// The maximum time for answering one connection that the listener rejects.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The last second that an HTTP date can express, i.e. the end of the year 9999, since the start of 1970.
+/// The last second that an HTTP date can express, counted from the start of 1970: the end of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// A listener that is bound to an address, with or without TLS.
@@ -161,7 +161,7 @@ pub async fn listen<S, R>(
     let (mut connections, mut failures) = (JoinSet::new(), AcceptFailures::default());
     let mut stop = pin!(stop);
     loop {
-        // Forgets the tasks of connections that have ended.
+        // Forget the tasks of connections that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
             // The permit is always `Some`, because the semaphore is never closed.
@@ -238,7 +238,7 @@ fn spawn<S, R>(
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // Small answers are sent immediately, instead of being collected.
+    // Send small answers immediately, instead of collecting them.
     let _ = socket.set_nodelay(true);
     let Some(tls) = tls else {
         connections.spawn(async move {

@@ -195,8 +195,8 @@ impl Drop for LoadGuard {
         self.share.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // Compare the entry before removing it: the same caller may have ended this request and started another
-            // request meanwhile, so the entry may be newer.
+            // Check again under the lock: meanwhile, a new request of the caller may use this entry, or another guard
+            // may have removed it and a still later request may have added a new entry.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)

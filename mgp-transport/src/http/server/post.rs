@@ -36,7 +36,8 @@ where
 {
     let config = &received.state.config;
     let boundary = boundary(received)?;
-    // MCP requires that clients accept both JSON and event streams. Some accept only one of them, which is enough here.
+    // MCP requires that clients accept both JSON and event streams. Some accept only one of them, which is enough here,
+    // so refuse only a client that accepts neither.
     if !received.headers.takes_events() && !received.headers.takes_json() {
         return Err(Refusal::Accept);
     }
@@ -136,7 +137,7 @@ pub(super) fn context(
     cx
 }
 
-/// Encodes an answer; returns no bytes if there is no answer.
+/// Encodes an answer; returns no bytes if the outcome contains no answer.
 pub(super) fn encode_answer(id: &Id, outcome: &Result<Reply, RpcError>) -> Vec<u8> {
     let mut answer = Vec::with_capacity(256);
     write_answer(&mut answer, Some(id), outcome);

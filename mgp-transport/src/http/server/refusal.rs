@@ -87,7 +87,7 @@ impl Refusal {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::NoPrincipal | Self::CredentialsEnded => StatusCode::UNAUTHORIZED,
-            // An unknown event is 400: for a client, 404 would mean that its session has ended.
+            // An unknown event gets status 400, because 404 would mean to a client that its session has ended.
             Self::Path { .. } | Self::UnknownSession => StatusCode::NOT_FOUND,
             // With status 404, the client would repeat the call in a new session, although the call might already have
             // had effects.
@@ -224,7 +224,7 @@ pub(super) fn events(body: HttpBody) -> Response<HttpBody> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Without this header, reverse proxies would buffer events.
+    // Without this header, reverse proxies would buffer events instead of passing them on immediately.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

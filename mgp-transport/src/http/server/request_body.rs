@@ -23,7 +23,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// time, but a client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
 /// The time limit for the body of a request that exceeds a limit of the server. Its body is read only to find out
-/// whether it is a ping, an answer or a cancellation, which are served nevertheless.
+/// whether it is a ping, an answer or a cancellation, because these are served nevertheless.
 const EXTRA_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;

@@ -20,6 +20,9 @@ use super::event_budget::CallerBudget;
 /// The number of unread bytes above which senders wait.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
+/// The number of unread events with which a repeated notification is compared.
+const MAX_COMPARED: usize = 16;
+
 /// The id of an event: the number of the stream, and the number of the event in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
@@ -61,7 +64,7 @@ struct StreamState {
     /// Readers up to this number end when they have received all events; see [`Stream::hang_up`].
     released: u64,
     has_reader: bool,
-    /// An answer that is ready before it is known whether the response is JSON or an event stream.
+    /// An answer that was ready before it was decided whether the response is JSON or an event stream.
     answer: Option<Vec<u8>>,
     /// If set, answers are written as events from now on.
     writes_events: bool,
@@ -78,6 +81,17 @@ pub(super) enum FirstOutput {
     Nothing,
     /// There are messages that the reader gets before the answer.
     Events,
+}
+
+impl StreamState {
+    /// Returns whether one of the newest unread events has this message.
+    fn has_unread(&self, message: &[u8]) -> bool {
+        let skipped = usize::try_from(self.next.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut data = Vec::with_capacity(message.len() + 8);
+        push_data(&mut data, message);
+        let mut newest = self.events.iter().skip(skipped).rev().take(MAX_COMPARED);
+        newest.any(|event| event.ends_with(&data))
+    }
 }
 
 impl Stream {
@@ -113,6 +127,21 @@ impl Stream {
     }
 
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ConsumerGone> {
+        self.push_unless(|_, _| false, write)
+    }
+
+    /// Like [`push`](Self::push), for a notification that has the same effect once and several times, e.g. of a changed
+    /// list. Leaves it out if the stream has no reader and one of its newest unread events is the same notification:
+    /// many clients never read the stream of their session, which would otherwise fill with copies.
+    pub(super) fn push_once(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ConsumerGone> {
+        self.push_unless(|state, text| !state.has_reader && state.has_unread(text), write)
+    }
+
+    fn push_unless(
+        &self,
+        is_known: impl FnOnce(&StreamState, &[u8]) -> bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ConsumerGone> {
         let mut text = Vec::with_capacity(256);
         write(&mut text);
         let mut state = self.state.lock();
@@ -120,7 +149,9 @@ impl Stream {
             return Err(ConsumerGone);
         }
         state.writes_events = true;
-        self.push_event(&mut state, &text);
+        if !is_known(&state, &text) {
+            self.push_event(&mut state, &text);
+        }
         drop(state);
         Ok(())
     }
@@ -183,8 +214,8 @@ impl Stream {
         self.budget.add(event.len());
         state.events.push_back(event);
         if !state.has_reader && self.number.is_some() {
-            // If there is no reader, the oldest events are dropped: the newest are the most important, and the answer
-            // is always the last.
+            // Without a reader, the oldest events are dropped: the newest events are the most important, and the answer
+            // is always the last event.
             while state.events.len() > 1
                 && (state.stored_bytes > self.budget.all.replay_bytes || self.budget.is_full())
             {

@@ -1,5 +1,5 @@
-//! An adapter between hyper and a service: it counts the requests of a connection, and polls them only after they were
-//! woken.
+//! An adapter between hyper and a service: it refuses requests with several hosts, counts the requests of a connection,
+//! and polls them only after they were woken.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -10,11 +10,14 @@ use std::task::{Context as Task, Poll, Wake, Waker, ready};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use http::header::HOST;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower_service::Service;
+
+use super::refusal::Refusal;
 
 /// The activity of one connection: how many of its requests have begun, and how many have been answered completely.
 ///
@@ -89,14 +92,18 @@ where
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(ActiveRequest::begin(&self.activity));
         let waker = (!self.is_multiplexed).then(|| Waker::from(Arc::clone(&self.activity)));
-        TrackedFuture { future: self.service.clone().call(request), running, waker }
+        // The services and proxies before them could read different ones of several hosts (RFC 9112 §3.2).
+        let has_one_host = request.headers().get_all(HOST).iter().nth(1).is_none();
+        let future = has_one_host.then(|| self.service.clone().call(request));
+        TrackedFuture { future, running, waker }
     }
 }
 
 pin_project! {
     pub(super) struct TrackedFuture<F> {
+        // The answer of the service; `None` if the request is refused.
         #[pin]
-        future: F,
+        future: Option<F>,
         running: Option<ActiveRequest>,
         // The waker that records wake-ups; `None` if every poll is passed on.
         waker: Option<Waker>,
@@ -118,14 +125,22 @@ where
                 return Poll::Pending;
             }
         }
+        let Some(future) = this.future.as_pin_mut() else {
+            let refused = Refusal::Duplicate("Host").into_response::<Bytes>(None);
+            let running = this.running.take();
+            return Poll::Ready(Ok(refused.map(|text| TrackedBody {
+                body: None,
+                rest: Some(text),
+                _running: running,
+            })));
+        };
         let waker = this.waker.as_ref().unwrap_or(task.waker());
-        let answer = ready!(this.future.poll(&mut Task::from_waker(waker)));
+        let answer = ready!(future.poll(&mut Task::from_waker(waker)));
         let running = this.running.take();
         let rest = this.waker.is_none().then(Bytes::new);
-        Poll::Ready(
-            answer
-                .map(|response| response.map(|body| TrackedBody { body, rest, _running: running })),
-        )
+        Poll::Ready(answer.map(|response| {
+            response.map(|body| TrackedBody { body: Some(body), rest, _running: running })
+        }))
     }
 }
 
@@ -153,8 +168,9 @@ pub(super) fn observe_body<T>(poll: impl FnOnce() -> T) -> (T, Option<bool>) {
 pin_project! {
     /// Body of a response that is being sent.
     pub(super) struct TrackedBody<R> {
+        // The body of the service's response; `None` if the request was refused, and `rest` is the whole body.
         #[pin]
-        body: R,
+        body: Option<R>,
         // The part of the last frame that is not handed out yet; `None` if the connection is not multiplexed, and
         // frames are handed out whole.
         rest: Option<Bytes>,
@@ -171,11 +187,16 @@ impl<R: Body<Data = Bytes>> Body for TrackedBody<R> {
         task: &mut Task<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, R::Error>>> {
         let this = self.project();
-        let Some(rest) = this.rest else { return this.body.poll_frame(task) };
+        let mut body = this.body;
+        let mut poll_body = || match body.as_mut().as_pin_mut() {
+            Some(body) => body.poll_frame(task),
+            None => Poll::Ready(None),
+        };
+        let Some(rest) = this.rest else { return poll_body() };
         HANDED_OUT.set(Some(false));
         let mut piece = std::mem::take(rest);
         if piece.is_empty() {
-            piece = match ready!(this.body.poll_frame(task)) {
+            piece = match ready!(poll_body()) {
                 Some(Ok(frame)) if frame.is_data() => frame.into_data().unwrap_or_default(),
                 other => return Poll::Ready(other),
             };
@@ -186,11 +207,12 @@ impl<R: Body<Data = Bytes>> Body for TrackedBody<R> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.as_ref().is_none_or(Bytes::is_empty) && self.body.is_end_stream()
+        self.rest.as_ref().is_none_or(Bytes::is_empty)
+            && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut size = self.body.size_hint();
+        let mut size = self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
         let rest = self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
         if let Some(upper) = size.upper() {
             size.set_upper(upper + rest);
@@ -223,7 +245,8 @@ mod tests {
             if polls.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
         });
         let running = Some(ActiveRequest::begin(activity));
-        TrackedFuture { future, running, waker: Some(Waker::from(Arc::clone(activity))) }
+        let waker = Some(Waker::from(Arc::clone(activity)));
+        TrackedFuture { future: Some(future), running, waker }
     }
 
     #[test]
@@ -257,7 +280,7 @@ mod tests {
     #[test]
     fn the_body_of_a_multiplexed_request_is_handed_out_in_pieces() {
         let whole = Full::new(Bytes::from(vec![b'x'; 2 * MAX_PIECE_BYTES + 1]));
-        let body = TrackedBody { body: whole, rest: Some(Bytes::new()), _running: None };
+        let body = TrackedBody { body: Some(whole), rest: Some(Bytes::new()), _running: None };
         let mut body = std::pin::pin!(body);
         let mut sizes = Vec::new();
         while !body.is_end_stream() {

@@ -22,7 +22,7 @@ open_enum! {
         Passed = "passed",
         /// The rule refuses the call.
         Refused = "refused",
-        /// The rule first requires an answer or an action, e.g. of an operator.
+        /// The rule lets the call pass only after an answer or an action, e.g. of an operator.
         Asks = "asks",
     }
 }

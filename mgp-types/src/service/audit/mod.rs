@@ -1,9 +1,9 @@
 //! The audit of calls: an audit sink, which records them, issues a ticket before a call may run (MGP §6).
 //!
 //! [`AuditSink::begin`] reserves room for the final record, so that [`Ticket::finish`] never waits and never fails.
-//! For a moderate, higher or unknown risk, the sink first writes a record that announces the call (an intent record),
-//! so that the log shows even after a crash that the call was about to run.
-//! Intent records are internal to the sink: they are not among the eleven types of §6.4 and are never forwarded.
+//! For a moderate, higher or unknown risk, the sink first writes a record that announces the call (an intent record).
+//! So the log shows even after a crash that the call was about to run. Intent records are internal to the sink: they
+//! are not among the eleven types of §6.4 and are never forwarded.
 
 mod call_record;
 mod digested;
@@ -105,8 +105,8 @@ pub trait AuditSink: Send + Sync {
     /// not read them.
     ///
     /// If this method returns a name, code that changes state commits its audit events together with the change,
-    /// instead of calling [`record`](Self::record). Then neither the change nor the event is ever stored without the
-    /// other.
+    /// instead of calling [`record`](Self::record). So either both the change and the event are stored, or neither of
+    /// them is.
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let _ = store;
         None
@@ -142,7 +142,7 @@ crate::opaque_debug!(AuditFuture<T>);
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// There is no room for the event, and the sink stopped waiting for room.
+    /// The sink has no room for the event, and stopped waiting for room.
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
     /// The store of the audit log failed.

@@ -28,7 +28,7 @@ pub(super) enum Parsed {
 /// The members of a JSON-RPC message that were read so far.
 #[derive(Default)]
 pub(super) struct Envelope<'a> {
-    /// `Some(true)` if `jsonrpc` is "2.0", and `None` if there is no such member.
+    /// `Some(true)` if `jsonrpc` is "2.0", and `None` if the message has no such member.
     is_version_2: Option<bool>,
     id: Option<&'a RawValue>,
     /// The method, if it is a string.
@@ -190,7 +190,7 @@ impl<'a> Envelope<'a> {
         id: Option<Id>,
         raw_id: Option<&str>,
     ) -> Result<Message, InvalidMessage> {
-        // A response is never answered, not even an invalid one, so the error for it contains no answer.
+        // A response is never answered, even if it is invalid, so the error for it contains no answer.
         let ignored = Err(InvalidMessage { id: None, error: None });
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return ignored;

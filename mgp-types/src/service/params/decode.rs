@@ -12,8 +12,8 @@ pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     serde_json::from_str(text).map_err(|error| refuse::<T>(text, error))
 }
 
-/// Returns error −32602, with the path of the member that cannot be decoded. The path is determined only here, by
-/// decoding the text again, so that valid params need no time for it.
+/// Returns error −32602 (invalid params), with the path of the member that cannot be decoded. The path is determined
+/// only here, by decoding the text again, so that valid params need no time for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(text: &str, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(text);

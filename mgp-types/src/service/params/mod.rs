@@ -469,7 +469,7 @@ impl Params {
     /// without the hop-by-hop members.
     ///
     /// # Errors
-    /// Returns the errors of [`canonical`](crate::canonical).
+    /// Returns the same errors as [`canonical`](crate::canonical).
     pub fn canonical_hash(&self) -> Result<Sha256Hash, RpcError> {
         let mut body_only = self.clone();
         body_only.remove_hop_members();

@@ -45,8 +45,8 @@ const CHECKED_MEMBERS: [&str; 6] =
 
 /// Returns the checked member whose name differs from this name only in the case of letters.
 ///
-/// A member with such a name is refused. A server that ignores case, as many in Go and C# do, would use its value,
-/// although the gates of this process have checked the value of the member with the usual name.
+/// A member with such a name is refused. A server that ignores case, as many servers in Go and C# do, would use its
+/// value, although the gates of this process have checked the value of the member with the usual name.
 fn known_in_other_case(name: &str, target: TargetKind) -> Option<&'static str> {
     let of_target = match target {
         TargetKind::None => return None,

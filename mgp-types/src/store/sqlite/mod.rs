@@ -96,8 +96,8 @@ pub enum Durability {
 /// The default time to wait for an answer, longer than an answer takes while many servers start on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The stores of this process that are files. The channel of each store's receiver of revisions closes when the file is
-/// closed. Closed files are removed from the list when another file is opened.
+/// The stores of this process that are files, each with a receiver of its revisions. The channel of the receiver closes
+/// when the file is closed. Entries of closed files are removed when another file is opened.
 static OPEN_FILES: Mutex<Vec<(Weak<Shared>, watch::Receiver<u64>)>> = Mutex::new(Vec::new());
 
 struct Shared {
@@ -150,7 +150,7 @@ impl Db {
     /// Opens a file with the default configuration.
     ///
     /// # Errors
-    /// Returns the errors of [`DbConfig::open`].
+    /// Returns the same errors as [`DbConfig::open`].
     ///
     /// # Cancel safety
     /// If the future is dropped, the file is closed again, as for [`DbConfig::open`].

@@ -126,7 +126,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Notifies subscribers of a revision, unless they were notified of this revision or a newer one before.
+/// Notifies subscribers of a revision, unless they were already notified of the same or a newer revision.
 fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;

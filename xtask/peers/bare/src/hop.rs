@@ -1,6 +1,6 @@
-//! `floor-hop COMMAND ARGS...`: copies bytes between its own standard streams and those of a child process, with one
-//! thread per direction and without parsing. `cargo xtask bench` uses it as the lower bound for a kernel between an MCP
-//! client and a server over stdio.
+//! `floor-hop COMMAND ARGS...`: starts a child process, and copies bytes between its own standard streams and the
+//! child's, with one thread per direction and without parsing. `cargo xtask bench` uses it as the lower bound for a
+//! kernel between an MCP client and a server over stdio.
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Misbehaving child processes, and parents that end before their children, for the tests of child processes.
+//! A program for the tests of child processes: it acts as a misbehaving child, or as a parent that ends before its
+//! children.
 //!
 //! `child_zoo MODE [ARGUMENT]`: [`main`] lists the modes. In these modes the program acts like a server that crashes,
 //! hangs, floods, forks or stops reading (MGP §11).

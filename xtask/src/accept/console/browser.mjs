@@ -145,7 +145,7 @@ const enter = async (page, pass, scripts) => {
   const ended = [call('desk.echo', { message: `enter ${pass}` }), call('desk.echo', { message: `again ${pass}` })];
   await waiting(2);
   await page.goto(base);
-  await pressEnter(page, 'section[aria-labelledby^="a-"] input[name=because]', scripts);
+  await pressEnter(page, 'article[aria-labelledby^="a-"] input[name=because]', scripts);
   await page.goto(base);
   for (const box of await page.locator('input[type=checkbox]').all()) await box.check();
   await pressEnter(page, 'section[aria-labelledby=several] input[name=because]', scripts);

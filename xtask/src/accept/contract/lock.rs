@@ -28,8 +28,8 @@ default_policy = "opt-out"
 risk = { get_current_time = "safe" }
 "#;
 
-/// The servers. Each has an id, the arguments of `mgp tools call` for a call that works before the change, and the end
-/// of the path of the file to change in its package.
+/// The servers. Each has an id, a call as arguments of `mgp tools call`, which succeeds before the change, and the end
+/// of the path of the file in its package that the check changes.
 const SERVERS: [(&str, &[&str], &str); 2] = [
     (
         "memory",

@@ -19,7 +19,7 @@ use std::{
 const PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
 const CLIENT: &str = include_str!("openapi_client.py");
 
-/// A tool whose schema has definitions that refer to themselves, as in the schemas of many servers.
+/// A tool with a recursive schema: its definitions refer to themselves, as in many servers.
 const TREE: &str = r##"{"tools": [{"name": "tree", "description": "Grows", "inputSchema": {
     "type": "object", "properties": {"root": {"$ref": "#/$defs/Node"}}, "required": ["root"],
     "$defs": {"Node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}}

@@ -30,7 +30,7 @@ const CORPORA: &[Corpus] = &[
     corpus("code_safety", "code_safety_javascript", 0.95, 0.02),
 ];
 
-/// The corpus of definitions of tools, of their changes, and of registrations that imitate another tool.
+/// The corpus of tool definitions, of changes of such definitions, and of registrations that imitate another tool.
 const TOOLDEF: Corpus = corpus("tooldef", "tooldef", 0.85, 0.05);
 
 /// The counts of correct decisions and of all decisions, by kind and expected label.

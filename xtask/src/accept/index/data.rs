@@ -42,7 +42,7 @@ pub(super) struct Query {
     pub(super) groups: Vec<Vec<String>>,
     #[serde(default)]
     pub(super) relevant_servers: Vec<String>,
-    /// The task that the query belongs to; queries of one task are similar.
+    /// The task to which the query belongs; queries of one task are similar.
     #[serde(default)]
     task: Option<String>,
 }

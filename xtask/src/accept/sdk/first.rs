@@ -18,8 +18,8 @@ use std::{
 /// The maximum number of lines of a program in the README.
 const MAX_LINES: usize = 15;
 
-/// The maximum difference between the instructions of a tool written with the macro and of a tool written with the
-/// builder, as a share.
+/// The maximum difference, as a share, between the instructions of two tools: one is written with the macro, the other
+/// with the builder.
 const MAX_SHARE: f64 = 0.02;
 
 /// Builds programs of the README, each given by a name and the heading above it; returns their texts and the folder of

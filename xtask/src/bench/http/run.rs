@@ -68,8 +68,8 @@ impl Ask {
 
 /// Counts the server's instructions for one call with callgrind.
 ///
-/// Compares two runs of different lengths. `servers` has a separate server for each run: a server that stores state
-/// would read in the second run the state that the first run stored.
+/// Compares two runs of different lengths. `servers` has a separate server for each run, because a server that stores
+/// its state would otherwise read the state of the first run in the second run.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     servers: [&Server; 2],

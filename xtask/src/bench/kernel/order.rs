@@ -23,8 +23,8 @@ use std::{
 /// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
 const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
 
-/// The time after its start for which callgrind records the functions of a kernel. It is long, because callgrind makes
-/// everything about fifty times slower.
+/// The time for which callgrind records the functions of a kernel, from its start on. It is long, because callgrind
+/// makes everything about fifty times slower.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The source of a library that lets a kernel under valgrind start servers.
@@ -151,7 +151,7 @@ fn pattern(name: &str) -> Option<String> {
     })
 }
 
-/// Returns a linker script that places the sections that match the patterns first in `.text`, in this order.
+/// Returns a linker script that places the sections with these patterns first in `.text`, in this order.
 fn script(patterns: &[String]) -> String {
     let mut lines = String::new();
     for pattern in patterns {

@@ -70,7 +70,7 @@ pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Waits until the memory of a kernel no longer changes, and returns a row with this memory.
+/// Waits up to [`IDLE_TIMEOUT`] until the memory of a kernel no longer changes, and returns a row with this memory.
 fn resident(what: &str, running: &Running) -> Outcome<Row> {
     let process = running.process();
     let figure = || mib(process, "VmRSS").context("memory");

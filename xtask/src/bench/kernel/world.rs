@@ -116,7 +116,7 @@ impl World {
         Ok(running)
     }
 
-    /// Waits until a running kernel knows the tools of all its servers.
+    /// Waits up to [`TIMEOUT`] until a running kernel knows the tools of all its servers.
     pub(super) fn wait_until_known(&self, place: &Place, servers: usize) -> Outcome {
         let end = now() + TIMEOUT;
         loop {

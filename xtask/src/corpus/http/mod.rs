@@ -1,5 +1,5 @@
-//! Plays the HTTP test cases (rows) of the corpus: each request is sent over a new socket, byte for byte, to one
-//! shared server.
+//! Runs the HTTP test cases (rows) of the corpus: each request is sent over a new socket, byte for byte, to one shared
+//! server.
 //!
 //! No HTTP library is used, because half of the rows are not valid HTTP.
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(15);
 /// The time limit of a row that makes the server wait. The server must end its wait before, by its own limits.
 const STALLED: Duration = Duration::from_secs(35);
-/// The time that is added to the limit that a row sets with `limit_s`, because the machine might be busy.
+/// The time that is added to a row's own limit (`limit_s`), because the machine might be busy.
 const GRACE: Duration = Duration::from_secs(3);
 /// The time limit of a new request while many other connections are open.
 const FRESH: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Plays one HTTP test case (row) against the server: fills the placeholders, sends the request, judges the reply, and
+//! Runs one HTTP test case (row) against the server: fills the placeholders, sends the request, judges the reply, and
 //! checks that the server still answers.
 
 use super::{
@@ -51,8 +51,8 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
-        // Play the row again, because a TCP reset can destroy the reply. If every attempt ends with a closed
-        // connection, closing is the server's reaction.
+        // Run the row again, because a TCP reset can destroy the reply. If every attempt ends with a closed connection,
+        // closing is the server's reaction.
         let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
         if !lost || row.expect.judge(Status::Closed, None).is_ok() {
             break;

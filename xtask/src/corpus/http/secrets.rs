@@ -1,4 +1,5 @@
-//! Generates API keys and signed tokens for the server with authentication: valid ones, and some with one defect each.
+//! Generates API keys and signed tokens for the server with authentication: valid keys and tokens, and others with one
+//! defect each.
 //!
 //! The words in a placeholder's name select the defect, e.g. `JWT_WRONG_AUD` or `KEY_REVOKED`.
 
@@ -86,7 +87,7 @@ fn digits(name: &str, rounds: u64) -> String {
     rounds.concat()
 }
 
-/// Returns the signed token of a placeholder, with the defect that its name asks for.
+/// Returns the signed token of a placeholder, with the defect that its name selects.
 pub(super) fn token(name: &str) -> Outcome<String> {
     let at = now_seconds();
     let mut claims = json!({

@@ -41,7 +41,8 @@ enum Connection {
     Stdio,
     /// The client connects to the running kernel over HTTP, with an API key.
     Http,
-    /// The host starts a process that contains its own kernel, and talks to it on stdio; the running one is not used.
+    /// The host starts a process that contains its own kernel, and talks to it on stdio. The running kernel is not
+    /// used.
     Standalone,
 }
 
@@ -62,7 +63,7 @@ pub(super) fn cells() -> Vec<Cell> {
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // Skip all cells except one that would use a kernel of their own: each such kernel starts all servers
+                // Keep only one of the cells that would use a kernel of their own: each such kernel starts all servers
                 // again, which takes long.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {

@@ -16,8 +16,8 @@ use crate::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-/// The requests to each server, with `FOLDER` for a git repository with a file. Each request can be sent twice with the
-/// same result.
+/// The requests to each server. `FOLDER` in a request is replaced by a git repository with a file. Each request can be
+/// sent twice with the same result.
 const REQUESTS: &str = include_str!("requests.json");
 
 fn requests(server: &str, folder: &Path) -> Outcome<Vec<Value>> {
@@ -72,7 +72,8 @@ fn answers(
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);
             }
-            // Removes an item that is in the lists of the kernel only, because another server offers it.
+            // Removes the resource `knowledge-graph`: only the kernel lists it, because it belongs to another of its
+            // servers.
             for list in ["resources", "resourceTemplates", "prompts"] {
                 if let Some(all) = result.get_mut(list).and_then(Value::as_array_mut) {
                     all.retain(|one| one["name"] != "knowledge-graph");

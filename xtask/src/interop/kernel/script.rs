@@ -4,8 +4,8 @@ use crate::run::{Context, Failure, Outcome};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The steps in order, with `ROOT` for the folder that the client offers as an MCP root, and `FOLDER` for a git
-/// repository with a file.
+/// The steps in order. `ROOT` in a step is replaced by the folder that the client offers as an MCP root, and `FOLDER`
+/// by a git repository with a file.
 ///
 /// In each step, `wanted` has the texts that the result must contain, and `question` the kind of request, e.g.
 /// `sampling`, that the client must have received during the step. All other members are for the driver script.

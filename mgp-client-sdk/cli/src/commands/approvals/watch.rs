@@ -44,8 +44,8 @@ pub(super) async fn run(global: &Global, backend: &Backend, is_interactive: bool
     }
 }
 
-/// Asks the person to decide about one approval; a skipped one stays pending. `known` has the ids of the approvals that
-/// were already shown to the person.
+/// Asks the person to decide about one approval. If the person skips the question, the approval stays pending. `known`
+/// has the ids of the approvals that were already shown to the person.
 async fn answer(
     global: &Global,
     backend: &Backend,
@@ -55,18 +55,19 @@ async fn answer(
     let id = approval.id.clone();
     prompt::discard_typed();
     print(global, &ApprovalList(vec![approval.clone()]))?;
+    let (terms, letters) = terms(&approval.kind);
     loop {
-        let question = format!(
-            "{id}: approve? [y]es once, for an [h]our with any arguments, [a]lways like this, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
-        );
+        let question =
+            format!("{id}: approve? {terms}, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: ");
         let typed = typed_line(global, backend, question, &mut known).await?;
         let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
         let mut params = Decision { id: id.clone(), because: reason }.params();
         params.expected = Some(approval.state.clone());
         let word = word.to_ascii_lowercase();
+        let has_term = word.starts_with(|first: char| letters.contains(first));
         let decided = match &*word {
-            "y" | "yes" | "h" | "hour" | "a" | "always" => {
+            "y" | "yes" | "h" | "hour" | "a" | "always" if has_term => {
                 term_of(&word).set(&mut params);
                 let effect = effect(&approval, &params);
                 let effect = effect.map(|effect| format!("approved {effect}"));
@@ -80,7 +81,7 @@ async fn answer(
             }
             "" | "s" | "skip" => return Ok(()),
             _ => {
-                print_note(global, "answer y, h, a, n, d or s");
+                print_note(global, &format!("answer {letters}, n, d or s"));
                 continue;
             }
         };
@@ -134,6 +135,15 @@ async fn typed_line(
     }
 }
 
+/// Returns the answers that approve a request of this kind, and their letters.
+fn terms(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        "call" => ("[y]es once, for an [h]our with any arguments, [a]lways like this", "y, h, a"),
+        "registration" => ("[y]es", "y"),
+        _ => ("[y]es until revoked, for an [h]our", "y, h"),
+    }
+}
+
 /// Returns the calls that a word at the prompt approves: `h…` all calls for an hour, `a…` all calls like this one, any
 /// other word only this call.
 fn term_of(word: &str) -> Term {
@@ -141,5 +151,18 @@ fn term_of(word: &str) -> Term {
         Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },
         Some(b'a') => Term { always_like_this: true, ..Term::default() },
         _ => Term::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_offers_only_the_answers_that_its_kind_allows() {
+        let offers = |kind, letter: char| terms(kind).1.contains(letter);
+        assert!(offers("call", 'a') && offers("call", 'h') && offers("call", 'y'));
+        assert!(offers("permissions", 'h') && !offers("permissions", 'a'));
+        assert!(offers("registration", 'y') && !offers("registration", 'h'));
     }
 }

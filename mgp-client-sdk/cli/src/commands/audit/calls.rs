@@ -26,8 +26,8 @@ enum Link<'a> {
     Question(String),
     /// The trace, the server and the tool of a call.
     Call(&'a str, Option<&'a str>, &'a str),
-    /// The trace, the server and the tool of a refused call, and the code of the refusal. Several calls that run at the
-    /// same time can have the same trace.
+    /// The trace, the server and the tool of a refused call, and the code of the refusal. The code helps to distinguish
+    /// calls that run at the same time and have the same trace.
     Refusal(&'a str, Option<&'a str>, &'a str, i64),
 }
 
@@ -81,8 +81,9 @@ fn calls(events: &[AuditEvent]) -> Calls<'_> {
 }
 
 /// If this record is a detail of a call, returns the index of the call's record. Returns `None` for other records, e.g.
-/// for an answer after the end of its call. Several calls can have the same link: then the second record of a refusal
-/// belongs to the call whose end is closest in time, and any other record to the first call that ends after the record.
+/// for an answer after the end of its call. Several calls can have the same link. In this case, the second record of a
+/// refusal belongs to the call whose end is closest in time. Any other record belongs to the first call that ends after
+/// the record.
 fn owner(calls: &Calls<'_>, event: &AuditEvent) -> Option<usize> {
     let time = event.timestamp.to_system_time()?;
     let link = match event.event_type.as_str() {

@@ -56,7 +56,7 @@ pub(crate) struct Filters {
 
 impl Filters {
     /// Returns the filters with the exact event type, and with `SERVER.TOOL` split as in the log. Refuses an event type
-    /// that does not exist, and times between which no event can be.
+    /// that does not exist, and a `since` that is not before `until`.
     pub(super) async fn resolve(&self, global: &Global) -> CliResult<Self> {
         if let (Some(since), Some(until)) = (self.since, self.until)
             && since >= until
@@ -203,7 +203,8 @@ impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
         match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
-            // Close the folder again. Opening it has added to the log the events that a killed kernel had not written.
+            // Close the folder again. It was opened only to add to the log the events that a killed kernel had not
+            // written.
             Ok(backend) => backend.close().await?,
             // Read the files below: the process that holds the lock of the folder does not answer, but reading needs no
             // lock.

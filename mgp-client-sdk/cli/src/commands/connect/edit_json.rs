@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use mgp_discovery::import::parse_json;
+
 use super::syntax::line_end;
 
 const MAX_DEPTH: usize = 128;
@@ -185,7 +187,7 @@ impl Reader<'_> {
 
     fn skip_to_value(&mut self) -> Result<(), String> {
         self.skip();
-        if self.rest().starts_with('{') { Ok(()) } else { Err(self.wrong("an object")) }
+        if self.rest().starts_with('{') { Ok(()) } else { Err(self.wrong()) }
     }
 
     /// Reads the object that starts at the current position.
@@ -204,14 +206,14 @@ impl Reader<'_> {
                     let name = self.string()?;
                     self.skip();
                     if !self.rest().starts_with(':') {
-                        return Err(self.wrong("`:`"));
+                        return Err(self.wrong());
                     }
                     self.at += 1;
                     self.skip();
                     let value = self.value(0)?;
                     object.members.push((name, value));
                 }
-                _ => return Err(self.wrong("a name or `}`")),
+                _ => return Err(self.wrong()),
             }
         }
     }
@@ -234,7 +236,7 @@ impl Reader<'_> {
                             break;
                         }
                         Some(b',' | b':') => self.at += 1,
-                        Some(b'}' | b']') | None => return Err(self.wrong("a value")),
+                        Some(b'}' | b']') | None => return Err(self.wrong()),
                         Some(_) => {
                             self.value(depth + 1)?;
                         }
@@ -245,7 +247,7 @@ impl Reader<'_> {
                 let ends = |c: char| c.is_whitespace() || ",:]}/\"[{".contains(c);
                 let length = self.rest().find(ends).unwrap_or(self.rest().len());
                 if length == 0 {
-                    return Err(self.wrong("a value"));
+                    return Err(self.wrong());
                 }
                 self.at += length;
             }
@@ -267,12 +269,12 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        Err(self.wrong("the end of a text"))
+        Err(self.wrong())
     }
 
-    fn wrong(&self, expected: &str) -> String {
-        let line = 1 + self.text[..self.at].matches('\n').count();
-        format!("it is not JSON at line {line}: expected {expected}")
+    /// Returns the error that the import reports for this text. A text that the import accepts is not an object.
+    fn wrong(&self) -> String {
+        parse_json(self.text).err().unwrap_or_else(|| "it is not an object".to_owned())
     }
 }
 
@@ -362,6 +364,14 @@ mod tests {
         }
         let deep = format!("{{\"a\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(put(&deep, &servers(), "mgp", "1").unwrap_err().contains("too deeply"));
+    }
+
+    #[test]
+    fn a_broken_file_gets_the_error_of_the_import() {
+        for text in ["{", "{\n  oops", "{\"a\": [}", "{\"a\" 1}", "{\"mcpServers\": {"] {
+            assert_eq!(members(text, &[]).unwrap_err(), parse_json(text).unwrap_err(), "{text}");
+        }
+        assert_eq!(members("[1]", &[]).unwrap_err(), "it is not an object");
     }
 
     #[test]

@@ -95,8 +95,8 @@ pub(super) fn kept_members(connect: &Connect, file: &Path, entry: &str) -> Map<S
     members
 }
 
-/// Builds the entry of mgp for the host's file. Adds those members of the existing entry that the new entry does not
-/// set itself.
+/// Builds the entry of mgp for the host's file. Adds the members of the existing entry that the new entry does not set
+/// itself.
 pub(super) fn entry(
     global: &Global,
     connect: &Connect,

@@ -278,7 +278,7 @@ pub(crate) fn is_connected(folder: &Path, host: &str) -> bool {
 }
 
 fn files_in(folder: &Path) -> CliResult<Vec<PathBuf>> {
-    // The folder is not created, because `mgp doctor` calls this function and changes nothing.
+    // Do not create the folder, because `mgp doctor` calls this function and must change nothing.
     let file = PrivateFile::new(folder.join(FILE_NAME), MAX_BYTES);
     Ok(read_all::<Records>(&file)?.files.into_keys().collect())
 }

@@ -57,7 +57,8 @@ impl HostTarget {
         Ok(with_links_resolved(&file))
     }
 
-    /// Returns whether a file is the user's own file of a known host. Other files can come from other people.
+    /// Returns whether a file is the user's own file of a known host. Other files can come from other people, so
+    /// callers must not trust their contents.
     pub(super) fn is_of_user(&self, file: &Path) -> bool {
         let own = self.known().and_then(|host| Some(host.user_file(&home().ok()?)));
         own.is_some_and(|own| with_links_resolved(&own) == file)

@@ -18,7 +18,7 @@ use super::text_file::{check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Output, Render, print, print_note};
+use crate::output::{Cell, Output, Render, print, print_note};
 use crate::replace_file::{replace_file, write_backup};
 use crate::state;
 
@@ -107,12 +107,15 @@ pub(crate) struct UndoResult {
 
 impl Render for UndoResult {
     fn render(&self, out: &mut Output) {
+        if self.is_list && !self.rows.is_empty() {
+            let rows = self.rows.iter().map(|row| {
+                let command = format!("mgp {}", row.command);
+                [Cell::from(&row.at), command.into(), row.file.display().to_string().into()]
+            });
+            return out.table(["TIME", "COMMAND", "FILE"], rows);
+        }
         for row in &self.rows {
             let UndoRow { at, command, file, backup, differs } = row;
-            if self.is_list {
-                out.line(format!("{at}  mgp {command}  {}", file.display()));
-                continue;
-            }
             let shown = file.display();
             out.line(match differs {
                 None => format!("{shown} is as it was before `mgp {command}` of {at}"),
@@ -125,7 +128,7 @@ impl Render for UndoResult {
                 out.line(format!("the file of a moment ago is in {}", backup.display()));
             }
         }
-        if !self.is_list && !self.rows.is_empty() {
+        if !self.rows.is_empty() {
             out.hint(
                 "next: restart the host; your servers and grants stay for the next `mgp setup`",
             );
@@ -295,8 +298,8 @@ impl FileChange {
         };
         let changed = || failed(&format!("`{file}` was changed"));
         let now = now.ok_or_else(changed)?;
-        // A change that disconnected mgp does not record which entries it restored, so it cannot be separated from
-        // later changes.
+        // Fail for a change that disconnected mgp: it does not record which entries it restored, so it cannot be
+        // separated from later changes.
         if self.entry.is_none() {
             return Err(changed());
         }
@@ -331,8 +334,8 @@ impl FileChange {
         Ok(Record::new(before, "", self.entry.clone().unwrap_or_default(), taken))
     }
 
-    /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that
-    /// text is exactly what mgp had written.
+    /// Restores or removes the file, or writes the merged text. Returns the path of a back-up of the replaced text;
+    /// `None` if that text is exactly what mgp had written, or if no text was replaced.
     fn write(&self, plan: &UndoPlan) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
         let text = plan.merged.as_ref().map_or(&plan.before, |merged| &merged.text);

@@ -77,7 +77,9 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, against: &Path) -> C
         let required = match lock.as_ref().map(|lock| lock.servers.get(name)) {
             Some(Some(locked)) => locked.contracts(),
             Some(None) => {
-                return Err(Failure::usage(format!("`{name}` is not in `{file}`; run `mgp lock`")));
+                return Err(Failure::failed(format!(
+                    "`{name}` is not in `{file}`; run `mgp lock`"
+                )));
             }
             None => all.clone(),
         };

@@ -51,7 +51,8 @@ const PROXIES: [&str; 6] =
 
 const PROXY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Reports the usual folders of this user that are not searched for programs.
+/// Reports the folders of this user that usually contain programs, but in which mgp does not search because other users
+/// could change them.
 pub(super) fn check_folders() -> impl Iterator<Item = Check> {
     SkippedFolder::all().into_iter().map(|skipped| {
         Check::new("environment", Level::Warn, skipped.to_string()).with_fix(skipped.remedy())

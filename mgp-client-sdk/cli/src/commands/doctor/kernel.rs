@@ -39,7 +39,7 @@ const NO_PROGRAM: &str = "install it, or correct `command` or `cwd`";
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
     /// `true` if it is certain that no kernel runs.
-    is_absent: bool,
+    pub(super) is_absent: bool,
     pub(super) servers: Vec<KernelServer>,
     pub(super) tools: Vec<KernelTool>,
     webhooks: Vec<KernelWebhook>,
@@ -315,7 +315,7 @@ mod tests {
         let trust = TrustLevel::Standard;
         let mut server =
             KernelServer::new("c7", ServerState::Error, "python3", trust, 0_u64, "servers.toml");
-        server.error = Some("restart_limit_exceeded: 5 restarts within 300s; it ended".to_owned());
+        server.error = Some("restart_limit_exceeded: 5 restarts within 300 s; it ended".to_owned());
         let running = check_running(&server).unwrap();
         server.lacks = Some("it does not start".to_owned());
         let state = KernelState { servers: vec![server], ..KernelState::default() };
@@ -330,7 +330,7 @@ mod tests {
         let trust = TrustLevel::Sandboxed;
         let mut server =
             KernelServer::new("made", ServerState::Error, "python3", trust, 0_u64, "registered");
-        server.error = Some("restart_limit_exceeded: 5 restarts within 300s; it ended".to_owned());
+        server.error = Some("restart_limit_exceeded: 5 restarts within 300 s; it ended".to_owned());
         let fix = check_running(&server).unwrap().fix.unwrap();
         assert!(fix.starts_with("`mgp servers restart made` starts it again"), "{fix}");
         assert!(!fix.contains(VARIABLES_FIX), "{fix}");

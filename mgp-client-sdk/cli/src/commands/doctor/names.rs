@@ -21,7 +21,8 @@ use crate::socket_hello::Intent;
 /// The maximum number of an agent's tools to check.
 const MAX_TOOLS: usize = 64;
 
-/// Returns a warning about agents without `portable_names` whose tool lists may have names that some APIs refuse.
+/// Returns a warning about agents without `portable_names`, if their tool lists may contain names that some APIs
+/// refuse.
 pub(super) async fn check(
     global: &Global,
     store: &dyn Store,
@@ -46,7 +47,7 @@ pub(super) async fn check(
     Some(Check::new("names", Level::Warn, what).with_fix(fix))
 }
 
-/// The tools that are or may be listed under a name that some APIs refuse.
+/// The tools whose listed names some APIs would refuse, and the tools that might get such a name.
 struct Candidates<'a> {
     /// The tools whose own name is refused, each with the id of its server.
     refused: Vec<(&'a str, &'a str)>,

@@ -1,18 +1,33 @@
-//! Checks the addresses and headers of the collector and of the audit sinks. If one of them is invalid, no kernel
-//! starts.
+//! Checks the addresses and headers of the collector and of the audit sinks; without these, no kernel starts. Also
+//! checks the addresses and secrets of webhooks and of places for notifications.
 
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::{
-    AuditSinkConfig, Expander, KernelConfig, Origin, SecretFile, SinkHeaders, Template,
+    AuditSinkConfig, Expanded, Expander, KernelConfig, NotifyWay, Origin, SecretFile, SinkHeaders,
+    Template,
 };
+use mgp_transport::http::GuardedFetch;
 
+use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::split_remedy;
+use crate::redaction::without_paths;
 
-/// Reports each collector and sink whose texts cannot be expanded; `folder` is the state folder.
-pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
+/// The remedy if a webhook's URL is not permitted.
+const URL_FIX: &str =
+    "only `https` at public addresses is permitted, and this machine with `allow_loopback = true`";
+
+/// Reports each collector and sink with a URL or header that cannot be expanded; `folder` is the state folder. If no
+/// kernel runs, also reports each webhook that could not be sent to; otherwise the kernel reports the failures of its
+/// webhooks.
+pub(super) async fn check(
+    kernel: &KernelConfig,
+    folder: &Path,
+    running: &KernelState,
+) -> Vec<Check> {
     let (outgoing, secrets) = (outgoing(kernel, folder), SecretFile::in_folder(folder));
+    let deliveries = if running.is_absent { deliveries(kernel) } else { Vec::new() };
     // Expand the variables on a blocking thread, because this may read files and run commands.
     let checks = tokio::task::spawn_blocking(move || {
         let expander = Expander::from_env().secrets(secrets);
@@ -20,7 +35,7 @@ pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
             let reason = texts.iter().find_map(|text| expand(&expander, text, folder).err())?;
             Some(failure(key, reason))
         });
-        flawed.collect::<Vec<_>>()
+        flawed.chain(deliveries.iter().filter_map(|one| one.check(&expander))).collect::<Vec<_>>()
     });
     checks.await.unwrap_or_default()
 }
@@ -28,7 +43,7 @@ pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
 /// A telemetry collector or audit sink that receives data from the kernel at a URL.
 struct Outgoing {
     key: String,
-    /// The folder of relative paths in `${file:…}`, as in the kernel.
+    /// The folder from which relative paths in `${file:…}` are resolved, as in the kernel.
     folder: PathBuf,
     /// The URL and the values of the headers.
     texts: Vec<String>,
@@ -52,9 +67,66 @@ fn outgoing(kernel: &KernelConfig, folder: &Path) -> Vec<Outgoing> {
     outgoing
 }
 
-fn expand(expander: &Expander, text: &str, folder: &Path) -> Result<(), String> {
+/// A webhook or a place for notifications. A kernel starts even if it cannot send to it, so a fault is only a warning.
+struct Delivery {
+    key: String,
+    /// The address; `None` if the place is not a URL.
+    url: Option<String>,
+    secret: Option<String>,
+    allow_loopback: bool,
+}
+
+fn deliveries(kernel: &KernelConfig) -> Vec<Delivery> {
+    let webhooks = kernel.webhooks.iter().map(|(name, one)| Delivery {
+        key: format!("kernel.webhooks.{name}"),
+        url: Some(one.url.clone()),
+        secret: one.secret.clone(),
+        allow_loopback: one.allow_loopback,
+    });
+    let places = kernel.notify.iter().map(|(name, one)| Delivery {
+        key: format!("kernel.notify.{name}"),
+        url: match &one.way {
+            NotifyWay::Ntfy(url) | NotifyWay::Webhook(url) => Some(url.clone()),
+            _ => None,
+        },
+        secret: one.secret.clone(),
+        allow_loopback: one.allow_loopback,
+    });
+    webhooks.chain(places).collect()
+}
+
+impl Delivery {
+    /// Returns a warning if the secret or the address cannot be used. Sends nothing.
+    fn check(&self, expander: &Expander) -> Option<Check> {
+        let warn = |reason: String| {
+            let what = format!("`{}` would get nothing: {}", self.key, without_paths(&reason));
+            Check::new("config", Level::Warn, what)
+        };
+        let expanded = |text: &String| expand(expander, text, Path::new("."));
+        let secret = self.secret.as_ref().map(expanded).transpose();
+        let url = secret.and_then(|_| self.url.as_ref().map(expanded).transpose());
+        let url = match url {
+            Ok(url) => url?,
+            Err(reason) => {
+                let (what, fix) = split_remedy(&reason).unzip();
+                let mut check = warn(what.unwrap_or(reason));
+                check.fix = fix;
+                return Some(check);
+            }
+        };
+        let url = url.as_str();
+        let fetch =
+            if self.allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
+        let judged = fetch.map_err(|error| error.to_string()).and_then(|fetch| {
+            fetch.check_url(url).map_err(|error| error.hiding_path().to_string())
+        });
+        judged.err().map(|reason| warn(reason).with_fix(URL_FIX))
+    }
+}
+
+fn expand(expander: &Expander, text: &str, folder: &Path) -> Result<Expanded, String> {
     let template = Template::parse(text).map_err(|error| error.to_string())?;
-    expander.expand(&template, Origin::User, folder).map(drop)
+    expander.expand(&template, Origin::User, folder)
 }
 
 fn failure(key: &str, reason: String) -> Check {

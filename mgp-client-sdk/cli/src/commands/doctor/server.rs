@@ -1,13 +1,12 @@
 //! Checks servers by starting them, several at a time.
 
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use mgp_discovery::{
     Config, ServerConfig, TargetConfig, clear_secrets, describe_target, read_manifest,
 };
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
-use mgp_toolindex::TokenCounter;
+use mgp_toolindex::max_tokens_of_definition;
 use mgp_types::mcp::Tool;
 
 use super::super::grant;
@@ -48,18 +47,15 @@ pub(super) async fn check(
         }
         None => servers.iter().map(|_| None).collect(),
     };
-    // Build the counter only if it is needed: building its tables takes long, and servers that are not started have no
-    // tools to count.
-    let counter: LazyCell<TokenCounter> = LazyCell::new(TokenCounter::new);
     let mut reports = Vec::new();
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
-        let mut report = ServerReport::new(server, probe, &governance, &counter);
+        let mut report = ServerReport::new(server, probe, &governance);
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // Use the kernel's count of tokens only if this command did not start the server. It is an upper bound, and
-            // would contradict the exact count in this report.
+            // Use the kernel's count of tokens only if this command did not start the server, because the report has
+            // its own count otherwise.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
             }
@@ -93,7 +89,6 @@ impl ServerReport {
         server: &ServerConfig,
         probe: Option<Result<ProbedServer, ProbeError>>,
         governance: &Governance,
-        counter: &LazyCell<TokenCounter>,
     ) -> Self {
         let mut report = Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
         for secret in clear_secrets(server) {
@@ -114,7 +109,7 @@ impl ServerReport {
                 let what = ProbeError { reason, stderr }.to_string();
                 report.push(server, Level::Fail, what, Some(fix));
             }
-            Some(Ok(probed)) => report.add_tools(server, &probed, governance, counter),
+            Some(Ok(probed)) => report.add_tools(server, &probed, governance),
         }
         report
     }
@@ -129,16 +124,11 @@ impl ServerReport {
         self.checks.push(check);
     }
 
-    fn add_tools(
-        &mut self,
-        server: &ServerConfig,
-        probed: &ProbedServer,
-        governance: &Governance,
-        counter: &LazyCell<TokenCounter>,
-    ) {
+    fn add_tools(&mut self, server: &ServerConfig, probed: &ProbedServer, governance: &Governance) {
+        // Count as the kernel does.
         let cost = |tool: &Tool| {
             let text = serde_json::to_string(tool).unwrap_or_default();
-            u64::from(counter.count_definition(&text))
+            u64::from(max_tokens_of_definition(&text))
         };
         let costs: Vec<_> =
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
@@ -195,7 +185,7 @@ impl ServerReport {
 /// too.
 const UNUSED: &str = "its manifest is not used";
 
-/// Reports a manifest that cannot be used. Its server is started to list the tools.
+/// Reports a manifest that cannot be used. Without it, the tools are known only after the server was started.
 fn check_manifest(server: &ServerConfig) -> Option<Check> {
     let error = read_manifest(server.manifest.as_ref()?).err()?;
     let check = Check::new("server", Level::Warn, format!("{UNUSED}: {error}"));

@@ -71,7 +71,7 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
     }
 }
 
-/// Reports damage of the database that keeps a kernel from starting, or from doing all that is configured.
+/// Reports damage of the database because of which a kernel cannot start, or cannot do everything that is configured.
 async fn check_database(db: &Db, file: &Path) -> Vec<Check> {
     let entries = Governance::check_entries(db).await.map_err(|error| error.to_string());
     let transactions = Transactions::open(Arc::new(db.clone())).await;
@@ -83,7 +83,7 @@ async fn check_database(db: &Db, file: &Path) -> Vec<Check> {
     checks.chain(check_search(db, file).await).collect()
 }
 
-/// Reports damage of the tables for searches, without which a kernel starts nevertheless.
+/// Reports damage of the tables for searches; a kernel starts in spite of such damage.
 async fn check_search(db: &Db, file: &Path) -> impl Iterator<Item = Check> {
     let index = ToolIndex::builder().open_read_only(db.clone()).await;
     let index = index.map(drop).map_err(|error| error.to_string());

@@ -54,8 +54,8 @@ impl Changes {
     }
 }
 
-/// Returns the access entries that an agent without entries needs, so that it can use exactly the tools that a limit
-/// allows.
+/// Returns the access entries for an agent that has none yet. With these entries, the agent can use exactly the tools
+/// that `limit` allows, unless the server's `default_policy` allows further tools.
 fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<AccessGrantParams> {
     let NewAccess { agent, because, .. } = wanted;
     let allow = || AccessGrantParams::allow(agent, server).because(because);
@@ -76,14 +76,15 @@ fn is_of_command(entry: &AccessEntry) -> bool {
     COMMANDS.iter().any(|command| because.starts_with(command))
 }
 
-/// Returns whether a command of an earlier version wrote an entry that names a tool, and so confirms the tool's calls.
+/// Returns whether an entry makes a person confirm the calls of its tool only because a command of an earlier version
+/// wrote it.
 fn confirms(entry: &AccessEntry) -> bool {
     let allows_tool = entry.tool_name.is_some() && entry.permission == AccessPermission::Allow;
     allows_tool && entry.extra.get("confirm").is_none() && is_of_command(entry)
 }
 
-/// Returns whether an entry that an earlier command wrote contradicts the limit that the command named in `because`
-/// applies.
+/// Returns whether a command wrote this entry earlier, and the entry contradicts `limit`, which the command named in
+/// `because` applies now.
 fn is_stale(entry: &AccessEntry, limit: &ToolLimit, because: &str) -> bool {
     if !is_of_command(entry) {
         return false;

@@ -1,5 +1,5 @@
-//! Withholds the tools that a host denies outside of the file with its servers, e.g. in further settings files or in
-//! the policies of Gemini CLI.
+//! Leaves out tools that a host denies in other files than the file with its servers, e.g. in further settings files or
+//! in the policies of Gemini CLI.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::config_file;
 use crate::exit::CliResult;
 use crate::this_program::is_mgp;
 
-/// The reason that is reported for an entry that starts mgp.
+/// The reason, in reports, why an entry that starts mgp is not imported.
 pub(super) const IS_MGP: &str = "it is mgp itself";
 
 /// A plan to add the servers of hosts to the configuration.
@@ -46,7 +46,13 @@ impl ImportPlan {
         self.plan.text()
     }
 
-    /// Returns the servers to which each agent gets access, i.e. exactly the servers of its host.
+    /// Returns the configuration after the import.
+    pub(in crate::commands) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the servers to which each agent gets access: the servers of its hosts, except those that the import left
+    /// out.
     pub(in crate::commands) fn access(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut access = BTreeMap::<String, BTreeSet<String>>::new();
         for source in &self.sources {

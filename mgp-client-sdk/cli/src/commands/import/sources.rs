@@ -12,7 +12,7 @@ use super::Import;
 use super::denied::without_denied;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, claude_settings, home};
+use crate::hosts::{KnownHost, claude_settings, home, with_tilde};
 use crate::output::print_note;
 use crate::pipe::explained;
 use crate::state;
@@ -122,9 +122,9 @@ pub(in crate::commands) fn read_host_file(
         let (shown, name, title) = (settings.display(), host.name(), host.title());
         print_note(
             global,
-            &format!(
+            &with_tilde(&format!(
                 "`{shown}` has servers that {title} starts itself, not governed; `mgp import {name} --apply` copies them, then remove them there"
-            ),
+            )),
         );
     }
     warn_of_unread(global, host, &home);
@@ -141,7 +141,7 @@ pub(in crate::commands) fn read_host_file(
 
 fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
     for warning in host.unread_servers(home) {
-        print_note(global, &warning);
+        print_note(global, &with_tilde(&warning));
     }
 }
 
@@ -151,8 +151,8 @@ fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source>
     Ok(Source { read, agent: agent_of(host) })
 }
 
-/// Returns the agent name in the user's own file of a host that starts mgp, else the name of the host. A project's file
-/// may come from other people, so it chooses no agent.
+/// Returns the agent name (`--agent`) with which a host starts mgp, according to the user's own file of the host;
+/// otherwise the name of the host. A project's file may come from other people, so it chooses no agent.
 fn agent_of(host: KnownHost) -> String {
     let named = || {
         let file = host.user_file(&home().ok()?);

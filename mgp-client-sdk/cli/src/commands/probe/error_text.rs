@@ -36,7 +36,7 @@ pub(in crate::commands) fn error_chain(
         {
             return login_error(error, id);
         }
-        // Replace the SDK's text, which names functions of the SDK that users of the program do not know.
+        // Replace the SDK's text: it names functions of the SDK, which users of the program do not know.
         let status = error.downcast_ref::<HttpFailure>();
         if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
             return sent.refused_by(id);
@@ -57,8 +57,8 @@ pub(in crate::commands) fn login_error(error: &AuthError, id: &ServerId) -> Stri
         AuthError::NoClient { issuer } => format!(
             "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
         ),
-        // Advise to register by hand unless the registration endpoint failed with a status 5xx, because a later attempt
-        // may then succeed.
+        // If the registration endpoint failed with a status 5xx, a later attempt may succeed. So do not advise to
+        // register by hand then.
         AuthError::Registration { error: status, .. } if !status.starts_with("status 5") => {
             format!(
                 "{error}; register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"

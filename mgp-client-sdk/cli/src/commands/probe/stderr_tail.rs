@@ -32,13 +32,13 @@ pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
-    /// The first line that the server wrote to standard output and that is not MCP. A later line that names the
-    /// server's own address replaces it.
+    /// The first line of the server's standard output that is not MCP. If a later such line names the server's own
+    /// address, it replaces the first one.
     stray: Option<String>,
 }
 
 impl StderrTail {
-    /// Stores the secret values in the server's configuration, which are then hidden in all lines.
+    /// Remembers the secret values of the server's configuration, so that they are hidden in all lines.
     pub(super) fn hide_secrets(&self, server: &ExpandedServer) {
         let mut secrets = Secrets::default();
         secrets.add_server(server);
@@ -106,8 +106,9 @@ impl StderrTail {
     }
 }
 
-/// Returns the line of a server's standard error that best explains a failure: the last one that mentions an error,
-/// else the last non-empty one. A line that only names `--help` explains nothing.
+/// Returns the line of a server's standard error that best explains a failure: the first error of npm, else the last
+/// line that mentions an error, else the last non-empty line. A line that only names `--help` explains nothing, so it
+/// is returned only if there is no other line.
 pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
     // Prefer the first error line of npm, which explains the failure; npm prints many more after it.
     let npm = |line: &&str| {
@@ -120,8 +121,8 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         let words = ["error", "panic", "exception", "fatal"];
         !is_place && words.iter().any(|word| line.contains(word))
     };
-    // Search first before the usage: many programs in Go and Rust print their usage after the error, and its options
-    // may also mention errors.
+    // Search the lines before the usage first: many programs in Go and Rust print their usage after the error, and its
+    // options may also mention errors.
     let usage = lines.iter().position(|line| line.to_lowercase().starts_with("usage:"));
     let before_usage = &lines[..usage.unwrap_or_default()];
     let at = lines

@@ -73,7 +73,8 @@ impl BundleChanges {
         Ok(changes)
     }
 
-    /// Adds a variable. Its value is that in `unset`, the entry that a user without settings gets for the new version.
+    /// Adds a variable with the value that it has in `unset`, i.e. in the new version's entry for a user who has given
+    /// no settings.
     fn add_variable(&mut self, name: &str, unset: &Entry) -> Result<(), String> {
         if changes_code(name) {
             return Err(format!(

@@ -42,8 +42,8 @@ pub(crate) struct ServerArg {
     timeout: Option<Duration>,
 }
 
-/// Sends a request to start, stop, restart or drain a server; after a start, waits until the server has connected or
-/// failed.
+/// Sends a request to start, stop, restart or drain a server. After a start, waits until the server has connected or
+/// failed, or until the time limit.
 pub(super) async fn run<R>(global: &Global, arg: &ServerArg) -> CliResult
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,

@@ -32,7 +32,7 @@ impl Render for ServerList {
     fn render(&self, out: &mut Output) {
         if self.servers.is_empty() {
             return out.hint(
-                "no servers; add one with `mgp servers add`, or copy those of other hosts with `mgp import`",
+                "no servers; add one with `mgp servers add`, or copy those of your hosts with `mgp setup`",
             );
         }
         if let ([server], true) = (self.servers.as_slice(), self.is_named) {
@@ -94,8 +94,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-/// Returns the state to show to people. If each agent has its own instance, a server counts as connected while any
-/// instance runs, although its `status` is that of the instance that lists the tools.
+/// Returns the state to show to people. If each agent has its own instance of a server, its `status` is only that of
+/// the instance that lists the tools. Therefore the server counts as connected while any instance runs.
 fn shown_state(server: &KernelServer) -> &ServerState {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);
@@ -105,7 +105,7 @@ fn shown_state(server: &KernelServer) -> &ServerState {
 /// Returns the word for the state of a server, in the table and in the console.
 pub(crate) fn state_word(server: &KernelServer) -> &str {
     match shown_state(server) {
-        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
+        // Show `idle`, because people would confuse `registered` with a server that was registered at run time.
         ServerState::Registered => "idle",
         state => state.as_str(),
     }

@@ -128,7 +128,7 @@ impl VersionedPackage {
         Ok(if is_older { self.version.clone() } else { version.to_owned() })
     }
 
-    /// Checks that the package manager will look up the package that the server uses, and that the lookup runs no code.
+    /// Checks that the package manager will look up the server's own package, and that the lookup runs no code.
     fn check_lookup(&self, is_npm: bool, command: &str, args: &[String]) -> Result<(), String> {
         // Refuse a range of versions, because the user may want the range to stay. An exact version of npm has three
         // numbers.

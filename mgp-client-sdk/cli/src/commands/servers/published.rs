@@ -121,7 +121,7 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
     card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
-    // The option `--state` is not added to commands in this text, because the registry wrote it.
+    // Do not add the option `--state` to commands in this text, because the registry wrote it.
     if !global.json {
         print_stderr(out.text().trim_end());
     }
@@ -187,7 +187,7 @@ async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
             let known = all.iter().map(|server| server.name.as_str());
             let near = did_you_mean(&add.id, known).unwrap_or_default();
             let id = first_line(&add.id, 60);
-            Err(Failure::usage(format!(
+            Err(Failure::failed(format!(
                 "no server of the registry is known as `{id}`{near}; find one with `mgp servers search WORDS`, or give `-- COMMAND` or `--url URL`"
             )))
         }
@@ -196,7 +196,7 @@ async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
 
 fn unknown_version(name: &str, version: Option<&str>) -> Failure {
     let version = version.unwrap_or("latest");
-    Failure::usage(format!("the registry has no version `{version}` of `{name}`"))
+    Failure::failed(format!("the registry has no version `{version}` of `{name}`"))
 }
 
 /// Returns the id that a server gets from its name: the distinguishing part, with `-` for characters that do not fit.
@@ -272,7 +272,7 @@ fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Conf
     }
 }
 
-/// Refuses an entry of a registry that sets a variable which makes a program load other code.
+/// Refuses an entry of a registry if it sets a variable with which a program loads other code.
 fn check_variables(server: &PublishedServer) -> CliResult {
     let import = server.import(&Answers::new());
     let mut names = import.servers.iter().flat_map(|server| server.entry.env.keys());
@@ -286,7 +286,7 @@ fn check_variables(server: &PublishedServer) -> CliResult {
     }
 }
 
-/// Refuses settings that the server does not have, values that it does not permit, and settings that the user gives too
+/// Refuses settings that the server does not have, values that it does not permit, and settings that were given too
 /// often.
 fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
     for (name, value) in &add.set {

@@ -33,8 +33,9 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The age from which a local copy of a registry's list is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// The length of the time before the last update whose changes the next update requests again. The clock of this
-/// machine may have been ahead of the registry's clock, so the last update may have missed some of these changes.
+/// The length of a period that ends with the last update. The next update requests the changes of this period again:
+/// the clock of this machine may have been ahead of the registry's clock, so the last update may have missed some of
+/// them.
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// A registry of published servers, and the path of the local copy of its list.
@@ -96,7 +97,11 @@ impl Registry {
         name: &str,
         version: Option<&str>,
     ) -> CliResult<Option<PublishedServer>> {
-        self.servers.server(name, version).await.map_err(Failure::failed)
+        let found = self.servers.server(name, version).await;
+        found.map_err(|error| match self.servers.place() {
+            PublishedPlace::Url(_) => no_registry(&error),
+            PublishedPlace::File(_) => Failure::failed(error),
+        })
     }
 
     /// Downloads a bundle into a new file, and checks its content.
@@ -128,9 +133,7 @@ impl Registry {
                 copy.is_complete = true;
             }
             Err(failure) if copy.servers.is_empty() => {
-                return Err(Failure::failed(format!(
-                    "{failure}; without a connection, `--registry FILE` uses a file of `server.json` entries"
-                )));
+                return Err(no_registry(&failure));
             }
             Err(failure) => print_note(
                 global,
@@ -152,7 +155,8 @@ impl Registry {
             .unwrap_or_else(|| ListCopy { url: url.to_owned(), ..ListCopy::default() })
     }
 
-    /// Reads all pages of the registry's list, or only the entries that changed since a time.
+    /// Reads all pages of the registry's list, or only the entries that changed since a time. Fails if the list has
+    /// more than [`MAX_PAGES`] pages, or if reading it takes longer than [`LIST_TIME`].
     async fn update(&self, copy: &mut ListCopy, url: &str, since: Option<&Timestamp>) -> CliResult {
         let since = since.map(|since| format!("&updated_since={}", encoded(since.as_str())));
         let since = since.unwrap_or_default();
@@ -160,7 +164,8 @@ impl Registry {
         let mut cursor = String::new();
         for _ in 0..MAX_PAGES {
             if Instant::now() > end {
-                return Err(Failure::failed(format!("{url} took longer than {LIST_TIME:?}")));
+                let limit = mgp_types::duration_words(LIST_TIME);
+                return Err(Failure::failed(format!("{url} took longer than {limit}")));
             }
             let page = format!("{url}/v0.1/servers?version=latest&limit={PAGE}{since}{cursor}");
             let page =
@@ -191,7 +196,14 @@ impl Registry {
     }
 }
 
-/// Returns the last entry of each name; withdrawn entries are left out.
+/// Returns the failure of a command that needs the answer of a registry, with the remedy.
+fn no_registry(error: &impl std::fmt::Display) -> Failure {
+    Failure::failed(format!(
+        "{error}; without a connection, `--registry FILE` uses a file of `server.json` entries"
+    ))
+}
+
+/// Returns the last entry of each name among the first [`MAX_SERVERS`] entries; withdrawn entries are left out.
 fn latest(entries: impl Iterator<Item = Value>) -> Vec<PublishedServer> {
     let servers = entries.take(MAX_SERVERS).filter_map(|entry| PublishedServer::new(entry).ok());
     let named: BTreeMap<String, PublishedServer> =

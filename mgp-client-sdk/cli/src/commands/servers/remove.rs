@@ -70,7 +70,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         Err(failure) if failure.is_no_kernel() && is_in_other_file => return in_file,
         Err(failure) if failure.is_no_kernel() => {
             let failure = in_file.err().unwrap_or(failure);
-            return Err(Failure::usage(format!(
+            return Err(Failure::failed(format!(
                 "{failure}; a registered server can be removed only while a kernel is running"
             )));
         }
@@ -103,7 +103,8 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
 /// Fails with `unknown` if none are stored.
 async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) -> CliResult {
     let id = &arg.server;
-    // Decisions about the kernel's own tools are stored under a reserved server id, and must not be deleted.
+    // Refuse a reserved id: the decisions about the kernel's own tools are stored under such an id, and must not be
+    // deleted.
     if NameFlaw::check_server(id, []).is_err() {
         return Err(unknown);
     }

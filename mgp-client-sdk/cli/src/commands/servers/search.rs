@@ -1,4 +1,4 @@
-//! The command `mgp servers search`: finds published servers by what they are for.
+//! The command `mgp servers search`: finds published servers by their purpose.
 
 use clap::Args;
 use mgp_discovery::import::PublishedServer;

@@ -123,7 +123,8 @@ impl BundleFile {
         bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }
 
-    /// Unpacks the files into a folder, which is replaced if it exists, for a server in a configuration file.
+    /// Unpacks the files into a folder, and replaces the folder if it exists. `config` is the configuration file of the
+    /// server that uses them.
     pub(super) fn unpack(&mut self, folder: &Path, config: &Path) -> CliResult {
         let parent = folder.parent().unwrap_or(folder);
         fs::create_dir_all(parent)?;
@@ -171,7 +172,7 @@ impl BundleFile {
             }
             let is_program = entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
             let mut file = create_private(&target).map_err(not_written)?;
-            // The size that an archive states may be wrong, so what is unpacked is counted.
+            // Count the bytes that are unpacked, because the size that an archive states may be wrong.
             let copied = io::copy(&mut entry.take(left + 1), &mut file).map_err(not_written)?;
             left = left
                 .checked_sub(copied)

@@ -50,10 +50,10 @@ pub(crate) struct Update {
     /// Show which servers have newer versions, and change nothing
     #[arg(long)]
     check: bool,
-    /// Version to use instead of the latest version; for one server
+    /// Version to use instead of the latest version; only with exactly one server
     #[arg(long, value_name = "VERSION", requires = "servers")]
     version: Option<String>,
-    /// Bundle that replaces the server's files; for one server
+    /// Bundle that replaces the server's files; only with exactly one server
     #[arg(long, value_name = "FILE", requires = "servers", conflicts_with = "version")]
     bundle: Option<PathBuf>,
     /// Update without asking
@@ -518,7 +518,8 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
     prompt::require(global, &question, "nothing was changed", no_terminal)
 }
 
-/// Writes one update, and waits until the running kernel has read the new tools.
+/// Writes one update if there is a newer version, and waits until the running kernel has read the new tools. If the
+/// tools cannot be read, adds a note to the report.
 async fn apply(
     global: &Global,
     update: &Update,
@@ -558,7 +559,8 @@ async fn apply(
     Ok(())
 }
 
-/// Waits until an updated server has started, and returns its tools that wait for a decision.
+/// Waits up to [`START_TIMEOUT`] until the kernel lists an updated server, starts the server, and returns its tools
+/// that wait for a decision.
 async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String>> {
     let client = control::connect_with_timeout(global, START_TIMEOUT).await?;
     let (id, end) = (before.id.as_str(), Instant::now() + START_TIMEOUT);
@@ -566,7 +568,8 @@ async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String
     while fetch_server(&client, id).await?.is_none_or(|server| server.reach == before.reach) {
         if Instant::now() > end {
             return Err(Failure::failed(format!(
-                "the kernel did not start the new version within {START_TIMEOUT:?}; see `mgp servers ls`"
+                "the kernel did not start the new version within {}; see `mgp servers ls`",
+                mgp_types::duration_words(START_TIMEOUT)
             )));
         }
         sleep(POLL_INTERVAL).await;

@@ -82,9 +82,11 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     let mut tries: FuturesUnordered<_> = hosts
         .into_iter()
         .map(|report| async {
-            let of_host = access.get(&report.agent).into_iter().flatten();
+            let of_host = access.get(&report.agent).into_iter().flatten().map(String::as_str);
+            // Do not wait for a server of which the agent can use no tool: the kernel never lists it to the agent.
+            let is_barred = |id: &str| granted.iter().any(|one| one.bars(&report.agent, id));
             let (broken, expected): (Vec<&str>, Vec<&str>) =
-                of_host.map(String::as_str).partition(|id| failed.contains(id));
+                of_host.filter(|id| !is_barred(id)).partition(|id| failed.contains(id));
             let usable = try_host(&report.host, &expected, is_failed.clone()).await;
             (report, usable, broken)
         })
@@ -201,7 +203,8 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     // shell to it.
     let command = ChildCommand::new(command).args(args).inherit_env(["*"]).on_stderr(print_stderr);
     let client = Client::builder("mgp-setup", env!("CARGO_PKG_VERSION"))
-        // Do not offer the tool discovery of MGP, like most hosts; then the list has the tools of all servers.
+        // Do not offer the tool discovery of MGP, because most hosts do not offer it either. The list then has the
+        // tools of all servers.
         .limit_extensions(ExtensionSet::STANDARD.without(Extension::ToolDiscovery))
         .init_timeout(START_TIMEOUT)
         .spawn(command)
@@ -225,7 +228,7 @@ fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
     failed
 }
 
-/// Waits until each expected server is ready or has failed.
+/// Waits up to [`READY_TIMEOUT`] until each expected server is ready or has failed.
 async fn usable(
     client: &Client,
     TryHost { host, servers: expected }: &TryHost,
@@ -234,7 +237,7 @@ async fn usable(
     client.list_tools().await?;
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        // Request the servers that have a tool that the agent may call; other servers are not in the answer.
+        // Request the servers with a tool that the agent may call; the answer does not contain other servers.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
         // A registered server whose tools are known counts as ready, because the first call starts it.
         servers.retain(|server| match server.status {

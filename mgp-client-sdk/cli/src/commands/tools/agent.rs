@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use mgp_types::store::Store;
 
+use super::super::known_names::KnownNames;
 use crate::args::Global;
 use crate::backend;
 use crate::exit::{CliResult, Failure};
+use crate::output::print_note;
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
@@ -15,6 +17,21 @@ const EVERY_AGENT: &str = "*";
 
 /// The maximum number of agents that a command considers.
 const MAX_AGENTS: usize = 64;
+
+/// Like [`viewed_agent`], but also prints a note if the named agent is not known. Only for commands of operators: the
+/// kernel lets a shell of a host search as the host's agent, but not read all names.
+pub(super) async fn operator_viewed_agent(
+    global: &Global,
+    named: Option<&str>,
+) -> CliResult<String> {
+    if let Some(agent) = named
+        && !global.json
+        && let Some(note) = KnownNames::read_alone(global).await?.note_on_agent(agent)
+    {
+        print_note(global, &format!("mgp: {note}"));
+    }
+    viewed_agent(global, named).await
+}
 
 /// Returns the named agent. If none is named, returns `default` if an access entry applies to it; otherwise returns the
 /// first agent with an entry, because after `mgp setup` only the agents of hosts have access.

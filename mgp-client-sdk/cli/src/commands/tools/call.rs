@@ -129,7 +129,7 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 
-/// Waits for a call. After a while, prints where to find the question, if the call waits for an operator's answer.
+/// Waits for a call. After [`NOTE_DELAY`], prints where to find the question that the call may be waiting for.
 async fn with_note<T>(global: &Global, call: impl Future<Output = T>) -> T {
     let mut call = pin!(call);
     tokio::select! {
@@ -163,7 +163,7 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     {
         let tools = fetch_tools(&client, None, Some(&agent)).await?;
         let Some(tool) = tools.iter().find(|tool| is_meant(tool)) else {
-            // The named tool is in no server's list, so it may be one of the kernel's own tools.
+            // Call as `default`: the tool is in no server's list, so it may be one of the kernel's own tools.
             return Ok(DEFAULT_AGENT.to_owned());
         };
         match (tool.seen_by_agent, &*agent) {

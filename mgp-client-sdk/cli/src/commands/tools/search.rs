@@ -24,7 +24,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Maximum number of tools, at most 50
-    #[arg(long, short = 'n', value_name = "N", default_value = "5")]
+    #[arg(long, short = 'n', alias = "limit", value_name = "N", default_value = "5")]
     most: NonZeroU64,
     /// Search strategy: keyword, semantic, category or hybrid
     #[arg(long, value_name = "WORD")]

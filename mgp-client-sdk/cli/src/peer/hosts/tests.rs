@@ -190,6 +190,6 @@ fn a_process_that_left_the_host_needs_a_terminal_of_its_own() {
     let background = ProcessStat { foreground: 30, ..in_terminal };
     table.stats.borrow_mut().insert(62, background);
     assert!(matches!(inside(&hosts, &table, 62), Some(Inside::Detached { .. })));
-    // Services of the system run in a control group of their own.
+    // Services of the system run in a control group of their own, so they do not count as detached.
     assert_eq!(inside(&hosts, &table, 63), None);
 }

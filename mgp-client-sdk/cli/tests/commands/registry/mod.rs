@@ -52,8 +52,8 @@ fn desk(version: &str, needs: &Value) -> Value {
     } })
 }
 
-/// Searches for servers with wishes as a person writes them: with all of them if `WISHES` is set, as in the acceptance
-/// check, else with every 25th.
+/// Searches for servers with wishes as a person writes them. Uses every 25th wish, or all wishes if `WISHES` is set, as
+/// in the acceptance check.
 #[test]
 fn all_pages_are_read_once_and_the_right_server_is_among_the_first_three() {
     let place = Place::with(published());
@@ -238,8 +238,13 @@ fn a_hostile_registry_does_no_harm() {
             }],
         } })
     };
+    let option = json!({ "server": {
+        "name": "io.evil/option", "version": "1", "description": "A desk",
+        "packages": [{ "registryType": "npm", "identifier": "--call=evil", "version": "1" }],
+    } });
     let place = Place::with(vec![
         evil,
+        option,
         sets("io.evil/code", "NODE_OPTIONS"),
         sets("io.evil/env", "DESK_HOST"),
         json!({ "server": 7 }),
@@ -252,6 +257,9 @@ fn a_hostile_registry_does_no_harm() {
     assert!(card.err.contains("sets     DESK_HOST = --import=data:text/x"), "{card:?}");
     let code = home.run(&["servers", "add", "io.evil/code", "--yes", "--registry", &place.url]);
     assert!(code.code == Some(1) && code.err.contains("`NODE_OPTIONS`"), "{code:?}");
+    let option = home.run(&["servers", "add", "io.evil/option", "--yes", "--registry", &place.url]);
+    let is_named = option.err.contains("its package `--call=evil` would be an option");
+    assert!(option.code == Some(1) && is_named, "{option:?}");
     assert!(!home.own().exists());
     let card = home.run(&["servers", "add", "io.evil/x", "--dry-run", "--registry", &place.url]);
     assert!(card.err.contains("warning") && !card.err.contains('\u{1b}'), "{card:?}");
@@ -270,6 +278,8 @@ fn a_hostile_registry_does_no_harm() {
     assert!(moved.err.contains("answered 303"), "{moved:?}");
     let offline = ["servers", "search", "x", "--registry", "http://127.0.0.1:9"];
     home.fail(1, &offline, "127.0.0.1:9");
+    home.fail(1, &offline, "`--registry FILE` uses a file");
+    let offline = ["servers", "add", "io.evil/x", "--registry", "http://127.0.0.1:9"];
     home.fail(1, &offline, "`--registry FILE` uses a file");
     home.fail(
         1,
@@ -291,7 +301,7 @@ fn a_file_of_entries_takes_the_place_of_a_registry() {
     home.write(".config/mgp/servers.toml", &format!("[kernel.registry]\nfile = '{file}'\n"));
     let shown = home.run(&["servers", "add", "desk", "--dry-run", "--version", "1.1.0"]);
     assert!(shown.err.contains("@acme/desk@1.1.0"), "{shown:?}");
-    home.fail(2, &["servers", "add", "desk", "--version", "9"], "no version `9` of");
+    home.fail(1, &["servers", "add", "desk", "--version", "9"], "no version `9` of");
     assert!(Path::new(file).exists());
 }
 

@@ -30,11 +30,12 @@ impl ManagedServer {
             call.tool().is_none() && access.sees_server(call.cx(), &self.id).is_ok()
         };
         if !has_access && !is_granted() {
-            // If this request answers a question of an earlier request, end the earlier one. Otherwise it would
+            // If this request answers a question of an earlier request, end the earlier request. Otherwise it would
             // continue with the answer, without another decision about its access.
             self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
             // Mark the call, so that it never runs. Otherwise it would run if the rules meanwhile allow it, or if the
-            // server lists an approved definition again: unprepared, without limits, and perhaps in the wrong instance.
+            // server lists an approved definition again. It would then run without preparation and limits, and perhaps
+            // in the wrong instance.
             call.cx_mut().extensions.insert(DecideOnly);
             return self.shared.main().send(call);
         }
@@ -100,7 +101,16 @@ impl ManagedServer {
         match &self.isolated {
             None => self.send_shared(call),
             Some(instances) => match instances.get_or_create(&call.cx().principal) {
-                Err(error) => Box::pin(std::future::ready(Err(error))),
+                Err(error) => {
+                    let server = Arc::clone(self);
+                    Box::pin(async move {
+                        if let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) {
+                            let bounds = &server.context().bounds;
+                            bounds.record_refusal(call.cx(), Some(&server.id), &tool, &error).await;
+                        }
+                        Err(error)
+                    })
+                }
                 Ok(instance) => {
                     let server = Arc::clone(self);
                     Box::pin(async move {

@@ -19,7 +19,8 @@ async fn a_call_that_was_sent_without_access_does_not_run_if_access_is_granted_m
     let world = World::new(Isolation::PerAgent).await;
     let server = world.server();
     let call = || request(ToolsCall::METHOD, Params::tool("which", &Payload::empty_object()));
-    // The rules allow the call now, but `false` means that the caller had no access when the kernel looked it up.
+    // The rules allow the call now. The argument `false` simulates that they did not allow it when the kernel looked
+    // the tool up.
     let refused = server.send(call(), false).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::TOOL_DISABLED, "{refused}");
     assert!(server.send(call(), true).await.is_ok());

@@ -25,7 +25,7 @@ async fn a_host_whose_first_list_waited_for_a_server_is_not_notified_of_its_star
     let slow = || {
         clock_with_all().layer(around(|call, inner: Stack| async move {
             if call.method().as_str() == ToolsList::METHOD {
-                // Hosts connect and request their lists in this time.
+                // Let hosts connect and request their lists in this time.
                 sleep(Duration::from_millis(300)).await;
             }
             inner.send(call).await

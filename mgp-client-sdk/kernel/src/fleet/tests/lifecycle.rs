@@ -238,7 +238,7 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
         panic!("the list is not read again");
     };
     lists(1).await;
-    // Wait until the kernel has also made the read that follows the first one, so that only a later read fails.
+    // Wait until the kernel has read the list a second time, so that only a later read fails.
     sleep(Duration::from_secs(5)).await;
     fails.store(true, Ordering::SeqCst);
     handles.lock()[0].add(Resource::text("test://b", "b", "none")).unwrap();
@@ -256,7 +256,7 @@ async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_agai
     server.client().stop(ShutdownReason::IdleTimeout).await;
     fleet.reread_tools(&"clock".into()).await;
     assert!(server.lists_may_be_outdated());
-    // A call of an unknown tool also runs this `sync`.
+    // Start the server to read its lists, as a call of an unknown tool does.
     server.sync(server.start_timeout()).await;
     assert!(!server.lists_may_be_outdated());
     assert_eq!(server.state(), ServerState::Connected);
@@ -327,7 +327,8 @@ async fn a_call_waits_for_the_tools_of_a_server_that_connected_late() {
     };
     let kernel = kernel_with("clock", slow).await;
     let server = kernel.0.fleet.get("clock").unwrap();
-    // The kernel also calls this method when the first attempt to start the server fails.
+    // Let requests wait no longer for the lists. The kernel also does this when the first attempt to start the server
+    // fails.
     server.finish_first_sync();
     let host = TestClient::new(kernel.server()).await;
     until("it is connected", async || server.state() == ServerState::Connected).await;
@@ -426,7 +427,8 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
     drop(resumes);
     is_notified(&world, &updates).await;
 
-    // The instance starts although the test holds all permits for starts of servers.
+    // Even if the test occupies all permits for starts of servers, the instance must start, because it needs a permit
+    // of another kind.
     fleet.remove(&id).await;
     let (starts, made) = (world.take_permits().await, world.made());
     fleet.add(config).unwrap();
@@ -573,7 +575,7 @@ async fn a_call_of_an_unknown_tool_starts_a_server_whose_first_start_failed() {
     until("it has failed", async || server.state() == ServerState::Error).await;
     until("nothing waits for it", async || !server.lists_may_be_outdated()).await;
     std::fs::create_dir(&later).unwrap();
-    // A call of an unknown tool runs this `sync`.
+    // Try to start the server again, as a call of an unknown tool does.
     server.sync(server.start_timeout()).await;
     assert_eq!(server.state(), ServerState::Connected);
     kernel.stop().await;

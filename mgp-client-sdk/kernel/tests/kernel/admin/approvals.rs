@@ -48,7 +48,7 @@ async fn an_approved_call_runs_once() {
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
-        // Another operator, whose program still shows the call as open, approves it.
+        // Another operator, whose program still shows the call as open, must not be able to approve it.
         let mut late = params.clone();
         late.expected = Some("open".to_owned());
         let late = operator.request::<KernelApprovalsApprove>(&late).await.unwrap_err();
@@ -58,7 +58,7 @@ async fn an_approved_call_runs_once() {
     let (refused, ()) = tokio::join!(async { agent.call("wipe").await }, denying);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
 
-    // A program that polls the approvals can leave out all decided ones, or all but the newest.
+    // A program that polls the approvals can leave out all decided approvals, or all but the newest decided approvals.
     let states = async |max_decided: u64, ids: Vec<String>| -> Vec<String> {
         let mut params = KernelApprovalsParams::new();
         (params.max_decided, params.ids) = (Some(max_decided), ids.into());

@@ -41,7 +41,8 @@ async fn a_changed_definition_waits_and_is_approved() {
     assert!(agent.call("now").await.is_err());
 
     let mut decision = KernelToolDecisionParams::new("clock", "now");
-    // If no fingerprint were necessary, an operator could approve a definition that changed after the operator read it.
+    // A decision must require a fingerprint. Otherwise an operator could approve a definition that changed after the
+    // operator read it.
     for unnamed in [None, Some(String::new())] {
         decision.fingerprint = unnamed;
         let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
@@ -164,7 +165,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     assert_eq!((&now.standing, &now.fingerprint), (&ToolStanding::Rejected, &decision.fingerprint));
     assert!(now.seen_by_agent == Some(false) && now.hidden_because.is_some(), "{now:?}");
     assert!(now.definition.as_ref().unwrap().contains("at last"), "{now:?}");
-    // Another operator, whose program still shows the definition as waiting, approves it.
+    // Another operator, whose program still shows the definition as waiting, must not be able to approve it.
     decision.expected = Some(ToolStanding::Changed);
     let late = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(late.to_string().contains("is rejected already, by "), "{late}");

@@ -88,7 +88,7 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     }
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
 
-    // An operator's key without limits may shut the server down, and no call starts it again.
+    // An operator whose key has no limits may shut the server down. After this, no call may start it again.
     let operator = world.operator().await;
     assert!(operator.mgp().lifecycle_shutdown(&clock).await.unwrap().accepted);
     world

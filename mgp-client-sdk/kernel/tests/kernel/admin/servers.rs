@@ -1,5 +1,5 @@
-//! Tests of starting and stopping servers through the kernel's methods, of the kernel's description of itself, and of
-//! queries of its audit log and events.
+//! Tests of the methods with which operators start and stop servers, read the kernel's description of itself, and query
+//! its audit log and events.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -200,8 +200,8 @@ async fn search_finds_a_tool_by_its_risk_of_today() {
     let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
     let mut world = World::with_tools(&open("risk = { look = 'safe' }", "")).await;
     assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
-    // The kernel may apply the changed file by itself before the test asks it to. In both cases the index must have the
-    // new risk.
+    // The kernel may apply the changed file by itself, before the test requests this. In both cases the index must have
+    // the new risk.
     world.write(&open("risk = { look = 'dangerous' }", ""));
     world.kernel.reload().await.unwrap();
     until("the index has the new risk", || risk_of(&world) == Some(RiskLevel::Dangerous)).await;

@@ -18,7 +18,7 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     let agent = world.agent("ada").await;
     assert!(agent.call("look").await.is_ok());
 
-    // The new file adds a second server and changes the rules of the first one, which keeps running.
+    // The new file adds a second server. It also changes the rules of the first server, which must keep running.
     world.write(&format!("{}{B}", A.replace("opt-out", "opt-in")));
     until("the new server is there", || world.kernel.servers().len() == 2).await;
     world.knows("b").await;
@@ -30,7 +30,7 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!((world.kernel.servers().len(), world.server("a").pid), (2, Some(pid)));
 
-    // The new file changes the command of the first server, and removes the second one.
+    // The new file changes the command of the first server, and removes the second server.
     world.write(&A.replace("{SERVER}", "command = 'sh'\nargs = ['{DIR}/server.sh', 'second']"));
     until("one server is left", || world.kernel.servers().len() == 1).await;
     until("the new command is used", || {
@@ -60,7 +60,7 @@ async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_i
         ],
     });
     std::fs::write(world.folder().join("tools.json"), manifest.to_string()).unwrap();
-    // The server with the changed entry never lists its tools.
+    // Change the entry so that the server cannot start and never lists its tools.
     let changed = "command = '/nowhere/a'\nmanifest = '{DIR}/tools.json'";
     world.write(&A.replace("{SERVER}", changed));
     world.restart().await;

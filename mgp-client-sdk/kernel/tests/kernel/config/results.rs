@@ -280,8 +280,9 @@ async fn structured_content_that_is_cut_names_the_call_that_reads_on_if_its_sche
     }
 }
 
-/// Regression test: the note offered the rest of the result, so a model read the data of an image as text although it
-/// had seen the image. The filesystem server of MCP repeats its blocks in this way.
+/// Regression test: the note offered the rest of the result, although the model had already seen it as an image. So the
+/// model read the data of the image as text. The filesystem server of MCP repeats its blocks in structured content in
+/// this way.
 #[tokio::test]
 async fn structured_content_that_repeats_an_image_leaves_nothing_to_read() {
     let image = json!({ "type": "image", "data": "A".repeat(8_000), "mimeType": "image/png" });

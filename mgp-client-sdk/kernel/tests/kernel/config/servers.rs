@@ -41,7 +41,7 @@ async fn a_server_is_offered_what_is_configured() {
     for (keys, has, lacks) in [
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
-        // The kernel offers only capabilities that it handles.
+        // The kernel must offer only capabilities that it handles.
         ("", "\"tool_security\"", "\"discovery\""),
         ("", "\"lifecycle\"", "\"code_safety\""),
         ("[servers.mgp]\nextensions = ['streaming']", "\"streaming\"", "\"security\""),

@@ -27,7 +27,7 @@ async fn call(world: &World) -> String {
 async fn a_silent_call_ends_at_the_timeout_and_the_error_names_the_key() {
     let world = World::new(&slow("", "")).await;
     let error = call(&world).await;
-    assert!(error.starts_with("no answer within 1s; it may have run"), "{error}");
+    assert!(error.starts_with("no answer within 1 s; it may have run"), "{error}");
     assert!(error.contains("raise `timeout` of server `a`"), "{error}");
     world.end().await;
 }
@@ -40,7 +40,7 @@ async fn progress_extends_a_call_up_to_the_maximum() {
     let world = World::new(&slow("max_timeout = '1500ms'", "PROGRESS = '1'")).await;
     let error = call(&world).await;
     assert!(
-        error.starts_with("not finished within 1.5s, although it reported progress"),
+        error.starts_with("not finished within 1.5 s, although it reported progress"),
         "{error}"
     );
     assert!(error.contains("raise `max_timeout` of server `a`"), "{error}");

@@ -160,8 +160,9 @@ async fn a_server_without_a_description_has_tools_in_either_era() {
 }
 
 /// Starts a server of both eras. In the modern era, its tool asks for a name and returns it; in the legacy era, the
-/// tool returns `legacy`. The arguments apply to the legacy era: whether the server assigns ids to sessions, whether it
-/// answers in JSON or with event streams, and whether it has a stream for messages outside of calls.
+/// tool returns `legacy`. The arguments set the server's behaviour in the legacy era: whether it assigns ids to
+/// sessions, whether it answers in JSON instead of event streams, and whether it has a stream for messages outside of
+/// calls.
 async fn in_both_eras(has_sessions: bool, is_json: bool, has_stream: bool) -> script::Server {
     let mut capabilities = json!({ "tools": {} });
     if has_stream {

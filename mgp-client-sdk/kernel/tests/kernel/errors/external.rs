@@ -63,13 +63,14 @@ async fn code_5002_upstream_unavailable() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The authorization server that verifies credentials cannot be reached.
+    // Send a token that cannot be verified, because the authorization server cannot be reached.
     let answer = with_token(Some("early")).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!(5002)));
     assert!(answer.head.contains("retry-after: 5"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // After several failed attempts in a row to reach a server, the client sends it no calls for a while.
+    // After several failed attempts in a row to reach a server, the client must refuse calls to it for a while, without
+    // sending them.
     tokio::time::pause();
     let mut config = RetryConfig::default();
     (config.max_retries, config.circuit.failures) = (0, 1);
@@ -84,7 +85,7 @@ async fn code_5002_upstream_unavailable() {
     ExpectedError::new(ErrorCode::UPSTREAM_UNAVAILABLE)
         .message([
             "server `below` could not be reached several times in a row",
-            "tried again in 5s",
+            "tried again in 5 s",
         ])
         .details(["circuit", "server_id"])
         .started(false)

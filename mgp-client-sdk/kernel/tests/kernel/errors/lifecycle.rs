@@ -23,7 +23,7 @@ use crate::script;
 
 #[tokio::test]
 async fn code_2000_server_not_ready() {
-    // The server behind a gateway has exited.
+    // Use a gateway whose own server has exited.
     let client = gateway::client(Server::new("below", "1")).await;
     client.close().await;
     let stack = gateway::to(client).into_stack().unwrap();
@@ -41,7 +41,7 @@ async fn code_2000_server_not_ready() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The supervised server has never been started.
+    // Use a supervised server that has never been started.
     let builder = Client::builder("gateway", "1").server_id("files");
     let config = SuperviseConfig::default();
     let files = builder.supervise(ChildCommand::new("no-such-program"), config).unwrap();
@@ -130,13 +130,13 @@ async fn code_2001_server_draining() {
             expected = expected.after_a_second();
         }
         expected.check_all_peers(&stack, "t").await;
-        // Calls that were running when the drain began run to their end.
+        // A call that began before the drain must run to its end.
         held.release();
         let answer = first.response(running).await;
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 
-    // The `ReadyLayer` of a client refuses calls to a server in the state `Draining`.
+    // The `ReadyLayer` of a client must refuse calls to a server in the state `Draining`.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
         let state = StateHandle::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
@@ -153,7 +153,7 @@ async fn code_2001_server_draining() {
 
 #[tokio::test]
 async fn code_2002_server_restarting() {
-    // The server behind a gateway forgets each session as soon as the client uses the session.
+    // Use a gateway whose own server forgets each session as soon as the client uses the session.
     let server =
         script::Server::legacy(|seen| (seen.method() == "tools/call").then(|| script::status(404)))
             .await;
@@ -165,7 +165,7 @@ async fn code_2002_server_restarting() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The called server is being restarted.
+    // The following error must refuse a call to a server that is being restarted.
     ExpectedError::new(ErrorCode::SERVER_RESTARTING)
         .message(["server `files` is being restarted; try again in a moment"])
         .details(["state", "server_id"])

@@ -168,7 +168,8 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
                 .check(&peer, &answer);
         }
 
-        // A caller without a grant is refused. Only the audit layer around the call records this refusal.
+        // A caller without a grant must be refused. If it calls the method as a tool, only the audit layer around the
+        // call records the refusal.
         let (registrations, audit) =
             registrations(visibility(|_, _, _| Err(Hidden::new("no entry"))));
         let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;

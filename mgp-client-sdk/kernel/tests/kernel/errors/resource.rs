@@ -17,8 +17,8 @@ use crate::script;
 
 #[tokio::test]
 async fn code_3000_rate_limited() {
-    // The server behind a gateway is at a URL, and answers with the HTTP status 429 (too many requests). A wait of more
-    // than a day is shortened.
+    // The server behind a gateway is at a URL, and answers with the HTTP status 429 (too many requests). If it demands
+    // a wait of more than a day, the error contains a day.
     for (wait, shown_ms) in [("7", 7000), ("1000000000000000", 86_400_000)] {
         let server = script::Server::modern(move |seen| {
             let wait = vec![("Retry-After", wait.to_owned())];
@@ -44,7 +44,7 @@ async fn code_3000_rate_limited() {
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
     assert_eq!(answer["result"]["content"][0]["text"], "noon", "{answer}");
     ExpectedError::new(ErrorCode::RATE_LIMITED)
-        .message(["more than 1 call an hour by tool; try again in 3600s"])
+        .message(["more than 1 call an hour by tool; try again in 3600 s"])
         .details(details)
         .hint("retry_after_ms", json!(3_600_000))
         .check_all_peers(&stack, "now")
@@ -82,8 +82,8 @@ async fn code_3001_resource_exhausted() {
     let answer = first.response(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
 
-    // Repeating the call does not make its arguments or its result shorter. The size of a result is checked after the
-    // call has run.
+    // Neither error may recommend a retry, because a repeated call has arguments and a result of the same size. The
+    // size of a result is checked after the call has run.
     let sized = |arguments, result| {
         let server = Server::new("s", "1").tool(now());
         server.max_arguments(arguments).max_result(result).into_stack().unwrap()
@@ -137,7 +137,7 @@ async fn code_3003_timeout() {
     let server = Server::new("s", "1").tool(hang).timeout(Duration::from_millis(1500));
     let stack = server.into_stack().unwrap();
     ExpectedError::new(ErrorCode::TIMEOUT)
-        .message(["no answer within 1.5s; it may have run: call again only if that does no harm"])
+        .message(["no answer within 1.5 s; it may have run: call again only if that does no harm"])
         .details(["timeout_ms", "tool"])
         .check_all_peers(&stack, "hang")
         .await;
@@ -150,7 +150,7 @@ async fn code_3003_timeout() {
     hints.read_only_hint = Some(true);
     let stack = Server::new("s", "1").tool(reads.annotations(hints)).into_stack().unwrap();
     ExpectedError::new(ErrorCode::TIMEOUT)
-        .message(["no answer within 30s"])
+        .message(["no answer within 30 s"])
         .details(["timeout_ms", "tool"])
         .of_repeatable()
         .check_all_peers(&stack, "reads")
@@ -203,7 +203,7 @@ async fn code_3003_timeout() {
     held.begun().await;
     ExpectedError::new(ErrorCode::TIMEOUT)
         .message([
-            "the call waited 1.5s because too many calls run, and did not start; call again when fewer calls run",
+            "the call waited 1.5 s because too many calls run, and did not start; call again when fewer calls run",
         ])
         .started(false)
         .check_all_peers(&stack, "now")

@@ -57,7 +57,7 @@ async fn code_1000_permission_denied() {
         .check_all_peers(&stack, "snap")
         .await;
 
-    // The client has denied the permission to the server, which refuses the call itself.
+    // The client has denied the permission to the server. So the server itself must refuse the call.
     let snap = tool("snap").permissions([Permission::Camera]);
     let own = Server::new("disk", "1").tool(snap).into_stack().unwrap();
     for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Mgp) {
@@ -80,7 +80,7 @@ async fn code_1000_permission_denied() {
             .check(&peer, &answer);
     }
 
-    // A caller who is not an operator calls a method for operators; for plain peers the method is unknown.
+    // A caller that is not an operator calls a method for operators. For a plain peer, the method must be unknown.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let grant = json!({

@@ -71,7 +71,7 @@ async fn code_4001_tool_not_found() {
             if peer.dialect == Dialect::Mgp {
                 ExpectedError::new(ErrorCode::TOOL_NOT_FOUND).message([""]).check_mgp(&answer);
             } else {
-                // Plain peers get the code that MCP defines.
+                // A plain peer must get the code that MCP defines.
                 assert_eq!(answer["error"]["code"], -32602, "{answer}");
                 assert!(answer["error"].get("data").is_none(), "{answer}");
             }
@@ -79,7 +79,7 @@ async fn code_4001_tool_not_found() {
             assert!(message.starts_with(words) && message.len() < 200, "{message}");
         }
     }
-    // The governance layer does not repeat an unknown name, which may be very long, in its message.
+    // The governance layer must not repeat an unknown name in its message, because the name may be very long.
     let governed = Server::new("s", "1").governed(&open_to_all(), "s").into_stack().unwrap();
     let mut peer = Peer::join(&governed, PEERS[0]).await;
     let answer = peer.call(&"x".repeat(3000)).await;
@@ -103,7 +103,7 @@ async fn code_4002_tool_disabled() {
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
     assert_eq!(answer["result"]["content"][0]["text"], "noon", "{answer}");
 
-    // The tool's definition differs from the approved one.
+    // Change the definition of a tool, so that it differs from the approved definition.
     let look = |text: &'static str| Tool::new("t", text, || async { "seen" }).risk(RiskLevel::Safe);
     let below = Server::new("below", "1").tool(look("Looks at a file."));
     let tools = below.tools();
@@ -135,7 +135,8 @@ async fn a_held_tool_is_of_the_server_whose_id_begins_its_name() {
             Server::new("s", "1").tool(now).tool(Tool::new(name, held, || async { "3" }))
         }
     };
-    // The kernel refuses both definitions. The server that it tries first has a tool with the whole name, `two.add`.
+    // The kernel refuses the definitions of both tools. A call of `two.add` must get the error about the tool `add` of
+    // `two`, although the server `one` has a tool with this whole name.
     let builder = Kernel::builder().local_with("one", open(&[]), with("two.add"));
     let builder = builder.local_with("two", open(&[]), with("add"));
     let kernel = build_with_tools(builder, [("one", 1), ("two", 1)]).await;

@@ -245,9 +245,9 @@ async fn whatever_did_not_negotiate_an_extension_sees_what_it_saw_before() {
             for bits in 1..8_u8 {
                 let [client, kernel, server] = [1, 2, 4].map(|bit| bits & bit > 0);
                 let now = of(Some(client), kernel, server).await;
-                // The extension is active for the caller only if the caller and the kernel offer it.
+                // The caller must see a difference only if both the caller and the kernel offer the extension.
                 let is_same = (&now.tools, &now.result) == (&before.tools, &before.result);
-                // The server receives members of the extension only if all three parties offer it.
+                // The server must receive members of the extension only if all three parties offer it.
                 let is_active = client && kernel && server;
                 let is_received = now.received != before.received;
                 let is_wrong = !(is_same || client && kernel)

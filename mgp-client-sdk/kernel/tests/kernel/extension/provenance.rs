@@ -49,7 +49,7 @@ async fn a_kernel_adds_its_hop_and_changes_no_claim_in_each_pair_of_eras() {
         assert_eq!(hops.0.len(), 1);
         assert_eq!(hops.0[0].server_id, "books");
         assert_eq!(hops.0[0].trace_id.as_deref(), Some("t-1"));
-        // The kernel adds the server even to a result that states no sources.
+        // The kernel must add the server even to a result that states no sources.
         let result = client.call("recent").await.unwrap();
         assert!(sources(&result).is_empty());
         assert!(result.member::<ProvenanceHops>().unwrap().is_some());

@@ -74,7 +74,7 @@ async fn a_need_that_no_server_meets_is_answered_with_servers_of_the_registry_in
         assert_eq!(first.auth_flow.as_deref(), Some("oauth2_device"));
         let confidence = first.match_confidence.as_ref().map(|level| &level.0);
         assert_eq!(confidence, Some(&MatchConfidence::High));
-        // The result recommends nothing for a need that a connected server meets, or that no server of the registry
+        // The result must recommend nothing for a need that a connected server meets, or that no server of the registry
         // meets.
         assert!(recommended(&request(&client, "lists recent incidents").await).is_empty());
         assert!(recommended(&request(&client, "teleport a giraffe").await).is_empty());

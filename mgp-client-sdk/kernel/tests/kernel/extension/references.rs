@@ -245,8 +245,9 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     assert_eq!(result.to_text(), measured(&whole));
     assert_eq!(import(&client, &reference).await["bytes"], whole.len());
 
-    // A caller without the extension receives no reference. If it sends a reference in an argument, the kernel passes
-    // the argument on unchanged, and the schema of the tool does not accept it.
+    // A caller without the extension must receive no reference. If it sends a reference in an argument, the kernel
+    // passes the argument on unchanged. The call then fails, because the schema of the tool does not accept the
+    // argument.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(plain.call("long").await.unwrap().meta, None);
     assert_eq!(plain.call("list").await.unwrap().meta, None);

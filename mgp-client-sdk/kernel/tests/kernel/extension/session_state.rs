@@ -28,7 +28,7 @@ pub(crate) fn counter() -> Server {
     Server::new("counter", "1").tool(count).tool(other).extension(SessionStates::with_key([7; 32]))
 }
 
-/// Returns the server with a layer that records each session state that the server receives in `received`.
+/// Returns the server with a layer that adds to `received` each session state that the server receives.
 fn recorded(server: Server, received: &Arc<Mutex<Vec<String>>>) -> Server {
     let received = Arc::clone(received);
     server.around(gate(move |call| {
@@ -133,7 +133,7 @@ async fn through_a_kernel_each_server_gets_its_own_state_back_and_no_other_in_ea
         let refused = bob.call("one.list").with(&token).await.unwrap_err();
         assert_eq!(refused.code().0, 4000, "{refused}");
 
-        // A caller without the extension has no session, and receives no state.
+        // A caller without the extension must have no session and receive no state.
         let plain = host(&kernel, "carl", host_of(above)).await;
         for _ in 0..2 {
             let result = plain.call("one.list").await.unwrap();

@@ -254,7 +254,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     assert_eq!(things.all(), ["ticket a"]);
     make(&client, "tx", "page", "a").await.unwrap_err();
     client.close().await;
-    // A caller that did not negotiate transactions does not know their methods.
+    // The methods must be unknown to a caller that did not negotiate transactions.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     let refused = plain.request::<TransactionBegin>(&BeginTransactionParams::new()).await;
     assert_eq!(refused.unwrap_err().code().0, -32601);

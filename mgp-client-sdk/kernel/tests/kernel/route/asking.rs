@@ -430,7 +430,8 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
 
 #[tokio::test]
 async fn long_questions_and_answers_fit_into_the_rounds_of_a_modern_host() {
-    // A modern server keeps the answers in its own state, which has a smaller limit.
+    // A modern server keeps the answers in its own state, which has a smaller limit. So the test gives it fewer and
+    // shorter answers.
     for (below, questions, answer_bytes) in [(Era::Modern, 1, 10), (Era::Legacy, 3, 40_000)] {
         let server = move || {
             let model = Tool::new("model", "Thinks", move |cx: Context| async move {

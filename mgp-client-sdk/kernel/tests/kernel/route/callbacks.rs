@@ -128,7 +128,8 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
             let params = |response: &str| {
                 KernelCallbackAnswerParams::new(open.id.as_str(), Payload::parse(response).unwrap())
             };
-            // The agent cannot answer in place of the operator, and the operator's answer must fit the question.
+            // The agent must not be able to answer in place of the operator, and the operator's answer must fit the
+            // question.
             let own = agent.request::<KernelCallbacksAnswer>(&params(answer)).await.unwrap_err();
             assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED, "{pair}");
             let wrong = params(r#""maybe""#);

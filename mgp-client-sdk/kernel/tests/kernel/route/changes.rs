@@ -106,8 +106,8 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
     }
 }
 
-/// Regression test: the kernel did not apply the access rules of the agents on whose behalf such a call was made, and
-/// the call ran if the server listed the approved definition again meanwhile.
+/// Regression test: for such a call, the kernel did not apply the access rules of the agents on whose behalf it was
+/// made. So the call ran if the server listed the approved definition again meanwhile.
 #[tokio::test]
 async fn a_delegated_call_of_a_held_tool_needs_the_access_of_all_its_agents() {
     let (handles, is_slow) = (Handles::default(), Arc::new(AtomicBool::new(false)));

@@ -226,7 +226,7 @@ async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
 #[tokio::test]
 async fn a_legacy_host_is_notified_by_a_server_with_subscriptions_in_the_modern_era_only() {
     let server = || {
-        // The tool announces the change in the session of its caller, in which no client is subscribed.
+        // The tool announces the change in the session of its caller. No client is subscribed in this session.
         let touch = Tool::new("touch", "Changes the news", |cx: Context| async move {
             let changed = ResourceUpdatedParams::new("test://news");
             let call = Call::tell::<ResourcesUpdated>(&changed, cx.peer.context(&cx.scope))?;

@@ -1,6 +1,6 @@
 //! Tests that callers receive the events of the kernel and of its servers, but only those that they may see (MGP §13).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{EventDraft, EventHub};
-use mgp_types::Payload;
 use mgp_types::mcp::Era;
 use mgp_types::method::{EventsChannels, EventsSubscribe, KernelEvents, Request as _, ToolsCall};
 use mgp_types::mgp::{AccessGrantParams, KernelEventsParams, Severity, SubscribeEventsParams};
 use mgp_types::service::{Call, Principal, Reply, Router, ServerId, Stack, around};
+use mgp_types::{ErrorCode, Payload};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -135,7 +135,8 @@ async fn a_server_that_accepts_no_patterns_is_asked_for_the_channels_that_client
     let secret = subscribe(&eve, &["eve.secret"]).await;
     assert!(secret.subscribed().is_empty());
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
-    let mut events = subscribe(&ada, &["model.loaded", "model.none"]).await;
+    // The kernel must request the names also if the subscription has a pattern that covers them.
+    let mut events = subscribe(&ada, &["model.loaded", "model.none", "model.*"]).await;
     assert_eq!(events.subscribed(), ["model.loaded"]);
     followed(&hubs).await.emit("model.loaded", Severity::Info, &1).await.unwrap();
     assert_eq!(next(&mut events).await.data.as_str(), "1");
@@ -156,7 +157,7 @@ async fn a_server_that_accepts_no_patterns_is_asked_for_the_channels_that_client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_channel_that_was_refused_together_with_an_unknown_one_is_requested_again() {
+async fn a_channel_that_was_refused_together_with_an_unknown_one_is_requested_alone() {
     let hubs = Hubs::default();
     let (make, asked) = (models(Era::Legacy, &hubs), Arc::default());
     let strict = move || {
@@ -173,14 +174,66 @@ async fn a_channel_that_was_refused_together_with_an_unknown_one_is_requested_ag
     };
     let kernel = kernel_with("models", open(&["ask", "fail", "hang"]), 3, strict).await;
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
-    let refused = subscribe(&ada, &["model.loaded", "model.none"]).await;
-    assert!(refused.subscribed().is_empty());
-    let events = subscribe(&ada, &["model.loaded"]).await;
+    let events = subscribe(&ada, &["model.loaded", "model.none"]).await;
     assert_eq!(events.subscribed(), ["model.loaded"]);
+    assert_eq!(events.unsupported(), ["model.none"]);
 }
 
-/// Regression test: a connection to an instance that accepts only names removed the channels of another instance of the
-/// same server from the list, so the kernel could stop that instance although it had a subscriber.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_more_requests_is_not_asked_for_each_channel_alone() {
+    let (hubs, count) = (Hubs::default(), Arc::new(AtomicUsize::new(0)));
+    let (make, asked, requests) = (models(Era::Legacy, &hubs), Arc::default(), Arc::clone(&count));
+    let busy = move || {
+        let requests = Arc::clone(&requests);
+        let refuses = around(move |call: Call, next: Stack| {
+            let requests = Arc::clone(&requests);
+            async move {
+                if call.method().as_str() == EventsSubscribe::METHOD
+                    && call.params().get::<SubscribeEventsParams>()?.channels != ["*"]
+                {
+                    requests.fetch_add(1, Ordering::Relaxed);
+                    return Err(RpcError::new(ErrorCode::RATE_LIMITED, "too many requests"));
+                }
+                next.send(call).await
+            }
+        });
+        only_names(make(), &asked).layer(refuses)
+    };
+    let kernel = kernel_with("models", open(&["ask", "fail", "hang"]), 3, busy).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let events = subscribe(&ada, &["model.loaded", "model.none"]).await;
+    assert!(events.subscribed().is_empty());
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+/// Regression test: a connection to an instance without events removed the channels of all instances of the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_without_events_does_not_hide_the_channels_of_another_instance() {
+    let (hubs, has_events) = (Hubs::default(), Arc::new(AtomicBool::new(true)));
+    let (make, is_set) = (models(Era::Legacy, &hubs), Arc::clone(&has_events));
+    let instance = move || {
+        let server = make();
+        if is_set.load(Ordering::Relaxed) { server } else { server.without_mgp() }
+    };
+    let mut mgp = open(&["ask", "fail", "hang"]);
+    mgp.isolation = Isolation::PerAgent;
+    let kernel = kernel_with("models", mgp, 3, instance).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    ada.call("models.ask").await.unwrap();
+    until("the channels of ada's instance are listed", async || {
+        subscribe(&ada, &["model.*"]).await.subscribed() == ["model.loaded"]
+    })
+    .await;
+
+    has_events.store(false, Ordering::Relaxed);
+    let ben = host(&kernel, "ben", host_of(Era::Legacy)).await;
+    ben.call("models.ask").await.unwrap();
+    assert_eq!(subscribe(&ada, &["model.*"]).await.subscribed(), ["model.loaded"]);
+}
+
+/// Regression test: one instance of a server accepted only names of channels. A connection to it removed the channels
+/// of another instance of the server from the list, so the kernel could stop that instance although it had a
+/// subscriber.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_accepts_no_patterns_does_not_hide_the_channels_of_another_instance() {
     let hubs = Hubs::default();
@@ -242,7 +295,7 @@ async fn calls_and_refusals_are_reported_to_their_caller_if_it_sees_the_tool() {
     }
     assert!(is_silent(&mut events).await, "ada does not see the tool it was refused");
     assert!(is_silent(&mut of_another).await, "ben sees the tools, but these are calls of ada");
-    // An operator receives the event about the refusal.
+    // An operator must receive the event about the refusal.
     let operator = host_as(&kernel, Principal::local().operator(), host_of(Era::Legacy)).await;
     let mut params = KernelEventsParams::new();
     params.channel = Some("security.*".to_owned());
@@ -280,7 +333,7 @@ async fn a_restarted_server_is_subscribed_to_again_and_its_states_are_events() {
     kernel.restart_server(&ServerId::from("models")).await.unwrap();
     let hub = followed(&hubs).await;
     hub.emit("model.loaded", Severity::Info, &"again").await.unwrap();
-    // The server's own events and the events about its state can arrive in any order.
+    // The server's own events and the events about its state can arrive in any order. So read until both have arrived.
     let (mut is_loaded, mut is_connected) = (false, false);
     while !(is_loaded && is_connected) {
         let event = next(&mut events).await;
@@ -487,8 +540,8 @@ async fn what_a_server_lost_is_told_and_a_text_that_is_no_time_is_replaced() {
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let mut events = subscribe(&ada, &["model.*"]).await;
     let draft = || EventDraft::new("model.loaded");
-    hub.publish(draft().dropped(4).timestamp("yesterday".into())).await.unwrap();
-    hub.publish(draft().timestamp("2026-03-01T12:00:00Z".into())).await.unwrap();
+    hub.publish(draft().dropped(4).timestamp("yesterday".into())).unwrap();
+    hub.publish(draft().timestamp("2026-03-01T12:00:00Z".into())).unwrap();
     let (first, second) = (next(&mut events).await, next(&mut events).await);
     assert_eq!((first.dropped, second.dropped, events.dropped()), (4, 0, 4));
     assert!(first.timestamp.unwrap().to_system_time().is_some());

@@ -171,7 +171,7 @@ async fn a_server_that_does_not_answer_does_not_delay_the_log_level_of_another()
     let (host, logs) = logging_host(&kernel, "ann").await;
     host.set_level(LogLevel::Error).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // The kernel delays this change until its first request to the silent server has timed out.
+    // The kernel passes this change on only after its first request to the silent server has timed out.
     host.set_level(LogLevel::Debug).await.unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     host.call("steps").await.unwrap();

@@ -166,7 +166,7 @@ async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
     let kernel = build(builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
-    // The kernel keeps the name of an entry that only one visible server has.
+    // The kernel must keep the name of an entry that only one visible server has.
     assert_eq!(uris(&ann).await, ["file:///readme", "only://rain"].map(str::to_owned).into());
     assert_eq!(ann.prompts().await.unwrap()[0].name, "plan");
     let read = ann.read_resource("file:///readme").await.unwrap();
@@ -292,7 +292,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     kernel.stop().await;
     drop((ann, kernel));
 
-    // Even without a call, the kernel reads the lists again some time after a host has connected.
+    // Even if no client makes a call, the kernel must read the lists again some time after a host has connected.
     is_updated.store(false, Ordering::SeqCst);
     let kernel = reopen(folder.path(), builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
@@ -410,8 +410,8 @@ async fn a_search_by_its_method_waits_for_new_servers_too() {
     kernel.stop().await;
 }
 
-/// Regression test: until a server had listed its tools, the kernel treated an agent with access to single tools of the
-/// server like an agent without access.
+/// Regression test: until a server had listed its tools, an agent with access to single tools of the server counted as
+/// an agent without access. So it was not informed that the server is starting.
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
     let slow =

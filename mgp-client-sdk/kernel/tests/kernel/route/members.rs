@@ -147,7 +147,7 @@ async fn a_session_handle_counts_for_lists_and_calls() {
     assert_eq!(answer["content"][0]["text"], "a", "{answer}");
     let used = listed(client.ask("tools/list", with).await.unwrap());
     assert!(used.contains(&"a.which".to_owned()), "{used:?}");
-    // The kernel refuses an invented session handle before the tool runs.
+    // The kernel must refuse an invented session handle before the tool runs.
     for method in ["tools/list", "tools/call"] {
         let refused = client.ask(method, call(&json!("0123456789abcdef"))).await.unwrap_err();
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");

@@ -19,4 +19,5 @@ mod tasks;
 mod tenants;
 mod tenants_mixed;
 mod traces;
+mod undeclared;
 pub(crate) mod world;

@@ -66,7 +66,7 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
     let builder = builder(config)
         .local_with("weather", open(WEATHER), server("weather", WEATHER))
         .local_with("kit", open(KIT), server("kit", KIT))
-        // A tool that the agents do not see has the same portable name as another tool.
+        // Add a tool that has the same portable name as another tool, but that the agents do not see.
         .local_with("secret", closed, server("secret", &["weather_plan"]));
     let tools = [("weather", 3), ("kit", 2), ("secret", 1)];
     let kernel = build_with_tools(builder, tools).await;
@@ -190,7 +190,7 @@ async fn a_tool_that_waits_for_an_operator_gets_the_same_refusal_by_its_portable
     let explain = KernelExplainParams::new("ada", "kit_day_plan");
     let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
     assert_eq!(explained.outcome, ExplainedOutcome::Refuse, "{explained:?}");
-    // The error for a caller without access reveals nothing about the tool.
+    // The error for a caller without access must not reveal that the tool exists.
     let hidden = ada.call("secret_day_plan").await.unwrap_err();
     assert_eq!(hidden.code(), ErrorCode::TOOL_NOT_FOUND, "{hidden}");
 }
@@ -199,7 +199,8 @@ async fn a_tool_that_waits_for_an_operator_gets_the_same_refusal_by_its_portable
 async fn a_waiting_tool_of_a_server_that_is_switched_off_hides_no_other_one() {
     let folder = temp_dir();
     let config = "[kernel]\nsurface = 'direct'\n[agents.ada]\nportable_names = true";
-    // The second kernel does not have the first server, but the definition of that server still waits.
+    // Start two kernels one after the other. The second kernel does not have the server of the first, but that server's
+    // definition still waits.
     for id in ["a", "b"] {
         let builder = builder(config).local_with(id, open(&["day.plan"]), flagged);
         let kernel = builder.in_folder(folder.path()).await.unwrap();

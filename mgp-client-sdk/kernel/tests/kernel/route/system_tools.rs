@@ -87,11 +87,12 @@ async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
     kernel.stop_server(&ServerId::from("new")).await.unwrap();
     let status = status_of(&host, None).await;
     assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(1)), "{status:?}");
-    // Tools of a server without access are not counted.
+    // The kernel must not count the tools of a server to which the caller has no access.
     grant(&kernel, AccessGrantParams::deny("ada", "old")).await;
     let status = status_of(&host, None).await;
     assert_eq!((status.tools_total, status.tools_available), (Some(1), Some(0)), "{status:?}");
-    let _present = kernel.clients().add(Principal::local(), mgp_kernel::ClientTransport::Socket);
+    let add = |client| kernel.clients().add(client, mgp_kernel::ClientTransport::Socket);
+    let (_present, _foreign) = (add(Principal::local()), add(Principal::new("acme", "eve")));
     let resources = status_of(&host, None).await.resources.unwrap();
     assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");
 }
@@ -119,7 +120,7 @@ async fn only_an_operator_shuts_a_server_down_by_a_tool() {
         let refused = host.call("mgp.lifecycle.shutdown").args(arguments).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "{refused}");
     }
-    // The refused calls did not shut the kernel down.
+    // The refused calls must not have shut the kernel down.
     assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
 }
 
@@ -158,7 +159,8 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
     assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
     assert_eq!(result.estimated_drain_ms, Some(100));
-    // The server must end within this time. It would itself wait for 30 s.
+    // The kernel must end the server within this time. With its default time limit, the drain would wait for the call
+    // for 30 s.
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, ended.notified()).await.unwrap();
     assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());

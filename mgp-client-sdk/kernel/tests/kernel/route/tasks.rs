@@ -1,4 +1,5 @@
-//! Tests of calls that the kernel runs as tasks, and of tools that their servers run only as tasks.
+//! Tests of tasks: of calls that the kernel runs as tasks for its callers, and of tools that their servers run only as
+//! tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -154,7 +155,7 @@ fn undeclared(server: Server) -> Server {
     }))
 }
 
-/// Regression test: the server refused such calls with code −32021 (missing client capability).
+/// Regression test: the server refused calls of such a tool with code −32021 (missing client capability).
 #[tokio::test]
 async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like_any_other() {
     for above in [Era::Legacy, Era::Modern] {
@@ -171,7 +172,8 @@ async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like
             let result = host.call("only").await;
             let result = result.unwrap_or_else(|error| panic!("{above:?} {limits:?}: {error}"));
             assert_eq!(result.to_text(), "done too", "{above:?} {limits:?}");
-            // The kernel's repetition of the refused call belongs to the same call.
+            // The audit log must contain only one call, because the kernel repeated the refused call as part of the
+            // same call.
             let recorded = recorded_calls(&kernel, "s").await;
             let calls: Vec<serde_json::Value> = serde_json::from_str(&recorded).unwrap();
             assert_eq!(calls.len(), 1, "{recorded}");

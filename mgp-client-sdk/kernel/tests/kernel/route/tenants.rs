@@ -1,5 +1,5 @@
-//! Tests of two hosts that send the same ids and tokens to one server: neither host may receive a message of the other.
-//! Tests of a server that is for another tenant than the host: for the host, it must not exist.
+//! Tests that two hosts never receive each other's messages, even if both send the same ids and tokens to one server,
+//! and that a server for another tenant does not exist for a host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -320,7 +320,7 @@ async fn the_entries_of_a_server_that_is_for_another_tenant_do_not_exist() {
             let prompt = format!("plan_{name}");
             let reference = CompleteReference::Prompt(PromptReference::new(prompt.as_str()));
             let errors = [
-                // The kernel must not ask `secret` for a resource that is not listed, but only `open`.
+                // For a resource that is not listed, the kernel must ask only `open`, and not `secret`.
                 beta.read_resource(&format!("note://{name}")).await.unwrap_err(),
                 beta.get_prompt(&prompt, [("who", "ann")]).await.unwrap_err(),
                 beta.complete(reference, "who", "a", NO_ARGUMENTS).await.unwrap_err(),

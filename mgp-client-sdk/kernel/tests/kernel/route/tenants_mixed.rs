@@ -1,4 +1,5 @@
-//! Tests of one host over streams and one over HTTP that use the same request ids and progress tokens.
+//! Tests that a host over streams and a host over HTTP receive only their own messages, and cancel only their own
+//! calls, if they use the same request ids and progress tokens.
 //!
 //! Both hosts write their messages without an SDK, because an SDK would choose different ids.
 

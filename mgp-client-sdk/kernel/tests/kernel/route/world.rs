@@ -27,7 +27,7 @@ pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Modern, Era::Modern),
 ];
 
-/// The arguments of a request that has none.
+/// An empty list of arguments, for requests without arguments.
 pub(crate) const NO_ARGUMENTS: [(&str, &str); 0] = [];
 
 /// The fields of the form with which a tool asks its caller.

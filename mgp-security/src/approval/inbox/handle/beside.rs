@@ -71,14 +71,15 @@ impl Inbox {
         }
         match self.find(question).await {
             Ok(found) => Ok(Some(found)),
-            // The inbox is full, but the other approver can still answer.
+            // The inbox is full, so keep no new request. The other approver can still answer.
             Err(error) if error.code() == ErrorCode::RESOURCE_EXHAUSTED => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Closes an open request whose question was answered by another approver. Returns `false` if an operator has
-    /// answered it already.
+    /// Closes an open request whose question was answered by another approver; a review stays open. Returns `false` if
+    /// an operator's answer that no call has used yet, or a decision about the permissions, decides the question
+    /// instead.
     pub(in crate::approval::inbox) async fn close(
         &self,
         id: &str,

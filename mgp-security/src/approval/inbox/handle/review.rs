@@ -108,7 +108,7 @@ impl Inbox {
                 events.push(event);
                 writes.push((Arc::clone(request), asked));
             }
-            // If another process changed a review in the meantime, read again which reviews still wait.
+            // If another process changed a review in the meantime, repeat: read again which reviews still wait.
             if writes.is_empty() || self.replace(writes, events).await? {
                 return Ok(());
             }
@@ -118,7 +118,7 @@ impl Inbox {
 }
 
 /// Returns the review that is used as the request of a question about permissions, if there is one: an open review that
-/// names all permissions of the question, or a review that waits for its server.
+/// names all permissions of the question or, if the question is about no tool, a review that waits for its server.
 pub(super) fn review_about<'a>(
     question: &Question,
     requests: &'a Requests,

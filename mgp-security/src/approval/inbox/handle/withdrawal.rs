@@ -27,7 +27,7 @@ impl Inbox {
     /// An error if the removal cannot be stored or recorded; some approvals may have been removed.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn forget_approvals(
         &self,
         by: &Principal,
@@ -61,10 +61,11 @@ impl Inbox {
     ///
     /// # Errors
     /// Code 1000 (permission denied) if `by` is not an operator; other codes if the change cannot be stored or
-    /// recorded; some approvals and answers may have been removed, and a repetition removes the rest.
+    /// recorded. Then some approvals and answers may have been removed already; call the method again to remove the
+    /// remaining approvals and answers.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn revoke_calls(
         &self,
         by: &Principal,
@@ -98,7 +99,7 @@ impl Inbox {
     /// An error if the change cannot be stored or recorded.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn settle(
         &self,
         by: &Principal,
@@ -164,7 +165,7 @@ impl Inbox {
     /// An error if the removal cannot be stored or recorded; some requests may have been removed.
     ///
     /// # Cancel safety
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
         let is_affected =

@@ -104,7 +104,7 @@ impl Disk for Slow {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // Once the test has dropped the sender, `recv` no longer blocks.
+        // Blocks until the test releases this sync. Once the test has dropped the sender, `recv` no longer blocks.
         let _ = self.hold.recv();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.inner.sync()

@@ -110,8 +110,8 @@ async fn a_second_power_cut_that_brings_the_earlier_head_back_does_not_make_the_
             log.record(event(&id.to_string())).await.unwrap();
         }
         log.close().await.unwrap();
-        // A second power cut can bring the earlier head back. Another record has the number of that head's record by
-        // now.
+        // A second power cut can bring the earlier head back, although another record has the number of that head's
+        // record by now. The loss must not be recorded again.
         cut.put_head(&earlier).await;
         assert_eq!(cut.verify().await.unwrap(), 2 + later);
         let log = cut.open().await.unwrap();
@@ -119,7 +119,8 @@ async fn a_second_power_cut_that_brings_the_earlier_head_back_does_not_make_the_
         log.close().await.unwrap();
         assert_eq!(cut.verify().await.unwrap(), 2 + later);
 
-        // If the head states that its record was synced, no other record may have the number of that record.
+        // If the head states that its record was synced, no other record may have the number of that record. Otherwise
+        // the log counts as changed.
         cut.put_head(&LogHead { synced: earlier.seq, ..earlier }).await;
         for refused in [cut.verify().await.map(drop), cut.open().await.map(drop)] {
             let head = RecordFlaw::Head;

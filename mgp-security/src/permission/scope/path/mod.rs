@@ -60,7 +60,7 @@ pub(super) fn is_file_url(text: &str) -> bool {
         && !text.contains(char::is_whitespace)
 }
 
-/// Returns whether a text is the bare name of a file with an ending, or of one that begins with a dot.
+/// Returns whether a text is the bare name of a file that has an ending or begins with a dot.
 pub(super) fn is_bare_name(text: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
     let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);

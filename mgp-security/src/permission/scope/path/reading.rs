@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The maximum length of a path, in bytes; calls with a longer one are out of scope.
+/// The maximum length of a path, in bytes. A call with a longer path is out of scope.
 const LENGTH_MAX: usize = 4096;
 
 /// The maximum number of layers of percent-encoding that are decoded.
@@ -85,7 +85,7 @@ fn without_scheme(text: &str) -> Result<String, String> {
         }
         None => rest,
     };
-    // `file:///C:/…` is a path on drive C.
+    // `file:///C:/…` is a path on drive C, so remove the slash before the drive.
     let bare = path.trim_start_matches('/');
     let is_drive = matches!(bare.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
     Ok(if is_drive { bare } else { path }.to_owned())
@@ -130,7 +130,7 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
 
 /// Returns whether a shell or tool can expand a component of a path to `..` or to names that begin with a dot.
 fn may_climb(part: &str, may_expand: bool) -> bool {
-    // Alternatives such as `(..|a)` need no wildcard.
+    // Check for alternatives such as `(..|a)` first, because they need no wildcard.
     let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));
     if may_expand {
         let dot_in_class = part.split('[').skip(1).any(|class| {
@@ -241,8 +241,8 @@ impl Path {
         match part {
             "" | "." => return Ok(()),
             ".." => {
-                // Above an absolute root, `..` has no effect. Above a relative starting point, it leads out of the
-                // allowed area.
+                // At an absolute root, ignore `..`, which has no effect there. At a relative starting point, refuse it,
+                // because it leads out of the allowed area.
                 if self.parts.pop().is_none() && matches!(self.root, Root::Here | Root::Home) {
                     return Err("leaves the folder in which it begins".to_owned());
                 }

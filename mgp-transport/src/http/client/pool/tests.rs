@@ -175,7 +175,7 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
         );
     }
     repeated(&pool, &mut second).await;
-    // If there is no other connection, the request is sent on a new one.
+    // Without another connection, the request is sent on a new one.
     drop(second);
     assert!(pool.idle.state.lock().connections.iter().all(|idle| idle.sender.is_ready()));
     let _far = served(&pool, &mut dialled).await;
@@ -239,7 +239,7 @@ async fn the_oldest_idle_connection_is_dropped_at_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_are_closed_in_time_without_calls() {
     let (pool, mut dialled) = pair(8, IDLE);
-    // The second round checks that a new closing task starts after the first one has ended.
+    // The second round checks that a new closing task starts after the first closing task has ended.
     for _ in 0..2 {
         let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
         first.write_all(b"k").await.unwrap();
@@ -294,7 +294,7 @@ async fn a_connection_that_its_server_is_about_to_close_is_not_used() {
     assert!(is_closed(&mut far).await);
     assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);
 
-    // A connection that is kept for no longer than a second is not used again.
+    // A connection that its server keeps for no longer than a second is not used again.
     let (pool, mut dialled) = pair(8, IDLE);
     let (response, mut far) = opened(&pool, &mut dialled, &kept("timeout=1", "ok")).await;
     whole(response).await;
@@ -312,7 +312,7 @@ async fn a_connection_is_not_used_when_it_is_as_old_as_one_that_the_server_close
     let mut second = served(&pool, &mut dialled).await;
     advance(Duration::from_secs(3)).await;
     repeated(&pool, &mut second).await;
-    // The server would close the connection within half a second.
+    // The server would close the connection within half a second, so the pool opens another connection.
     advance(Duration::from_millis(4500)).await;
     let _third = served(&pool, &mut dialled).await;
     assert!(is_closed(&mut second).await);
@@ -403,7 +403,7 @@ async fn errors_show_whether_there_was_a_connection() {
     let config = HttpClientConfig::default();
     let pool = Pool::new(Silent, Uri::from_static("http://h/"), &config);
     let error = pool.send(message()).await.unwrap_err();
-    assert!(error.is_connect() && format!("{error:?}").contains("within 10s"), "{error:?}");
+    assert!(error.is_connect() && format!("{error:?}").contains("within 10 s"), "{error:?}");
 
     let (pool, mut dialled) = pair(8, IDLE);
     let hanging_up = async { drop(dialled.recv().await) };

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use mgp_types::method::{
+    ManifestChanged, Notification as _, PromptsListChanged, ResourcesListChanged, ResourcesUpdated,
+    ToolsListChanged,
+};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, InFlight, Kind, Link, Reply, connection_closed, write_call,
 };
@@ -15,9 +19,11 @@ impl Session {
     async fn notify(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
         let stream = self.route(call.related_key());
         stream.wait_for_room().await.map_err(|_| disconnected())?;
-        stream
-            .push(|out| write_call(out, None, call.method().as_str(), call.params(), call.hop()))
-            .map_err(|_| disconnected())?;
+        let method = call.method().as_str();
+        let write = |out: &mut Vec<u8>| write_call(out, None, method, call.params(), call.hop());
+        let pushed =
+            if is_of_change(method) { stream.push_once(write) } else { stream.push(write) };
+        pushed.map_err(|_| disconnected())?;
         Ok(Reply::None)
     }
 
@@ -45,6 +51,18 @@ impl Session {
         drop(waiting);
         outcome
     }
+}
+
+/// Returns whether a notification only reports that a list, a resource or the manifest has changed.
+fn is_of_change(method: &str) -> bool {
+    matches!(
+        method,
+        ToolsListChanged::METHOD
+            | PromptsListChanged::METHOD
+            | ResourcesListChanged::METHOD
+            | ResourcesUpdated::METHOD
+            | ManifestChanged::METHOD
+    )
 }
 
 fn disconnected() -> RpcError {

@@ -29,6 +29,26 @@ fn read(stream: &Stream, reader: u64) -> Poll<Option<String>> {
 }
 
 #[test]
+fn a_stream_without_a_reader_keeps_one_copy_of_a_repeated_notification() {
+    let stream = stream(Some(0));
+    let push = |text: &str| stream.push_once(|out| out.extend_from_slice(text.as_bytes())).is_ok();
+    for _ in 0..100 {
+        assert!(push("tools") && push("prompts"));
+    }
+    let event =
+        |number: u32, text: &str| format!("event: message\nid: 0-{number}\ndata: {text}\n\n");
+    let reader = stream.attach(None);
+    let both = event(0, "tools") + &event(1, "prompts");
+    assert_eq!(read(&stream, reader), Poll::Ready(Some(both)));
+
+    // A change after the last read is sent again.
+    stream.detach(reader);
+    assert!(push("tools"));
+    let again = stream.attach(None);
+    assert_eq!(read(&stream, again), Poll::Ready(Some(event(2, "tools"))));
+}
+
+#[test]
 fn a_client_whose_response_was_ended_resumes_for_the_answer() {
     let stream = stream(Some(3));
     assert!(stream.hang_up());

@@ -99,7 +99,7 @@ impl Server {
         let mut names = BTreeSet::new();
         let tools = self.tools[..count].iter().enumerate().map(|(number, tool)| {
             let mut name = swap.text(&tool.name);
-            // Replaced words can make two names equal, but names must be unique.
+            // Makes each name unique, because replaced words can make two names equal.
             while !names.insert(name.clone()) {
                 // Ignores the result, because writing to a string cannot fail.
                 let _ = write!(name, "_{number}");

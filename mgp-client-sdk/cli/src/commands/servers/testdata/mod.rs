@@ -1,5 +1,5 @@
-//! Some 2,100 published servers for tests: kinds of servers that people use, each by several publishers, and entries
-//! like those of the official registry. Also wishes of users, each with the kinds of servers that fulfil it.
+//! Some 2,100 published servers for tests: several publishers' servers of each kind that people use, and entries as in
+//! the official registry. Also wishes of users, each with the kinds of servers that fulfil it.
 
 use serde_json::{Value, json};
 

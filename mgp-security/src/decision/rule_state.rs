@@ -1,5 +1,5 @@
-//! The state that decisions read. [`Sources`] has a handle for each group of rules; [`Snapshot`] is the part of that
-//! state which decides about one call.
+//! The state that decisions read. [`Sources`] has a handle for each group of rules; through these, [`RuleState`] reads
+//! the state of the rules for one call.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -7,15 +7,12 @@ use std::time::SystemTime;
 
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
-use mgp_types::store::StoreError;
 use mgp_types::{Payload, mcp};
 
-use super::{CallFacts, CallPreparations, ConfirmedTool};
+use super::{CallFacts, ConfirmedTool};
 use crate::access::{Access, AccessView};
 use crate::approval::{CallApproval, CalledTool};
-use crate::definition::{
-    DefinitionRule, DefinitionState, Definitions, KnownTool, ServerTools, Tools,
-};
+use crate::definition::{DefinitionState, Definitions, KnownTool, ServerTools, Tools};
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::scope::HeldScopes;
@@ -99,7 +96,7 @@ impl Sources {
         }
     }
 
-    /// Returns whether any other rules than those of access decide about calls.
+    /// Returns whether any rules other than the access rules decide about calls.
     pub(crate) fn decides_beyond_access(&self) -> bool {
         self.definitions.is_some()
             || self.permissions.is_some()
@@ -115,9 +112,9 @@ impl Sources {
 
 mgp_types::opaque_debug!(Sources { server, origin });
 
-/// The state that decides about one call.
+/// The state of the rules that decide about one call. Not all of it is read at the same moment.
 ///
-/// The caller's access entries and the known tools of the server are read when the snapshot is created. The server's
+/// The caller's access entries and the known tools of the server are read when this value is created. The server's
 /// policy and the approvals of permissions are read when a check first needs them. Each of these is read at most once,
 /// so all checks see the same. Everything else is read at the moment when a check needs it:
 ///
@@ -127,19 +124,19 @@ mgp_types::opaque_debug!(Sources { server, origin });
 /// - permissions: those that the server declared for all of its tools, and those that the approver's configuration
 ///   grants;
 /// - confirmations: the approvals of later calls, and entries that name the tool in other sources than the above.
-pub(crate) struct Snapshot<'a> {
-    sources: &'a Sources,
+pub(super) struct RuleState<'a> {
+    pub(super) sources: &'a Sources,
     server: Option<&'a ServerId>,
-    access: Option<AccessView<'a>>,
-    tools: Option<Arc<Tools>>,
+    pub(super) access: Option<AccessView<'a>>,
+    pub(super) tools: Option<Arc<Tools>>,
     // The policy and the permissions are read on demand, because most calls need neither.
     policy: OnceCell<Arc<ServerPolicy>>,
     permissions: OnceCell<PermissionView<'a>>,
 }
 
-impl<'a> Snapshot<'a> {
+impl<'a> RuleState<'a> {
     #[inline]
-    pub(crate) fn of(
+    pub(super) fn of(
         sources: &'a Sources,
         principal: &'a Principal,
         server: Option<&'a ServerId>,
@@ -152,16 +149,6 @@ impl<'a> Snapshot<'a> {
             policy: OnceCell::new(),
             permissions: OnceCell::new(),
         }
-    }
-
-    /// Returns the access rules for a principal, which may be another principal than the caller for whom this snapshot
-    /// was created.
-    pub(super) fn access_of<'b>(&'b self, principal: &'b Principal) -> Option<AccessView<'b>> {
-        self.sources.access.as_ref().map(|access| access.view(principal))
-    }
-
-    pub(super) fn access(&self) -> Option<&AccessView<'a>> {
-        self.access.as_ref()
     }
 
     /// Returns the policy of the called server.
@@ -191,42 +178,6 @@ impl<'a> Snapshot<'a> {
             _ if is_pinned().is_some() => DefinitionState::Pinned.as_str(),
             _ => DefinitionState::Unseen.as_str(),
         }
-    }
-
-    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured.
-    #[inline]
-    pub(super) fn definition_rule(
-        &self,
-        server: &ServerId,
-        known: Option<&Arc<KnownTool>>,
-        preparations: &CallPreparations,
-    ) -> Option<Result<DefinitionRule, StoreError>> {
-        let definitions = self.sources.definitions.as_ref()?;
-        let known = known.map(|known| &**known);
-        if self.sources.origin == ToolOrigin::Own {
-            // Tools of this process are trusted. Only an operator's override of their risk has to be recorded.
-            let records =
-                known.is_some_and(KnownTool::is_unrecorded) && definitions.readable().is_ok();
-            let rule = self.tools.as_ref().filter(|_| records).map(|tools| tools.rule(known));
-            return Some(Ok(match rule {
-                Some(DefinitionRule::Record) => DefinitionRule::Record,
-                _ => DefinitionRule::Allow,
-            }));
-        }
-        if let Err(error) = definitions.readable() {
-            return Some(Err(error));
-        }
-        let Some(tools) = &self.tools else { return Some(Ok(DefinitionRule::List)) };
-        let rule = tools.rule(known);
-        let is_settled = || {
-            let CallPreparations { settled, is_last_decision, .. } = *preparations;
-            (is_last_decision && (settled.is_some() || tools.is_noisy))
-                || settled == Some(definitions.announcements(server))
-        };
-        if matches!(rule, DefinitionRule::List) && is_settled() {
-            return Some(Ok(tools.rule_of_current(known)));
-        }
-        Some(Ok(rule))
     }
 
     /// Returns whether a check of the call needs the assessment of the tool.
@@ -266,19 +217,6 @@ impl<'a> Snapshot<'a> {
         needs_any.then(|| self.permissions())?
     }
 
-    /// Returns whether any tool of the server declares that it needs this permission.
-    pub(super) fn is_of_tools(&self, permission: &Permission) -> bool {
-        self.tools.as_ref().is_some_and(|tools| tools.declare(permission))
-    }
-
-    pub(super) fn validators(&self) -> Option<&Validators> {
-        self.sources.validators.as_ref()
-    }
-
-    pub(super) fn confirms(&self) -> bool {
-        self.sources.confirmations.is_some()
-    }
-
     /// Returns the definition and the risk of the called tool; a confirmation of the call is valid only for these.
     pub(super) fn confirmable(
         &self,
@@ -308,7 +246,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the access entry or permission approval with which an operator named the called tool. If there are
-    /// several, returns the one that exempts more calls from confirmation.
+    /// several, returns the entry or approval that exempts more calls from confirmation.
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
