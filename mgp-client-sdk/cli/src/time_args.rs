@@ -33,14 +33,14 @@ fn time(text: &str, from: impl Fn(Duration) -> Option<SystemTime>) -> Result<Sys
     }
 }
 
-/// Returns the time left until a timestamp in one unit, e.g. `in 23 h`; `None` if the timestamp has passed.
+/// Returns the time left until a timestamp, rounded to one unit, e.g. `in 23 h`; `None` if the timestamp has passed.
 pub(crate) fn left_until(end: &Timestamp) -> Option<String> {
     let left = end.to_system_time()?.duration_since(SystemTime::now()).ok()?.as_secs();
     Some(match left {
         0..60 => format!("in {left} s"),
-        60..3600 => format!("in {} min", left / 60),
-        3600..172_800 => format!("in {} h", left / 3600),
-        _ => format!("in {} d", left / 86_400),
+        60..3570 => format!("in {} min", (left + 30) / 60),
+        3570..171_000 => format!("in {} h", (left + 1800) / 3600),
+        _ => format!("in {} d", (left + 43_200) / 86_400),
     })
 }
 
@@ -54,9 +54,9 @@ mod tests {
             let end = SystemTime::now() + Duration::from_secs(seconds);
             left_until(&Timestamp::from(end)).unwrap()
         };
-        // Half a unit more than shown, so that the test has time to run.
-        assert_eq!(left(90), "in 1 min");
-        assert_eq!(left(23 * 3600 + 1800), "in 23 h");
+        assert_eq!(left(65), "in 1 min");
+        assert_eq!(left(3600), "in 1 h");
+        assert_eq!(left(24 * 3600 - 2), "in 24 h");
         assert_eq!(left(2 * 86_400 + 3600), "in 2 d");
         assert!(left(30).ends_with('s'));
         assert_eq!(left_until(&Timestamp::from(SystemTime::UNIX_EPOCH)), None);

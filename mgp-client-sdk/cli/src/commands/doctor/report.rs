@@ -141,7 +141,7 @@ impl Render for Report {
         let works = servers - broken;
         let work = if *servers == 1 { "works" } else { "work" };
         out.line(format!(
-            "{works} of {} {work}, with {} in all; a full list costs {}",
+            "{works} of {} {work}, with {} in all; a full list costs at most {}",
             plural(*servers, "server"),
             plural(*tools, "tool"),
             plural(*tokens, "token")
