@@ -239,7 +239,7 @@ impl Governance {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn log_files(folder: impl AsRef<Path>) -> Result<LogFiles, FolderError> {
-        Ok(at_rest(folder.as_ref(), None).await?.files()?)
+        at_rest(folder.as_ref(), None).await?.into_files().await
     }
 
     /// Returns the files of another log of a folder: the log in the directory `dir`, e.g. an earlier log that was
@@ -254,7 +254,7 @@ impl Governance {
         folder: impl AsRef<Path>,
         dir: impl AsRef<Path>,
     ) -> Result<LogFiles, FolderError> {
-        Ok(at_rest(folder.as_ref(), Some(dir.as_ref())).await?.files()?)
+        at_rest(folder.as_ref(), Some(dir.as_ref())).await?.into_files().await
     }
 }
 
@@ -267,28 +267,38 @@ struct LogAtRest {
 }
 
 impl LogAtRest {
-    fn files(&self) -> Result<LogFiles, LogError> {
-        LogFiles::new(&self.dir, &self.name, self.head.as_ref())
+    async fn into_files(self) -> Result<LogFiles, FolderError> {
+        self.db.close().await;
+        Ok(LogFiles::new(&self.dir, &self.name, self.head.as_ref())?)
+    }
+
+    async fn verify(self, folder: &Path, is_current: bool) -> Result<u64, FolderError> {
+        let Self { dir, name, head, db } = self;
+        let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from);
+        // If the content of the database was lost, it does not name the directory of the log. The key file then shows
+        // that the folder had a log, because the first log of a folder creates this file.
+        let is_new = !folder.join(KEY).exists()
+            && fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
+        let head = match head {
+            Err(error) if !is_new => return Err(FolderError::log(&folder.join(STATE), dir)(error)),
+            head => head?,
+        };
+        if is_current {
+            refuse_others(&dir, &name)?;
+            DigestKey::check(&folder.join(KEY)).map_err(LogError::from)?;
+        }
+        Ok(verify_with_store(dir, name, head, &db).await?)
     }
 }
 
 async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, FolderError> {
     let is_current = dir.is_none();
-    let LogAtRest { dir, name, head, db } = at_rest(folder, dir).await?;
-    let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from);
-    // If the content of the database was lost, it does not name the directory of the log. The key file then shows that
-    // the folder had a log, because the first log of a folder creates this file.
-    let is_new = !folder.join(KEY).exists()
-        && fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
-    let head = match head {
-        Err(error) if !is_new => return Err(FolderError::log(&folder.join(STATE), dir)(error)),
-        head => head?,
-    };
-    if is_current {
-        refuse_others(&dir, &name)?;
-        DigestKey::check(&folder.join(KEY)).map_err(LogError::from)?;
-    }
-    Ok(verify_with_store(dir, name, head, &db).await?)
+    let log = at_rest(folder, dir).await?;
+    let db = log.db.clone();
+    let verified = log.verify(folder, is_current).await;
+    // The caller may move or replace the database now, so do not leave it open.
+    db.close().await;
+    verified
 }
 
 /// Returns whether a file certainly does not exist. Returns `false` if this user may not look into the folder: opening
@@ -563,7 +573,10 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let temp = temp_dir();
         let folder = temp.path().join("state");
-        close(Governance::in_folder(&folder).await.unwrap()).await;
+        let opened = Governance::builder().in_folder_beside(&folder, std::future::ready).await;
+        let (governance, db) = opened.unwrap();
+        close(governance).await;
+        db.close().await;
         let log = folder.join("audit/audit.0000000000000001.jsonl");
         for (mode, is_refused) in [(0o644, true), (0o600, false)] {
             fs::set_permissions(&log, fs::Permissions::from_mode(mode)).unwrap();
