@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub connect: ConnectConfig,
     /// The maximum time of a request without a progress notification. Default: 60 s.
     pub timeout: Duration,
-    /// The maximum duration of a tool call that reports progress. Default: 10 minutes.
+    /// The maximum duration of a request that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
     /// `true` if calls to servers without MGP carry `_meta.traceparent`. Default: `false`.
     pub plain_traceparent: bool,
@@ -35,7 +35,7 @@ pub struct ClientConfig {
     pub max_pages: usize,
     /// The maximum number of rounds of questions that a server of 2026-07-28 may ask during one call. Default: 16.
     pub max_rounds: u32,
-    /// The retry layer, which is outside all other layers; `None` disables retries.
+    /// The retry layer, which is outside the layers of the user; `None` disables retries.
     pub retry: Option<RetryLayer>,
     /// The layer that resumes streams whose connection was lost; `None` disables resuming.
     pub resume: Option<ResumeLayer>,
@@ -105,7 +105,7 @@ impl ClientConfig {
 pub struct ListenConfig {
     /// The delay before the first retry; each further delay is twice as long. Default: 1 s.
     pub retry: Duration,
-    /// The maximum delay between two attempts. Default: 60 s.
+    /// The maximum delay between two attempts, to which up to a quarter is added at random. Default: 60 s.
     pub max_retry: Duration,
     /// The number of consecutive failed attempts after which all delays are `max_retry`, and a warning is written. A
     /// new subscription resets the count. Default: 10.

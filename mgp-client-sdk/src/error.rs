@@ -39,7 +39,7 @@ pub enum Error {
     /// The tool ran and reported a failure (`isError`).
     #[error(transparent)]
     Tool(#[from] Box<ToolFailure>),
-    /// The handshake failed.
+    /// No connection was established, e.g. because the handshake failed.
     #[error(transparent)]
     Connect(ConnectError),
     /// No revision is supported by both sides; the connection was closed.
@@ -118,7 +118,8 @@ impl Error {
         }
     }
 
-    /// Returns the server's recovery hints, if there are any (§14.5).
+    /// Returns the recovery hints, if there are any (§14.5): those of the server or, for a failure that the client
+    /// detected, the default hints of its code.
     #[must_use]
     pub fn recovery(&self) -> Option<&Recovery> {
         match self {
@@ -143,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Returns whether a retry makes sense; `false` unless the server's recovery hints allow it.
+    /// Returns whether a retry makes sense; `false` unless the [recovery hints](Self::recovery) allow it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.recovery().is_some_and(Recovery::is_retryable)

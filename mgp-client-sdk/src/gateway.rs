@@ -179,7 +179,7 @@ where
     builder.config(|config| config.on_connection = Some(OnConnection(prepare)))
 }
 
-/// A new connection to a supervised server, before the first call.
+/// A connection to a supervised server, which [`on_connection`] prepares before other calls are made on it.
 pub struct NewConnection {
     client: Client,
     /// The stack that sends calls on this connection even before the server counts as ready.
@@ -234,9 +234,10 @@ impl NewConnection {
     /// be a pattern if the server accepts patterns. Returns `None` if the server has none of the channels and accepts
     /// no pattern among them; it then sends no events.
     ///
-    /// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
-    /// and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what the server dropped
-    /// and what was lost on the way. The request passes no gates; see [`ungated`].
+    /// The first `hook` of a connection also receives events that name no subscription. If the server gives several
+    /// subscriptions one id, only the first of their hooks is called. A hook runs on the connection's task, in the
+    /// order of arrival and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what
+    /// the server dropped and what was lost on the way. The request passes no gates; see [`ungated`].
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -299,7 +300,7 @@ impl ForwardedEvents {
     }
 
     /// Returns whether the server gave the subscription the id of an earlier one of the connection. Such subscriptions
-    /// end together.
+    /// end at the server together, when the last of them is dropped.
     #[must_use]
     pub fn shares_id(&self) -> bool {
         self.shares_id

@@ -46,7 +46,7 @@ use crate::wire::{ProgressHook, not_offered};
 /// # drop(builder);
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
-    /// Returns the requests that the handler answers; the client offers only these to the server. Default: none.
+    /// Returns the requests that the handler answers; the client offers these to the server. Default: none.
     fn accepted_requests(&self) -> AcceptedRequests {
         AcceptedRequests::default()
     }
@@ -80,7 +80,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(ElicitationCreate::METHOD)))
     }
 
-    /// Lets a model generate a message (MCP sampling).
+    /// Lets a model generate a message (MCP sampling). The client refuses conversations with tools.
     ///
     /// # Errors
     /// The error to send to the server.

@@ -21,7 +21,7 @@ use crate::wire::{Liveness, TaskGuard, is_answer};
 const MAX_BUFFERED: usize = 16;
 
 impl Client {
-    /// Monitors the health of the server until the returned watch is dropped.
+    /// Monitors the health of the server until the returned watch is dropped or the connection ends.
     ///
     /// The client pings the server with MGP if the extension `lifecycle` is active, else with MCP. After an MGP ping
     /// without an answer it uses both. Any answer counts as a sign of life, including errors and answers to other

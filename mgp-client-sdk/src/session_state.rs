@@ -32,7 +32,15 @@ use crate::extension::ClientExtension;
 /// jar.clear();
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct SessionStateJar(Arc<Mutex<Option<Payload>>>);
+pub struct SessionStateJar(Arc<Mutex<JarContent>>);
+
+/// The content of a jar.
+#[derive(Clone, Debug, Default)]
+struct JarContent {
+    state: Option<Payload>,
+    /// The number of sessions that the user has ended.
+    cleared: u64,
+}
 
 impl SessionStateJar {
     /// Creates a jar without state.
@@ -41,35 +49,51 @@ impl SessionStateJar {
         Self::default()
     }
 
-    /// Drops the state.
+    /// Drops the state. Answers to calls that are still running do not restore it.
     pub fn clear(&self) {
-        *self.0.lock() = None;
+        let mut kept = self.0.lock();
+        kept.state = None;
+        kept.cleared += 1;
     }
 
     /// Returns whether there is a state.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_none()
+        self.0.lock().state.is_none()
     }
 
-    /// Adds the state to a call, unless the caller has already set a state.
-    fn add_to(&self, call: &mut Call) {
-        let Some(state) = self.0.lock().clone() else { return };
-        let meta = &mut call.hop_mut().meta;
-        if !meta.iter().any(|(name, _)| name == SessionState::NAME) {
-            meta.push((Cow::Borrowed(SessionState::NAME), state));
+    /// Adds the state to a call, unless the caller has already set a state. Returns the content of the jar at this
+    /// moment.
+    fn add_to(&self, call: &mut Call) -> JarContent {
+        let kept = self.0.lock().clone();
+        if let Some(state) = &kept.state {
+            let meta = &mut call.hop_mut().meta;
+            if !meta.iter().any(|(name, _)| name == SessionState::NAME) {
+                meta.push((Cow::Borrowed(SessionState::NAME), state.clone()));
+            }
         }
+        kept
     }
 
-    /// Keeps the state that an answer contains; drops the state if the answer is an error that refuses it.
-    fn update(&self, answer: &Result<Reply, RpcError>) {
+    /// Keeps the state that an answer contains; drops the state if the answer is an error that refuses it. `sent` is
+    /// the content of the jar when the call was sent.
+    fn update(&self, sent: &JarContent, answer: &Result<Reply, RpcError>) {
         match answer {
             Ok(reply) => {
                 if let Some((text, state)) = state_in(reply) {
-                    *self.0.lock() = (!state.is_too_long()).then_some(text);
+                    let mut kept = self.0.lock();
+                    if kept.cleared == sent.cleared {
+                        kept.state = (!state.is_too_long()).then_some(text);
+                    }
                 }
             }
-            Err(error) if SessionState::is_invalidated(error) => self.clear(),
+            Err(error) if SessionState::is_invalidated(error) => {
+                let mut kept = self.0.lock();
+                // Another call may have received a new state meanwhile, which the server has not refused.
+                if kept.state == sent.state {
+                    kept.state = None;
+                }
+            }
             Err(_) => {}
         }
     }
@@ -119,14 +143,40 @@ impl<S: MgpService> Service<Call> for SessionStateService<S> {
             return Either::Left { future: self.inner.call(call) };
         }
         let jar = self.layer.clone();
-        jar.add_to(&mut call);
+        let sent = jar.add_to(&mut call);
         let answer = self.inner.call(call);
         Either::Right {
             future: Box::pin(async move {
                 let answer = answer.await;
-                jar.update(&answer);
+                jar.update(&sent, &answer);
                 answer
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_an_earlier_call_neither_restores_nor_drops_a_session() {
+        let jar = SessionStateJar::new();
+        let answer = |state: &str| {
+            let text = format!(r#"{{"_meta":{{"{}":"{state}"}}}}"#, SessionState::NAME);
+            Ok(Reply::raw(Payload::from_trusted(text)))
+        };
+        let sent = || jar.0.lock().clone();
+        let first = sent();
+        jar.clear();
+        jar.update(&first, &answer("old"));
+        assert!(jar.is_empty(), "the session was ended while the call ran");
+        let second = sent();
+        jar.update(&second, &answer("new"));
+        let refused = Err(SessionState::invalidated("expired"));
+        jar.update(&second, &refused);
+        assert!(!jar.is_empty(), "another state was refused");
+        jar.update(&sent(), &refused);
+        assert!(jar.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Reads a configuration and prints its servers and findings.
 //!
-//! If the command line names no file, the program reads the files that `mgp` reads. It starts no server, runs no
-//! `${cmd:…}`, and shows no secret.
+//! If the command line names no file, the program reads the files that `mgp` reads. It starts no server and runs no
+//! `${cmd:…}`.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its findings")]
 

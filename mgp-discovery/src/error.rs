@@ -91,7 +91,7 @@ pub enum DiscoveryError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// A caller who is not an operator tried to approve a file.
+    /// A caller who is not an operator tried to approve a file, or to revoke its approval.
     #[error("only an operator may approve a project's configuration; run `mgp trust`")]
     NotOperator,
     /// A caller who is not an operator tried to decide on a registration.

@@ -7,7 +7,7 @@
 //! - [`import`] reads the files of other hosts.
 //! - [`list_router`] answers requests for the list of servers with those that the caller can see.
 //! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not yet started or added.
-//! - [`Registrations`] contains the servers that were registered at run time, after an operator approved their
+//! - [`Registrations`] contains the servers that were registered at run time; they run after an operator approved their
 //!   programs.
 
 mod change;
@@ -42,7 +42,7 @@ pub use error::DiscoveryError;
 pub use expand::{
     ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights,
     SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
-    looks_secret, named_variables,
+    looks_secret, named_variables, path_variable,
 };
 pub use line_ends::keep_line_ends;
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};

@@ -61,8 +61,7 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
-    /// The permissions that the server needs for all of its tools, in addition to the permissions that it declares
-    /// itself.
+    /// The permissions that each call of the server needs, whatever the server and its tools declare.
     pub permissions_required: Vec<Permission>,
     /// The limits of the granted [`permissions`](Self::permissions). Each limit applies only to the permissions that it
     /// concerns, e.g. `hosts` to `network.outbound`. Only limits of paths, hosts, ports and commands have an effect
@@ -134,6 +133,12 @@ impl ServerPolicy {
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant))
     }
 
+    /// Returns the default policy for the callers of a tenant. A policy that replaces another between the check of the
+    /// tenant and this one must not allow access to callers whom it excludes, so they get `opt-in`.
+    pub(crate) fn default_for(&self, tenant: &str) -> DefaultPolicy {
+        if self.admits(tenant) { self.default_policy } else { DefaultPolicy::OptIn }
+    }
+
     /// Sets how permissions are approved.
     #[must_use]
     pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
@@ -166,7 +171,7 @@ impl ServerPolicy {
         self
     }
 
-    /// Adds permissions the server needs for all of its tools, as if it had declared them in its handshake.
+    /// Adds permissions that each call of the server needs, whatever the server and its tools declare.
     #[must_use]
     pub fn permissions_required(mut self, all: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions_required.extend(all);
@@ -443,6 +448,9 @@ mod tests {
         assert_eq!(admits("files"), [true; 3]);
         let general = Policies::with_default(ServerPolicy::default().tenants(["acme"]));
         assert!(general.admits(None, "acme") && !general.admits(None, "beta"));
+        let open = ServerPolicy::default().default_policy(DefaultPolicy::OptOut).tenants(["acme"]);
+        assert_eq!(open.default_for("acme"), DefaultPolicy::OptOut);
+        assert_eq!(open.default_for("beta"), DefaultPolicy::OptIn);
     }
 
     #[test]

@@ -55,8 +55,8 @@ impl Server {
     }
 
     /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers can share. Must
-    /// be called before resources or prompts are added, and before their page size is set: if there is a resource or a
-    /// prompt already, [`Server::into_stack`] fails.
+    /// be called before resources or prompts are added: if there is one already, [`Server::into_stack`] fails. Also
+    /// resets their page size, so set that afterwards.
     ///
     /// `subscriber` handles the subscriptions of callers to resources.
     pub fn change_notifier(
@@ -223,8 +223,8 @@ impl Server {
 
     /// Changes the health report of the server: its checks, its resources and the servers behind it.
     ///
-    /// The library itself always reports uptime, running requests and memory. It also reports the numbers of tools and
-    /// connections, unless `change` sets counters for them.
+    /// The library itself reports uptime, running requests and, on Linux, memory. It also reports the numbers of tools
+    /// and connections, unless `change` sets counters for them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -243,8 +243,8 @@ impl Server {
 // === Shutdown ===
 
 impl Server {
-    /// Returns a handle that ends the server gracefully: running calls finish, new calls fail with code 2001 (server
-    /// draining), and then [`Server::serve`] and the other serving methods return.
+    /// Returns a handle that ends the server gracefully: running calls finish within a time limit, new calls fail with
+    /// code 2001 (server draining), and then [`Server::serve`] and the other serving methods return.
     ///
     /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and a process manager by sending
     /// SIGTERM.

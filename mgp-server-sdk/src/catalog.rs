@@ -70,6 +70,8 @@ pub(crate) struct Snapshot<E> {
     /// The id of this version of the list, which its cursors contain. Equal lists have the same id in all processes, so
     /// a cursor is valid in each of them.
     revision: u32,
+    /// The state after hashing all keys, from which `revision` follows.
+    hasher: DefaultHasher,
     page_size: usize,
     /// The cursor that the last page returns, if the list continues in another source, e.g. in a set of resources.
     final_cursor: Option<String>,
@@ -85,14 +87,15 @@ impl<E: Entry> Catalog<E> {
     /// Adds an entry to the list, or replaces the entry with the same key; returns `true` if it replaced one.
     pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
-        let replaced = self.change(|order| {
-            let old = order.iter().position(|old| old.key() == entry.key());
-            match old {
-                Some(index) => order[index] = entry,
-                None => order.push(entry),
-            }
-            old.is_some()
-        });
+        let replaced = !self.push(&entry)
+            && self.change(|order| {
+                let old = order.iter().position(|old| old.key() == entry.key());
+                match old {
+                    Some(index) => order[index] = entry,
+                    None => order.push(entry),
+                }
+                old.is_some()
+            });
         self.0.subscribers.changed(E::LIST);
         replaced
     }
@@ -134,6 +137,19 @@ impl<E: Entry> Catalog<E> {
         self.0.snapshot.lock().by_key.get(key).cloned()
     }
 
+    /// Adds an entry with a new key to the snapshot if no call uses the snapshot, so that adding thousands of entries
+    /// to a new server is fast. Returns whether it added the entry.
+    fn push(&self, entry: &Arc<E>) -> bool {
+        let mut current = self.0.snapshot.lock();
+        let unused = Arc::get_mut(&mut current);
+        let Some(unused) = unused.filter(|unused| !unused.by_key.contains_key(entry.key())) else {
+            return false;
+        };
+        unused.push(Arc::clone(entry));
+        unused.reset_pages();
+        true
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<E>>) -> T) -> T {
         let (result, old) = {
             let mut current = self.0.snapshot.lock();
@@ -159,16 +175,33 @@ mgp_types::opaque_debug!(Catalog<E>);
 
 impl<E: Entry> Snapshot<E> {
     fn new(order: Vec<Arc<E>>, page_size: usize, final_cursor: Option<String>) -> Self {
-        let by_key =
-            order.iter().map(|entry| (entry.key().to_owned(), Arc::clone(entry))).collect();
-        let mut hasher = DefaultHasher::new();
-        for entry in &order {
-            entry.key().hash(&mut hasher);
+        let mut snapshot = Self {
+            order: Vec::with_capacity(order.len()),
+            by_key: HashMap::with_capacity(order.len()),
+            revision: 0,
+            hasher: DefaultHasher::new(),
+            page_size,
+            final_cursor,
+            pages: Vec::new(),
+        };
+        for entry in order {
+            snapshot.push(entry);
         }
-        let revision = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
-        let pages = order.len().div_ceil(page_size).max(1);
-        let pages = std::iter::repeat_with(Default::default).take(pages).collect();
-        Self { order, by_key, revision, page_size, final_cursor, pages }
+        snapshot.reset_pages();
+        snapshot
+    }
+
+    fn push(&mut self, entry: Arc<E>) {
+        entry.key().hash(&mut self.hasher);
+        self.by_key.insert(entry.key().to_owned(), Arc::clone(&entry));
+        self.order.push(entry);
+    }
+
+    /// Replaces the encoded pages by empty ones, and updates the revision, after entries were added.
+    fn reset_pages(&mut self) {
+        self.revision = u32::try_from(self.hasher.finish() >> 32).unwrap_or_default();
+        let pages = self.order.len().div_ceil(self.page_size).max(1);
+        self.pages = std::iter::repeat_with(Default::default).take(pages).collect();
     }
 
     pub(crate) fn entries(&self) -> &[Arc<E>] {
@@ -240,6 +273,21 @@ mod tests {
                 assert!(catalog.remove(other));
             }
         }
+    }
+
+    #[test]
+    fn an_entry_that_is_added_while_a_call_uses_the_list_gives_the_same_list() {
+        let catalogs = [(); 2].map(|()| Catalog::new(Subscribers::default()));
+        let mut used = Vec::new();
+        for key in ["a", "b", "c"] {
+            assert!(!catalogs[0].add(Companion(key, None)));
+            used.push(catalogs[1].snapshot());
+            assert!(!catalogs[1].add(Companion(key, None)));
+        }
+        let [unused, shared] = catalogs.map(|catalog| catalog.snapshot());
+        assert_eq!(unused.revision, shared.revision);
+        assert_eq!((unused.entries().len(), shared.entries().len()), (3, 3));
+        assert!(used.iter().enumerate().all(|(at, old)| old.entries().len() == at));
     }
 
     #[test]

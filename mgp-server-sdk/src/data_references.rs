@@ -175,7 +175,7 @@ impl DataReferences {
         let mut reference =
             DataReference::new(random_name()?, origin.clone(), mime_type.to_owned());
         reference.size_bytes = Some(size);
-        reference.expires_at = Some(Timestamp::from(SystemTime::now() + *ttl));
+        reference.expires_at = SystemTime::now().checked_add(*ttl).map(Timestamp::from);
         reference.access_url = Some(server.url(&id, *ttl)?);
         reference.checksum = Some(Checksum::sha256(digest));
         Ok(reference)

@@ -1,4 +1,4 @@
-//! The graceful shutdown (*drain*) of a server: it answers all running calls, and then ends (MGP §11.4).
+//! The graceful shutdown (*drain*) of a server, which still answers the running calls in a limited time (MGP §11.4).
 
 use mgp_lifecycle::Drain;
 use mgp_transport::CloseHandle;
@@ -25,7 +25,7 @@ impl CloseWhenDrained {
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
             // First announce to the connection that it will end. Otherwise, while the peer does not read, finished
-            // calls whose answers are not sent yet would count as running, and the drain would wait for them forever.
+            // calls whose answers are not sent yet would count as running, and the drain would wait for them in vain.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

@@ -53,10 +53,10 @@ pub enum ServeError {
         "`{0}` would serve callers without authentication; add `.auth(…)`, or `.no_auth()` on a loopback address"
     )]
     Unguarded(std::net::SocketAddr),
-    /// Authentication is off, but the address is reachable from other machines.
+    /// The server would serve callers without credentials, but other machines can reach the address.
     #[cfg(feature = "http")]
     #[error(
-        "`{0}` is reachable from other machines, so `.no_auth()` is not allowed; use `.auth(…)`"
+        "`{0}` is reachable from other machines, so it may not serve anonymous callers; use `.auth(…)`"
     )]
     Exposed(std::net::SocketAddr),
 }

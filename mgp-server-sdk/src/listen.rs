@@ -1,7 +1,7 @@
 //! The stream of notifications that a modern client opens (MCP `subscriptions/listen`).
 //!
 //! The stream lasts as long as its request: after a cancellation or a disconnect, nothing more is sent. A server that
-//! shuts down notifies the client of it on the stream, and completes the request.
+//! shuts down completes the request; before, it notifies clients that negotiated `lifecycle`.
 
 use std::time::Duration;
 

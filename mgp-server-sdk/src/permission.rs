@@ -25,16 +25,15 @@ pub(crate) fn apply_grants(call: &mut Call) {
 }
 
 /// Stores the grants that a call contains in the call's context. `needed` are the permissions that the called tool
-/// needs. If the call contains neither a decision about one of them nor an answer to an earlier question, returns a
-/// question to the caller instead.
+/// needs. If the call lacks a decision about one of them and contains no answer to an earlier question, returns a
+/// question to the caller instead, unless the client has sent its grants in separate requests.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
     let (sent, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
     if sent.is_none() && answered.is_none() && Grants::from_context(call.cx()).is_told() {
-        // This client sent its grants earlier, in separate requests. So the call need not contain any, and nothing is
-        // asked.
+        // This client sent its grants earlier, in separate requests, so nothing is asked.
         return Ok(None);
     }
     let decided = Permission::canonical(sent.iter().flat_map(|sent| sent.grants.keys()));

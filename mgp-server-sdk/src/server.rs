@@ -108,7 +108,7 @@ struct TypedToolsFn(Box<dyn Fn(&str) -> bool + Send + Sync>);
 
 mgp_types::opaque_debug!(TypedToolsFn);
 
-/// The MGP extensions that every server offers. `permissions` is added if a tool needs a permission; builder methods
+/// The MGP extensions that a new server offers. `permissions` is added if a tool needs a permission; builder methods
 /// add other extensions.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
@@ -117,7 +117,8 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Callbacks);
 
 impl Server {
-    /// Creates a server without tools. It offers the MGP extensions that every server of this crate offers.
+    /// Creates a server without tools. It offers the MGP extensions `streaming`, `tool_security`, `lifecycle` and
+    /// `callbacks`; other methods add further ones.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
@@ -346,7 +347,8 @@ impl Server {
         self
     }
 
-    /// Sets the time limit of the functions that implement tools, prompts, resources and completions. Default: 30 s.
+    /// Sets the time limit of the functions that implement tools, prompts, resources and completions. Default: 30 s. A
+    /// call that becomes a task has the task's time to live instead.
     ///
     /// The limit includes the time in which a caller of 2025-11-25 or before answers questions. So a server that asks
     /// people needs a longer limit here, or for the tools that ask ([`Tool::timeout`](crate::Tool::timeout)).
@@ -363,8 +365,8 @@ impl Server {
     }
 
     /// Sets the principal of the peer of [`serve`](Self::serve) and [`serve_stdio`](Self::serve_stdio); access entries,
-    /// settings of agents and the audit log refer to it. Default: [`Principal::local`], without an agent. Over HTTP, the
-    /// credentials of a request determine its principal.
+    /// settings of agents and the audit log refer to it. Default: [`Principal::local`], without an agent. Over HTTP,
+    /// the credentials of a request determine its principal.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

@@ -93,11 +93,12 @@ impl CallerState {
         self.states.is_some() && self.cx.caller.has(Extension::SessionState)
     }
 
-    /// Returns the state that the caller's last call stored, or `None` in a new session.
+    /// Returns the state that the caller sent with this call, i.e. that an earlier call stored. Returns `None` in a new
+    /// session, and for a caller that stores no state.
     ///
     /// # Errors
-    /// Returns code 4000 (invalid arguments) if the state was changed, has expired, or belongs to another caller; the
-    /// caller must start a new session. Returns −32603 (internal error) if the state has another type.
+    /// Returns code 4000 (invalid arguments) if the state was changed, is too long, has expired, or belongs to another
+    /// caller; the caller must start a new session. Returns −32603 (internal error) if the state has another type.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, RpcError> {
         let (Some(states), Some(state)) = (&self.states, self.cx.member::<SessionState>()?) else {
             return Ok(None);

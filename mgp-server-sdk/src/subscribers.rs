@@ -32,6 +32,10 @@ const MAX_LISTENERS: usize = 131_072;
 /// The maximum number of resources to which one listener can subscribe.
 pub(crate) const MAX_WATCHED: usize = 1_000;
 
+/// The maximum length in bytes of the URI of a resource to which a session subscribes. A session stores its URIs until
+/// it ends, so their size must be limited too.
+const MAX_URI_BYTES: usize = 8 * 1024;
+
 /// The time for which changes are collected before they are sent.
 const COALESCE_DELAY: Duration = Duration::from_millis(10);
 
@@ -208,11 +212,11 @@ impl Subscribers {
         if !self.announced().has(list) {
             return;
         }
-        let listeners = self.0.listeners.lock();
-        let interested = listeners.values().filter(|listener| {
-            listener.lists.has(list) && matches(&listener.principal, &listener.scope)
-        });
+        let interested = self.listeners_where(|listener| listener.lists.has(list));
         for listener in interested {
+            if !matches(&listener.principal, &listener.scope) {
+                continue;
+            }
             listener.record(|changes, _| {
                 changes.lists.insert(list);
                 true
@@ -234,16 +238,21 @@ impl Subscribers {
     /// Notifies the subscribers of matching principals that a resource changed.
     pub(crate) fn updated_for(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
         let first = (name.to_owned(), String::new());
-        for listener in self.0.listeners.lock().values() {
-            listener.record(|changes, watched| {
-                let from = watched.range::<(String, String), _>(&first..).map(|(key, _)| key);
-                let mut spellings = from.take_while(|(known, _)| known == name).peekable();
-                let is_subscriber = spellings.peek().is_some() && matches(&listener.principal);
-                if is_subscriber {
-                    changes.resources.extend(spellings.map(|(_, uri)| uri.clone()));
-                }
-                is_subscriber
-            });
+        let uris = |watched: &Watched| -> Vec<String> {
+            let from = watched.range::<(String, String), _>(&first..).map(|(key, _)| key);
+            from.take_while(|(known, _)| known == name).map(|(_, uri)| uri.clone()).collect()
+        };
+        let subscribed =
+            self.listeners_where(|listener| !uris(&listener.state.lock().watched).is_empty());
+        for listener in subscribed {
+            if matches(&listener.principal) {
+                listener.record(|changes, watched| {
+                    let uris = uris(watched);
+                    let is_subscriber = !uris.is_empty();
+                    changes.resources.extend(uris);
+                    is_subscriber
+                });
+            }
         }
     }
 
@@ -257,12 +266,11 @@ impl Subscribers {
         params: &LifecycleParams,
         matches: impl Fn(&Principal) -> bool,
     ) -> BoxFuture<'static, ()> {
-        let listeners = self.0.listeners.lock();
-        let wants = |listener: &&Arc<Listener>| {
-            listener.wants_state && matches(&listener.principal) && listener.state.lock().is_open
-        };
-        let messages = listeners.values().filter(wants).map(|listener| {
-            let (listener, params) = (Arc::clone(listener), params.clone());
+        let wants = |listener: &Listener| listener.wants_state && listener.state.lock().is_open;
+        let mut listeners = self.listeners_where(wants);
+        listeners.retain(|listener| matches(&listener.principal));
+        let messages = listeners.into_iter().map(|listener| {
+            let params = params.clone();
             async move {
                 if let Err(error) = listener.send_state(&params).await {
                     tracing::debug!(%error, "listener disconnected");
@@ -271,7 +279,6 @@ impl Subscribers {
         });
         // Each message is sent in its own task, so that a listener that does not read does not block other listeners.
         let messages: Vec<_> = messages.collect();
-        drop(listeners);
         Box::pin(async move {
             let all: JoinSet<()> = messages.into_iter().collect();
             all.join_all().await;
@@ -321,11 +328,22 @@ impl Subscribers {
         name: String,
         watching: WatchedResource,
     ) -> Result<(), RpcError> {
+        if watching.uri.len() > MAX_URI_BYTES {
+            let message = format!("`uri` has more than {MAX_URI_BYTES} bytes");
+            return Err(RpcError::invalid_params(message));
+        }
         self.join(cx);
         match self.listener(ListenerKey::Session(cx.scope.id())) {
             Some(listener) => listener.watch(name, watching),
             None => Err(Refusal::TooManyListeners.into()),
         }
+    }
+
+    /// Returns the listeners for which `is_wanted` returns `true`. It is called under the lock, so it must not run code
+    /// of the author.
+    fn listeners_where(&self, is_wanted: impl Fn(&Listener) -> bool) -> Vec<Arc<Listener>> {
+        let listeners = self.0.listeners.lock();
+        listeners.values().filter(|listener| is_wanted(listener)).cloned().collect()
     }
 
     fn listener(&self, key: ListenerKey) -> Option<Arc<Listener>> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Returns the canonical form of a URI, which is the same for all URIs that differ only in their escapes. An escaped
-/// `/`, `?`, `#` or `%` stays different from a literal one.
+/// `/`, `?` or `#` stays different from a literal one; a `%` that begins no escape counts as an escaped one.
 pub(crate) fn canonical(uri: &str) -> String {
     let mut text = String::with_capacity(uri.len());
     let mut left = uri.as_bytes();

@@ -218,8 +218,8 @@ struct MetaCopy<'a> {
     result: &'a Payload,
 }
 
-/// Writes the member `_mgp` of a result. Writes it to `_meta` too, because Python and rmcp drop `_mgp` from results and
-/// keep `_meta`.
+/// Writes the member `_mgp` of a result. Writes it to `_meta` too, because the MCP SDKs for Python and Rust drop `_mgp`
+/// from results and keep `_meta`.
 pub(crate) fn set_result_extension(body: &mut Body, mgp: &ResultExtension) -> Result<(), RpcError> {
     let mgp = Payload::of(mgp)?;
     body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);

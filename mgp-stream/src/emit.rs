@@ -157,7 +157,8 @@ impl CallerSink {
         }
     }
 
-    /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if the caller negotiated progress.
+    /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if the caller negotiated progress. A
+    /// step that changes only the remaining time is not sent in MCP's form.
     async fn progress(&self, step: Step) -> Result<(), ConsumerGone> {
         let (step, share, is_repeat) = self.last_step.lock().replace(step);
         let has_mgp = self.caller.has(Extension::Progress);
@@ -184,8 +185,8 @@ impl CallerSink {
 }
 
 impl LastStep {
-    /// Stores a reported step as the last step. Returns the step to send, its share of the whole, and whether the same
-    /// step was already sent in MCP's form.
+    /// Stores a reported step as the last step. Returns the step to send, its share of the whole, and whether the step
+    /// changes only the remaining time.
     ///
     /// If the total is unknown, a value below 1 counts as the share. Any other value shows nothing about the share, so
     /// the last known share is repeated.

@@ -30,7 +30,8 @@ use crate::emit::EstimateMeta;
 /// the caller gets no further chunks, and finds the remaining content in the result.
 ///
 /// If many chunks wait for their caller, the callee is asked to pause, and to continue when the caller has taken most
-/// of them. Chunks that are on their way still arrive; if they have no room, they are dropped and counted.
+/// of them, or after 10 s. Chunks that are on their way still arrive; if they have no room, they are dropped and
+/// counted.
 ///
 /// The layer belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]

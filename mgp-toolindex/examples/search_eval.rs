@@ -130,7 +130,8 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
 struct Costs {
     /// The tokens of all definitions, i.e. the cost for a host that lists every tool.
     all: u64,
-    /// The tokens of the tools of level L3 and of the answer to a query, at the 95th percentile of all queries.
+    /// The tokens of the tools listed at [`ContextLevel::Hybrid`] (L3) and of the answer to a query: the 95th percentile
+    /// of all queries.
     found: u64,
     /// The number of answers above the discovery reserve, and of sessions above the budget.
     violations: usize,

@@ -37,7 +37,7 @@ pub enum BudgetError {
         /// The value of `max_tokens` of the budget.
         most: u64,
     },
-    /// The pinned tools need more tokens than are reserved for them.
+    /// The pinned tools and the meta-tools need more tokens than are reserved for them.
     #[error(
         "the pinned tools and the meta-tools cost {tokens} tokens, `pinned_reserve` is {reserve}; raise it{}",
         unpin(largest.as_ref())

@@ -26,7 +26,7 @@ def runs(text, n=RUN):
 
 
 class Seen:
-    """Everything the evaluation sets say."""
+    """The texts of the evaluation sets."""
 
     def __init__(self, folder):
         self.whole, self.runs, self.described = set(), set(), set()

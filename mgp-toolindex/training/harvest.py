@@ -104,13 +104,13 @@ def server(tarball, name, version, licence, integrity):
 
 
 def sources(path):
-    """Rows of sources.tsv: registry, name, version, licence, integrity, file."""
+    """Rows of sources.tsv: registry, name, version, licence, integrity, file. Skips comments and empty lines."""
     with open(path, encoding="utf-8") as file:
         return [line.rstrip("\n").split("\t") for line in file if line.strip() and not line.startswith("#")]
 
 
 def harvest(listed, downloads):
-    """Everything the wheels say: (operations, doc strings)."""
+    """The texts of all wheels: (operations, doc strings)."""
     operations, code = [], []
     for registry, name, _, _, _, file in listed:
         if registry != "pypi":

@@ -114,8 +114,8 @@ def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps,
 def space(target, weight, keep=300, flat=0.3):
     """The teacher's space for training: its directions, strongest first, and partly evened out.
 
-    Sentence vectors of one trade share most of their length; without evening out, few dimensions would be spent on what tells
-    tools apart. The first dimensions alone are what the table aims at.
+    Sentence vectors of one trade share most of their length; without evening out, few dimensions would be spent on the
+    differences between tools. The first dimensions alone are what the table aims at.
     """
     rng = np.random.default_rng(1)
     pick = rng.choice(len(target), min(len(target), 60000), p=weight / weight.sum(), replace=True)

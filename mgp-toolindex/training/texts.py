@@ -1,4 +1,6 @@
-"""From what the packages say to training texts: names, descriptions, parameters, lines of a README, and requests made of them."""
+"""From the texts of packages to training texts: names, descriptions, parameters, lines of a read-me file, and requests
+made of them.
+"""
 import collections
 import re
 
@@ -49,7 +51,7 @@ class Texts:
 
     def __init__(self, leave_out):
         self.at, self.list, self.pairs, self.left = {}, [], [], 0
-        # The first source of a text: a service, a package, or none.
+        # The current source (a service, a package, `code` or `wishes`), and the first source of each text.
         self.who, self.said_by = None, []
         self.leave_out = leave_out
 
@@ -115,7 +117,7 @@ def readme_lines(readme):
 
 
 def build(operations, code, packages, words, vectors, leave_out):
-    """`operations`: (service, name, text, [(parameter, text)]); `code`: doc strings; `packages`: what npm packages say of themselves."""
+    """`operations`: (service, name, text, [(parameter, text)]); `code`: doc strings; `packages`: texts of packages."""
     rng, texts = np.random.default_rng(3), Texts(leave_out)
     taken, groups = collections.Counter(), collections.defaultdict(list)
     for i in rng.permutation(len(operations)):

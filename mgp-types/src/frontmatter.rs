@@ -13,7 +13,7 @@ const MAX_VALUES: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontmatterError {
-    /// The file does not begin with frontmatter.
+    /// The file does not begin with frontmatter between two lines `---`.
     #[error("the file must begin with `---`, YAML, and another `---`")]
     Missing,
     /// The frontmatter is too large or nested too deeply, or has too many values.

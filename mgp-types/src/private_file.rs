@@ -137,7 +137,7 @@ impl PrivateFile {
         Ok(Some(text))
     }
 
-    /// Waits until no other process or handle holds the exclusive lock, then acquires it.
+    /// Acquires the exclusive lock. Waits up to `timeout` while another process or handle holds it.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Busy`] if the lock is not free within `timeout`, or else the errors of
@@ -183,8 +183,8 @@ impl PrivateFile {
     }
 
     /// Replaces the content atomically, like [`replace`](Self::replace), but keeps the owner, the group and the
-    /// permissions of an existing file. If this process is not allowed to keep the group, the new group has no
-    /// permissions.
+    /// permissions of an existing file as far as this process is allowed to. If the group cannot be kept, the new group
+    /// has no permissions.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
@@ -238,8 +238,8 @@ impl PrivateFile {
         Ok(())
     }
 
-    /// Returns a number that changes whenever the file is replaced or written or, on Unix, its permissions change; 0 if
-    /// the file does not exist.
+    /// Returns a number that changes when the file is replaced or written or, on Unix, its permissions change; 0 if the
+    /// file does not exist or cannot be examined.
     #[must_use]
     pub fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {

@@ -91,7 +91,8 @@ impl Sealer {
     /// Opens a sealed text, and returns the bytes that were sealed.
     ///
     /// # Errors
-    /// Returns [`UnsealError`] if the text was changed, has expired, or was sealed for another purpose or other names.
+    /// Returns [`UnsealError`] if the text was changed, has expired, or was sealed with another key, for another
+    /// purpose or for other names.
     pub fn open(
         &self,
         purpose: &str,

@@ -35,7 +35,7 @@ impl Timestamp {
         &self.0
     }
 
-    /// Parses the text; returns `None` if it is not an RFC 3339 time.
+    /// Parses the text; returns `None` if it is not an RFC 3339 time from 1970 on.
     #[must_use]
     pub fn to_system_time(&self) -> Option<SystemTime> {
         let text = self.0.trim();

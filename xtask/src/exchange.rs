@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         Self { stream, end, held: Vec::new(), over: None }
     }
 
-    /// Reads more bytes; returns false at the end of the stream or after the time limit.
+    /// Reads more bytes; returns `false` at the end of the stream, after the time limit, or if the reply is too long.
     fn more(&mut self) -> bool {
         if self.over.is_some() || self.held.len() > MAX_REPLY_BYTES {
             return false;

@@ -215,7 +215,7 @@ pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Ou
     path.exists().then_some(path).context(example)
 }
 
-/// Creates an empty folder that only its owner can access.
+/// Creates an empty folder that only its owner can access, in place of an existing folder.
 pub(crate) fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder).context(folder.display())?;

@@ -6,8 +6,8 @@ use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
     guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, operator,
-    permissions, report, secrets, servers, service, setup, tenants, tools, transactions, trust,
-    validate, why,
+    permissions, report, secrets, servers, service, setup, subscriptions, tenants, tools,
+    transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -122,6 +122,9 @@ pub(crate) enum Command {
     /// Show the webhooks and the events that they could not deliver
     #[command(alias = "webhook")]
     Webhooks,
+    /// Show the subscriptions of clients to events, and end them: list, end
+    #[command(alias = "subscription")]
+    Subscriptions(subscriptions::Arguments),
     /// Test the messages that reach you when a decision waits
     #[command(subcommand)]
     Notify(notify::Notify),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::builder::{StyledStr, Styles};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::cli::Cli;
@@ -20,7 +20,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
         "Decide",
         &["approvals", "console", "access", "permissions", "why", "callbacks", "transactions"],
     ),
-    ("See what happened", &["audit", "events", "logs", "sessions", "report"]),
+    ("See what happened", &["audit", "events", "subscriptions", "logs", "sessions", "report"]),
     ("Servers and tools", &["servers", "tools", "openapi", "lock", "index"]),
     ("Keys and messages", &["keys", "tenants", "secrets", "operator", "notify", "webhooks"]),
     (
@@ -45,6 +45,15 @@ const ALIASES: [(&str, &[&str]); 13] = [
     ("query", &["search", "show"]),
     ("search", &["find"]),
     ("call", &["run"]),
+];
+
+/// Words that name no command, each with a command that people may mean by it.
+const OTHER_WORDS: [(&str, &str); 5] = [
+    ("config", "init"),
+    ("config", "doctor"),
+    ("kill", "stop"),
+    ("shutdown", "stop"),
+    ("ps", "status"),
 ];
 
 /// The number of commands that a tip about an unknown command names at most.
@@ -74,7 +83,7 @@ pub(crate) fn command() -> clap::Command {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about);
             let about =
                 about.map_or_else(|| "Show the help of a command".into(), ToString::to_string);
-            let _ = writeln!(template, "  {literal}{name:<12}{literal:#}  {about}");
+            let _ = writeln!(template, "  {literal}{name:<13}{literal:#}  {about}");
         }
     }
     let _ = write!(template, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
@@ -92,13 +101,12 @@ pub(crate) fn parse() -> clap::error::Result<Cli> {
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command()))
 }
 
-/// Adds tips to an error about an unknown command: up to [`MAX_TIPS`] groups that have a command of this name, or all
+/// Adds tips to an error about an unknown command: up to [`MAX_TIPS`] commands that people may mean by its name, or all
 /// commands of the group in which it was looked for. Removes the proposals of clap that are hidden commands or aliases.
 fn with_tips(mut error: clap::Error, arguments: impl Iterator<Item = OsString>) -> clap::Error {
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand).cloned()
-    else {
-        return error;
-    };
+    let is_argument = error.kind() == ErrorKind::UnknownArgument;
+    let kind = if is_argument { ContextKind::InvalidArg } else { ContextKind::InvalidSubcommand };
+    let Some(ContextValue::String(unknown)) = error.get(kind).cloned() else { return error };
     let root = command();
     let (mut group, mut path) = (&root, String::from("mgp"));
     let mut arguments = arguments.skip(1);
@@ -111,11 +119,17 @@ fn with_tips(mut error: clap::Error, arguments: impl Iterator<Item = OsString>) 
             let _ = write!(path, " {}", below.get_name());
         }
     }
-    let tip = if path == "mgp" {
+    let tip = if is_argument {
+        let is_list = matches!(&*unknown, "ls" | "list" | "show");
+        let is_alone = !group.has_subcommands() && group.get_positionals().next().is_none();
+        (is_list && is_alone).then(|| format!("run `{path}` without `{unknown}`"))
+    } else if path == "mgp" {
+        let others = OTHER_WORDS.iter().filter(|(word, _)| *word == unknown);
         let found = root.get_subcommands().filter_map(|group| {
             let command = group.find_subcommand(&unknown)?;
             Some(format!("`mgp {} {}`", group.get_name(), command.get_name()))
         });
+        let found = others.map(|(_, name)| format!("`mgp {name}`")).chain(found);
         let found: Vec<_> = found.take(MAX_TIPS).collect();
         (!found.is_empty()).then(|| format!("did you mean {}?", found.join(" or ")))
     } else {
@@ -179,6 +193,12 @@ mod tests {
         );
         assert!(!approve.contains("similar"), "{approve}");
         assert!(text("restart").contains("did you mean `mgp servers restart`?"));
+        assert!(text("kill").contains("did you mean `mgp stop`?"));
+        assert!(text("config").contains("did you mean `mgp init` or `mgp doctor`?"));
+        for typed in ["webhooks ls", "webhook ls --json"] {
+            assert!(text(typed).contains("run `mgp webhooks` without `ls`"), "{typed}");
+        }
+        assert!(!text("stop files").contains("without"));
         let access = text("access delegate a b");
         let known = "the commands of `mgp access` are grant, revoke, query, matrix";
         assert!(access.contains(known), "{access}");

@@ -27,7 +27,7 @@ struct HostFiles {
 enum UserFile {
     /// A path below the user's home folder.
     Home(&'static str),
-    /// A path below `~/.config` on all systems but Windows.
+    /// A path below `~/.config`, or on Windows below the folder of `Programs` (`opencode` excepted).
     Config(&'static str),
     /// A path below the folder where the system keeps settings of programs.
     Programs(&'static str),

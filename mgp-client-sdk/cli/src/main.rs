@@ -139,8 +139,8 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
         events, guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi,
-        permissions, report, secrets, servers, service, setup, tenants, tools, transactions, trust,
-        validate, webhooks, why,
+        permissions, report, secrets, servers, service, setup, subscriptions, tenants, tools,
+        transactions, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) | Command::TryHost(_) => Ok(()),
@@ -176,6 +176,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Events(events) => events::run(global, &events).await,
         Command::Webhooks => webhooks::run(global).await,
+        Command::Subscriptions(arguments) => subscriptions::run(global, &arguments).await,
         Command::Notify(notify) => notify::run(global, &notify).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
@@ -188,7 +189,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Version => version::print(global),
         Command::Man(arguments) => man::run(global, &arguments, help::command()),
         Command::Complete(words) => complete::run(global, &words, help::command()).await,
-        Command::Completions(completions) => completions::run(&completions, &mut help::command()),
+        Command::Completions(completions) => completions::run(&completions, &help::command()),
     }
 }
 

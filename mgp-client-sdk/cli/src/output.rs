@@ -133,7 +133,7 @@ impl ActionReport {
         self
     }
 
-    /// Prints the report; its notes go to standard error.
+    /// Prints the report. Its notes go to standard error or, with `--json`, into the document.
     pub(crate) fn print(&self, global: &Global) -> CliResult {
         for text in &self.notes {
             print_note(global, &format!("mgp: {text}"));

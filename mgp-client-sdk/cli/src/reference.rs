@@ -56,6 +56,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("servers-ls", of::<servers::list::ServerList>()),
         ("sessions", of::<kernel::SessionList>()),
         ("status", of::<kernel::Status>()),
+        ("subscriptions-ls", of::<subscriptions::SubscriptionList>()),
         ("tenants-ls", of::<tenants::TenantList>()),
         ("reload", of::<kernel::Reloaded>()),
         ("tools-call", of::<tools::CallOutput>()),

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 /// The number of the signal SIGHUP.
 const HANGUP: i32 = 1;
 
-/// The time in which a repeated signal counts as the same signal. GNU `timeout` sends its signal to the process and
-/// then to the group of the process, so the process receives it twice.
+/// The time in which further signals count as the first one. GNU `timeout` sends its signal to the process and to the
+/// group of the process, and many programs answer Ctrl-C, which reaches the whole group, by SIGTERM to their children.
 const REPETITION: Duration = Duration::from_secs(1);
 
 /// A stream of SIGTERM, SIGINT and SIGHUP.
@@ -99,14 +99,13 @@ impl Signals {
     /// signal counts as the first: many hosts send a signal right after they close the standard input.
     pub(crate) fn exit_on_second(mut self, received: Option<i32>) {
         tokio::spawn(async move {
-            let first = match received {
-                Some(first) => first,
-                None => self.next().await,
-            };
+            if received.is_none() {
+                self.next().await;
+            }
             let begun = Instant::now();
             let mut number = self.next().await;
             // Skip further hangups: when a terminal is closed, its shell repeats the signal.
-            while number == HANGUP || (number == first && begun.elapsed() < REPETITION) {
+            while number == HANGUP || begun.elapsed() < REPETITION {
                 number = self.next().await;
             }
             tracing::warn!(number, "exiting on second signal");

@@ -3,7 +3,7 @@
 //! `conformance_client URL`, with `MCP_CONFORMANCE_SCENARIO`, `MCP_CONFORMANCE_PROTOCOL_VERSION` and, for some
 //! scenarios, `MCP_CONFORMANCE_CONTEXT` in the environment. The exit code is 0 if everything succeeded.
 //!
-//! It uses the SDK like any program: it offers all of MGP, and answers every request of a server.
+//! It uses the SDK like any program: it offers all of MGP, and answers forms, sampling and requests for roots.
 
 mod login;
 mod stories;
@@ -55,7 +55,6 @@ fn variable(name: &str) -> Result<Option<String>, VarError> {
     }
 }
 
-/// Creates a client that offers every capability and extension, and answers every request.
 fn client() -> ClientBuilder {
     let all = Extension::ALL.iter().fold(ExtensionSet::EMPTY, |set, one| set.with(*one));
     Client::builder("conformance-client", env!("CARGO_PKG_VERSION"))

@@ -38,7 +38,6 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
     }
 }
 
-/// Calls each tool.
 async fn every_tool(client: &Client) -> Result<(), Error> {
     for tool in client.tools().await?.iter() {
         call(client, &tool.name, &sample(tool)?).await?;
@@ -46,8 +45,8 @@ async fn every_tool(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Loads each skill: `SKILL.md` first, then its other files. Stops with an error at the first file that differs from
-/// the skill's entry in the list.
+/// Loads `SKILL.md` and the listed files of each skill. Stops with an error at the first file that differs from the
+/// skill's entry in the list.
 async fn every_skill(client: &Client) -> Result<(), Error> {
     for skill in client.list_skills().await? {
         client.read_skill_file(&skill, &skill.uri).await?;
@@ -59,7 +58,6 @@ async fn every_skill(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads each resource and gets each prompt.
 async fn every_resource_and_prompt(client: &Client) -> Result<(), Error> {
     for resource in client.resources().await?.iter() {
         client.read_resource(&resource.uri).await?;

@@ -118,8 +118,8 @@ impl AuditSinks {
         Ok(Self(running))
     }
 
-    /// Stops the sinks. First saves the position of each sink in the audit log, so that the next kernel sends no event
-    /// again.
+    /// Saves the position of each sink in the audit log, so that the next kernel sends no event again, and stops the
+    /// sinks. Waits for at most [`STOP_TIMEOUT`].
     pub(super) async fn stop(&self) {
         let stopping = self.0.iter().map(|sink| sink.forwarding.stop());
         if timeout(STOP_TIMEOUT, join_all(stopping)).await.is_err() {

@@ -123,7 +123,7 @@ impl KernelBuilder {
     }
 
     /// Sets the configuration files, which name the servers to run. Each change of a file is applied as by
-    /// [`Kernel::reload`].
+    /// [`Kernel::reload`], unless the configuration requires operators to prove their presence.
     ///
     /// The configuration of a project is used only after its approval; approvals are stored with the rest of the
     /// state.
@@ -224,7 +224,7 @@ impl KernelBuilder {
 
     /// Builds a kernel that keeps its state in a folder; only the folder's owner has access to it.
     ///
-    /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
+    /// The state includes grants, permissions, pinned definitions, the tool index and the audit log.
     ///
     /// # Errors
     /// [`KernelError`] if the kernel cannot be built.

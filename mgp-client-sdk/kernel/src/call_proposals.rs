@@ -26,7 +26,8 @@ pub(crate) type LiveKeys = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
-    /// `true` once the kernel has begun to stop. A rollback then pauses until the next start of the kernel.
+    /// `true` once the kernel has begun to stop. A rollback then pauses until the next start of the kernel, and no
+    /// server starts.
     pub(crate) is_stopping: Arc<AtomicBool>,
     /// The check of a call's idempotency key and transaction that runs before a person is asked about the call; `None`
     /// if the configuration offers neither.
@@ -70,8 +71,8 @@ impl CallProposals {
         keys.remove_tenant(tenant).await
     }
 
-    /// If the caller of a tool call negotiated an extension, adds the check of idempotency keys and transactions to the
-    /// call. The layers that ask a person about the call run the check first.
+    /// Adds the check of idempotency keys and transactions to a tool call. The layers that ask a person about the call
+    /// run the check first.
     pub(crate) fn add_check(&self, call: &mut Call) {
         if call.is::<ToolsCall>()
             && let Some(check) = &self.ask_check

@@ -18,9 +18,9 @@ use mgp_types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsReset,
     KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
     KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
-    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
-    KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown,
-    Request as _,
+    KernelSubscriptions, KernelSubscriptionsEnd, KernelTools, KernelToolsApprove,
+    KernelToolsReject, KernelToolsTokens, KernelTransactions, KernelTransactionsResolve,
+    KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown, Request as _,
 };
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
@@ -29,7 +29,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// Each method with the equivalent command of `mgp`.
-const COMMANDS: [(&str, &str); 37] = [
+const COMMANDS: [(&str, &str); 39] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -58,6 +58,8 @@ const COMMANDS: [(&str, &str); 37] = [
     (KernelServersStop::METHOD, "mgp servers stop"),
     (KernelSessions::METHOD, "mgp sessions"),
     (KernelStop::METHOD, "mgp stop"),
+    (KernelSubscriptions::METHOD, "mgp subscriptions"),
+    (KernelSubscriptionsEnd::METHOD, "mgp subscriptions end"),
     (KernelTools::METHOD, "mgp tools ls"),
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Timestamp;
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, TenantId};
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -128,6 +128,11 @@ impl Clients {
             let caller = RecentCaller { since: Timestamp::now(), last_call: now };
             recent.insert(principal.clone(), caller);
         }
+    }
+
+    /// Removes the recent callers of a removed tenant.
+    pub(super) fn forget_tenant(&self, tenant: &TenantId) {
+        self.0.table.lock().recent.retain(|principal, _| principal.tenant() != tenant);
     }
 
     /// Returns the connected clients, the oldest first, and then the recent callers.
@@ -275,6 +280,16 @@ mod tests {
         assert!(listed[0].last_seen.is_some());
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(clients.list().is_empty());
+    }
+
+    #[test]
+    fn the_recent_callers_of_a_removed_tenant_are_not_listed() {
+        let (clients, local) = (Clients::default(), Principal::local().agent("ada"));
+        clients.note_call(&local);
+        clients.note_call(&Principal::new("acme", "ann").agent("ada"));
+        clients.forget_tenant(&TenantId::from("acme"));
+        let listed = clients.list();
+        assert!(listed.len() == 1 && listed[0].principal == local, "{listed:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,8 +2,11 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use futures_util::FutureExt as _;
 
 const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
@@ -29,7 +32,8 @@ impl<K: Send + Sync + 'static> Coalesced<K> {
         tokio::spawn(async move {
             loop {
                 self.0.store(RUNNING, Ordering::Release);
-                work().await;
+                // Ignore a panic, which the panic hook has reported, so that later requests can start the work again.
+                let _ = AssertUnwindSafe(work()).catch_unwind().await;
                 let done =
                     self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire);
                 if done.is_ok() {
@@ -47,6 +51,20 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+
+    #[tokio::test]
+    async fn work_that_panicked_runs_again() {
+        let (work, begun) = (Arc::new(Coalesced::<()>::default()), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..2 {
+            let begun = Arc::clone(&begun);
+            Arc::clone(&work).request(move || {
+                let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
+                async move { assert!(!is_first, "expected panic") }
+            });
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 2);
+    }
 
     #[tokio::test]
     async fn work_requested_a_thousand_times_runs_twice() {

@@ -12,11 +12,11 @@ pub enum KernelError {
     /// The state folder of the kernel cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The stored state of the kernel cannot be read.
+    /// The stored state of the kernel cannot be read or written.
     #[error("the state cannot be used: {0}")]
     Store(#[from] StoreError),
-    /// The tool index cannot be opened.
-    #[error("the tool index cannot be opened: {0}")]
+    /// The tool index cannot be opened or changed.
+    #[error("the tool index cannot be used: {0}")]
     Index(#[from] IndexError),
     /// A server of the kernel cannot be set up.
     #[error("the server `{server}` cannot be set up: {why}")]

@@ -132,7 +132,7 @@ impl Kernel {
     /// time limit, closes the connections to the servers after the rest of this time, but not before 1 second.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the servers continue to stop.
+    /// If the future is dropped, the servers that have begun to stop continue to do so.
     pub async fn stop(&self) {
         self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
         self.0.dispatcher.store_saved_context().await;

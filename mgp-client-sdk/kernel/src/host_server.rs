@@ -29,7 +29,7 @@ use super::kernel_hops;
 use super::policy;
 use super::proposals;
 
-/// The extensions that the kernel serves.
+/// The extensions of MGP that the kernel serves.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::Callbacks)

@@ -24,7 +24,8 @@ pub(super) async fn reload(kernel: &Kernel) -> Vec<KernelChange> {
     apply_detached(kernel, lock).await
 }
 
-/// Applies each change of the lock file until the kernel is dropped.
+/// Applies each change of the lock file until the kernel is dropped, or only reports it if operators must prove their
+/// presence.
 pub(super) fn follow_file(kernel: &Kernel) {
     if let Some(lock) = kernel.0.fleet.context().lock.clone().filter(|lock| lock.path().is_some()) {
         tokio::spawn(follow(Arc::downgrade(&kernel.0), lock, kernel.0.config.lifetime()));

@@ -29,7 +29,7 @@ const HASH_DIGITS: usize = 32;
 
 /// The logins at servers at URLs.
 ///
-/// Each login has its own file in the state folder, so that two agents never share a token.
+/// Each login, of one agent or of all agents together, has its own file in the state folder.
 #[derive(Clone, Debug, Default)]
 pub struct Logins {
     folder: Option<PathBuf>,

@@ -47,6 +47,7 @@ struct MetricsState {
     is_read: AtomicBool,
     /// The sender of the spans of calls; set only if the kernel exports calls to a collector.
     spans: OnceLock<SpanSender>,
+    /// Entries of removed servers stay, because counters must not decrease.
     by_server: Mutex<BTreeMap<ServerId, ServerCalls>>,
 }
 

@@ -81,6 +81,9 @@ impl PublishedServers {
     ///
     /// # Errors
     /// Returns the reason why the registry cannot be read.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time, because it only reads.
     pub async fn server(
         &self,
         name: &str,
@@ -110,6 +113,9 @@ impl PublishedServers {
     ///
     /// # Errors
     /// Returns the reason why the registry did not answer, or why its answer is not a JSON document.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time, because it only reads.
     pub async fn get(&self, url: &str) -> Result<Option<Value>, String> {
         let mut request = FetchRequest::get(url);
         request.headers.push(("accept".into(), "application/json".to_owned()));
@@ -123,10 +129,14 @@ impl PublishedServers {
         parsed.map(Some).map_err(|error| format!("{url} did not answer with JSON: {error}"))
     }
 
-    /// Downloads a bundle into a new file. Removes the file again if the bytes do not have this SHA-256.
+    /// Downloads a bundle into a new file. Removes the file again if the download fails, or if the bytes do not have
+    /// this SHA-256.
     ///
     /// # Errors
     /// Returns the reason why the bundle was not downloaded. An existing file is never changed or replaced.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, an incomplete file may remain.
     pub async fn download(&self, url: &str, sha256: &str, file: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("`{}`: {error}", file.display());
         let mut out = fs::File::create_new(file).map_err(failed)?;

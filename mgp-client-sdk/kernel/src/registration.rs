@@ -65,6 +65,8 @@ impl Kernel {
     /// Deletes the operators' decisions about a server that does not exist any more. Returns `false` if the server
     /// exists.
     pub(super) async fn forget_server(&self, id: &ServerId) -> Result<bool, RpcError> {
+        // Exclude reloads: one that adds the server after the check would lose the policy of the server.
+        let _applying = self.0.config.applying.lock().await;
         let (fleet, sessions) = (self.0.fleet.clone(), self.0.dispatcher.parts().sessions.clone());
         let servers = RegisteredServers::new(fleet, self.0.config.shared.clone(), sessions);
         let is_registered = || {

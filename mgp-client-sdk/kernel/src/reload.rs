@@ -23,11 +23,12 @@ impl Kernel {
     /// [lock file](super::KernelBuilder::lock_path) again, and applies the new configuration.
     ///
     /// New policies, agents and budgets apply from the next message on. The kernel drains servers that were removed or
-    /// changed before it stops them; all other servers keep running. A kernel with sources reloads automatically
-    /// whenever a file changes.
+    /// changed before it stops them; all other servers keep running. A kernel with sources also reloads whenever a file
+    /// changes, unless operators must prove their presence.
     ///
     /// # Errors
-    /// [`KernelError`] if the files cannot be used. Then the previous configuration stays active.
+    /// [`KernelError`] if the files cannot be used; then the previous configuration stays active. Also if a part of the
+    /// new configuration cannot be applied; then the rest is active.
     ///
     /// # Cancel safety
     /// Once the files are read, the reload completes even if the future is dropped.
@@ -157,6 +158,9 @@ async fn apply(
     let change = ConfigChange::between(&before, &config);
     if change.is_empty() {
         activate(parts, config, idle);
+        // Set the policies that an earlier reload could not record.
+        let config = parts.config.config();
+        apply_governance(kernel, &config, &config, by).await?;
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
@@ -165,29 +169,23 @@ async fn apply(
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id))).await;
     apply_governance(kernel, &before, &limit_tenants(&before, &config, &change), by).await?;
-    dispatch.sessions.set_plan(context_plan(&config));
-    parts.config.interactive.set(&config.agents);
-    dispatch.results.set(&config);
-    parts.fleet.context().bounds.set(&config);
-    let events = &parts.fleet.context().events;
-    events.apply_deliveries(&config.kernel).await;
-    if let Some(inbox) = kernel.governance().inbox() {
-        inbox.set_wait(config.kernel.approval_timeout);
-    }
-    if dispatch.meta_tools.set(&config) || lists_other_tools(&before, &config) {
-        parts.fleet.context().notifications.tools_changed(|_, _| true);
-    }
+    apply_settings(kernel, &config).await;
+    let has_other_lists = dispatch.meta_tools.set(&config) || lists_other_tools(&before, &config);
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &config, &change);
     // Store the configuration now, so that the next configuration is compared with it even if servers fail below.
     activate(parts, config, idle);
+    // Notify the clients only now, so that they do not request the old lists again.
+    if has_other_lists {
+        parts.fleet.context().notifications.tools_changed(|_, _| true);
+    }
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     // Now that the previous programs of the replaced servers have ended, admit the tenants that the change added to
     // these servers.
     let after = parts.config.config();
     outcome = outcome.and(apply_governance(kernel, &after, &after, by).await);
     for id in &change.removed {
-        events.forget_channels(id);
+        parts.fleet.context().events.forget_channels(id);
         if let Err(error) = kernel.governance().remove_policy(by, id, None).await {
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
@@ -197,6 +195,19 @@ async fn apply(
         outcome = outcome.and(Err(error.into()));
     }
     outcome.map(|()| changes)
+}
+
+/// Applies the settings that belong to no server.
+async fn apply_settings(kernel: &Kernel, config: &Config) {
+    let (dispatch, context) = (kernel.0.dispatcher.parts(), kernel.0.fleet.context());
+    dispatch.sessions.set_plan(context_plan(config));
+    kernel.0.config.interactive.set(&config.agents);
+    dispatch.results.set(config);
+    context.bounds.set(config);
+    context.events.apply_deliveries(&config.kernel).await;
+    if let Some(inbox) = kernel.governance().inbox() {
+        inbox.set_wait(config.kernel.approval_timeout);
+    }
 }
 
 fn activate(parts: &KernelParts, config: Config, idle: IdleEntries) {
@@ -334,7 +345,8 @@ async fn apply_governance(
     Ok(())
 }
 
-/// Applies each change of the configuration files until the kernel is dropped.
+/// Applies each change of the configuration files until the kernel is dropped, or only reports it if operators must
+/// prove their presence.
 pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
     kernel.0.config.set_disabled(&loaded.disabled);
@@ -483,7 +495,36 @@ impl From<KernelError> for RpcError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const OPEN: &str = "[[servers]]\nid = 'a'\ncommand = 'no-such-program'\n\
+                        mgp = { default_policy = 'opt-out' }\n";
+
+    #[tokio::test]
+    async fn an_unchanged_configuration_sets_a_policy_that_could_not_be_set_before() {
+        let config = || Config::parse("mgp.toml", OPEN).unwrap().config;
+        let kernel = Kernel::builder().config(config()).build().await.unwrap();
+        let (policies, id) = (kernel.governance().policies(), "a".into());
+        let configured = policies.get(Some(&id));
+        policies.remove(&id);
+        assert_ne!(policies.get(Some(&id)), configured);
+        assert!(kernel.configure(config()).await.unwrap().is_empty());
+        assert_eq!(policies.get(Some(&id)), configured);
+        kernel.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_data_of_a_server_are_not_forgotten_while_a_reload_may_add_the_server() {
+        let kernel = Kernel::builder().build().await.unwrap();
+        let (id, limit) = ("a".into(), Duration::from_secs(1));
+        let applying = kernel.0.config.applying.lock().await;
+        assert!(tokio::time::timeout(limit, kernel.forget_server(&id)).await.is_err());
+        drop(applying);
+        assert!(kernel.forget_server(&id).await.unwrap());
+        kernel.stop().await;
+    }
 
     #[test]
     fn a_server_is_only_for_the_tenants_of_both_entries_until_it_is_replaced() {

@@ -66,7 +66,7 @@ impl SpanSender {
         }
     }
 
-    /// Returns the number of spans that the collector has not received.
+    /// Returns the number of spans that were dropped or lost.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

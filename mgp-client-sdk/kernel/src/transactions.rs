@@ -67,7 +67,10 @@ impl TransactionTools for CompensationCaller {
     fn only_reads(&self, server: &ServerId, tool: &str) -> bool {
         let Ok(kernel) = self.kernel() else { return false };
         let definitions = kernel.fleet.context().governance.definitions();
-        definitions.assessment(Some(server), tool).effective_risk == RiskLevel::Safe
+        let assessment = definitions.assessment(Some(server), tool);
+        // A tool that an operator calls safe runs without a question, but it may change something.
+        let found = assessment.overrides.as_ref().unwrap_or(&assessment.effective_risk);
+        [found, &assessment.effective_risk].iter().all(|risk| **risk == RiskLevel::Safe)
     }
 
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {

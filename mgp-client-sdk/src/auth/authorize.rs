@@ -22,8 +22,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Creates the request for a login; fails if the authorization server does not support PKCE, or has no token endpoint
-    /// to which the code may be sent.
+    /// Creates the request for a login; fails if the authorization server does not support PKCE, or has no token
+    /// endpoint to which the code may be sent.
     pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });

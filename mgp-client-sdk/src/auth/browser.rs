@@ -215,7 +215,7 @@ async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Opti
     Ok(back.map(String::from))
 }
 
-/// Returns the requested URL if its path is that of the redirect URI.
+/// Returns the requested URL if the request is a `GET` with the path of the redirect URI.
 fn answer(head: &[u8], port: u16) -> Option<Url> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');

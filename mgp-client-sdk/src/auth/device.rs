@@ -40,7 +40,7 @@ struct Started {
 }
 
 impl CurrentCredentials {
-    /// Shows a code to the person, and waits until they have entered it on another device.
+    /// Shows a code to the person, and waits until they have entered it on another device, or the login has expired.
     pub(super) async fn log_in_elsewhere(
         &self,
         (found, endpoint): (&Discovered, &str),

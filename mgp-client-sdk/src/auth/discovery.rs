@@ -248,8 +248,8 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
-/// Sends the request for a document, and follows redirects. A status for a temporary failure of the server counts as a
-/// failed request, which can be repeated later, and not as a missing or invalid document.
+/// Sends the request for a document, and follows redirects within its origin. A status for a temporary failure of the
+/// server counts as a failed request, which can be repeated later, and not as a missing or invalid document.
 async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<FetchResponse, AuthError> {
     let failed = |url: &str, why| FetchError::Failed { url: address::display_url(url), why };
     let mut place = url.to_owned();

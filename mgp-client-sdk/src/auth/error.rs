@@ -8,8 +8,7 @@ use super::store::TokenStoreError;
 
 /// An error of authorization.
 ///
-/// Texts from authorization servers are clipped, and their control characters are removed. No error contains a
-/// secret.
+/// Texts from authorization servers are clipped, and contain no control characters. No error contains a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
@@ -237,8 +236,8 @@ impl AuthError {
         Self::Browser(why.into())
     }
 
-    /// Returns the error code for callers: 1002 if a login is needed, 1003 if a login has expired or lacks scopes, or
-    /// another code if a login does not help.
+    /// Returns the error code for callers: 1003 if a login has expired or lacks scopes, another code for a refused
+    /// request, a faulty or unreachable server or a failure of this machine, else 1002 (authentication required).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -9,7 +9,7 @@ use super::store::Tokens;
 
 /// The maximum number of sets of scopes whose step-ups are counted. A step-up to a further set is refused.
 const MAX_SCOPE_SETS: usize = 64;
-/// The time, in seconds, for which a step-up counts towards the limit.
+/// The time, in seconds, without a step-up to a set of scopes, after which its count begins again.
 const STEP_UP_WINDOW_SECS: u64 = 3600;
 /// The age, in seconds, below which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
@@ -29,7 +29,7 @@ impl Limits {
         Self { limit, step_ups: HashMap::new(), refused: 0, last: None }
     }
 
-    /// Counts a step-up; fails if there were too many.
+    /// Counts a step-up; fails if there were too many to the same scopes, or to too many sets of scopes.
     pub(super) fn step_up(&mut self, scopes: &Scopes, now: u64) -> Result<(), AuthError> {
         self.step_ups.retain(|_, (_, at)| now.saturating_sub(*at) < STEP_UP_WINDOW_SECS);
         let refuse = || AuthError::TooManyStepUps { scopes: scopes.clone(), limit: self.limit };

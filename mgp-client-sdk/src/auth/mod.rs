@@ -8,10 +8,9 @@
 //! - [`DpopMode`] controls whether tokens are bound to a key, so that a stolen one is useless (RFC 9449).
 //! - [`ClientCredentials`] and [`AssertionSource`] are for clients that act without a person.
 //!
-//! The client refuses addresses that are neither `https` nor on this machine, metadata of another server, an issuer
-//! that is not exactly equal to the expected issuer, authorization servers without PKCE S256, bearer tokens if the
-//! server requires bound tokens, and responses with another state or issuer. It never uses one issuer's credentials at
-//! another issuer.
+//! The client refuses addresses that are neither `https` nor on this machine, metadata of another server or issuer,
+//! logins by redirect at authorization servers without PKCE S256, bearer tokens if the server requires bound tokens,
+//! and responses with another state or issuer. It never uses one issuer's credentials at another issuer.
 
 mod acquire;
 mod address;

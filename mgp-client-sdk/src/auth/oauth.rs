@@ -149,8 +149,8 @@ impl OAuth {
         self.edit(|config| config.dpop = when)
     }
 
-    /// Sets how often a server may request the same scopes within an hour, and how many new tokens in a row it may
-    /// refuse. Default: 3.
+    /// Sets how often a server may request the same scopes with less than an hour between two requests, and how many
+    /// new tokens in a row it may refuse. Default: 3.
     pub fn step_up_limit(self, limit: u32) -> Self {
         self.edit(|config| config.limit = limit)
     }
@@ -188,8 +188,8 @@ impl OAuth {
         self.credentials.revoke(entry).await
     }
 
-    /// Returns the tokens and the registration that an issuer gave the client, e.g. to put them into a store; `None`
-    /// before the first login.
+    /// Returns the tokens and the registration that an issuer gave the client, e.g. to put them into a store; `None` if
+    /// the client has neither obtained them nor read them from its store yet.
     #[must_use]
     pub fn entry(&self) -> Option<TokenEntry> {
         self.credentials.entry()

@@ -128,7 +128,8 @@ impl ClientBuilder {
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
-        self.config.offer.capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        let capabilities = &mut self.config.offer.capabilities;
+        capabilities.sampling.get_or_insert_with(SamplingCapability::new).tools = None;
         self.sample(move |conversation| {
             let tools = !conversation.tools.is_empty() || conversation.tool_choice.is_some();
             let answer = (!tools).then(|| handler(conversation));
@@ -201,8 +202,8 @@ impl ClientBuilder {
         self.on_roots(move || ready(Ok(roots.clone())))
     }
 
-    /// Sets a handler object for the requests that it declares, and for all notifications. It replaces the hooks for
-    /// logs and progress, and the handlers of these requests, that were set before.
+    /// Sets a handler object for the requests that it declares, and for the notifications that [`ClientHandler`] names.
+    /// It replaces the hooks for logs and progress, and the handlers of these requests, that were set before.
     pub fn handler(mut self, handler: impl ClientHandler) -> Self {
         let handler = Arc::new(handler);
         let accepted_requests = handler.accepted_requests();

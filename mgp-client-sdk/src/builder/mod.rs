@@ -26,7 +26,7 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::extension::ClientExtension;
 
-/// The extensions that are offered by default: all standard extensions that need no handler of the user.
+/// The extensions that are offered by default.
 ///
 /// Permissions and callbacks are offered once they have a handler; a client has no use for code safety.
 const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
@@ -82,7 +82,7 @@ impl ClientBuilder {
 
     // === Capabilities ===
 
-    /// Sets the MGP extensions to offer. Default: all standard extensions that need no handler of the user.
+    /// Sets the MGP extensions to offer. Default: the standard ones except permissions, callbacks and code safety.
     ///
     /// Call this before the methods that add an extension, e.g. [`on_callback`](Self::on_callback) and
     /// [`grantor`](Self::grantor), because it replaces what they have added.
@@ -152,7 +152,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Changes any setting of the configuration.
+    /// Changes the configuration directly.
     pub fn config(mut self, change: impl FnOnce(&mut ClientConfig)) -> Self {
         change(&mut self.config);
         self
@@ -364,7 +364,7 @@ impl ClientBuilder {
     /// Connects over a pair of byte streams.
     ///
     /// # Errors
-    /// The reason why the handshake failed.
+    /// The reason why no connection was established, e.g. why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -394,8 +394,8 @@ impl ClientBuilder {
     /// connected, it is started once more, in the legacy era; [`era`](Self::era) with a fixed era prevents that.
     ///
     /// # Errors
-    /// [`Error::Spawn`] if the child did not start, else the reason why the handshake failed; in that case the child
-    /// has exited.
+    /// [`Error::Spawn`] if the child did not start, else the reason why no connection was established; in that case the
+    /// child was stopped.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
@@ -407,7 +407,7 @@ impl ClientBuilder {
     /// Connects to a server at a URL, over streamable HTTP. If the server seems to support only the older HTTP+SSE
     /// transport, tries that transport too.
     ///
-    /// In the modern era the only request that stays open is the stream of changes, if there is an
+    /// In the modern era only streams of notifications stay open, e.g. the stream of changes if there is an
     /// [`on_change`](Self::on_change) or [`on_lifecycle`](Self::on_lifecycle) hook. In the legacy era there is a
     /// session. If the server loses the session, the client opens a new one and retries once;
     /// [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may be sent twice.
@@ -424,8 +424,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: code 2000 (server not ready) if
-    /// the server was not reached, code 1002 (authentication required) if it requires credentials.
+    /// [`Error::Url`] if the URL is invalid, else the reason why no connection was established, e.g. code 2000 (server
+    /// not ready) if the server was not reached, and code 1002 (authentication required) if it requires credentials.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.

@@ -41,8 +41,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
 /// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time to wait until a server that is connected by pipes answers the request that detects its era (the probe). If
-/// it does not answer in this time, the client sends `initialize` too.
+/// The maximum time to wait until a server on a byte stream, e.g. on pipes, answers the request that detects its era
+/// (the probe). If it does not answer in this time, the client sends `initialize` too.
 ///
 /// It is short, because servers of the Python SDK 1.6 and older do not answer the probe and end at the next message,
 /// and a host waits a few seconds for its tools. A modern server that starts slowly reads the probe first.

@@ -11,12 +11,14 @@ use mgp_types::mcp::{
 use mgp_types::method::{
     PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList, ToolsList,
 };
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::service::Reply;
+use mgp_types::{ErrorCode, RpcError, clip};
 
 use super::Client;
 use crate::cache::CachedList;
 use crate::error::Error;
 use crate::handler::ServerChange;
+use crate::wire::{MAX_LIST_BYTES, page_bytes};
 
 trait Page {
     type Item;
@@ -70,14 +72,14 @@ macro_rules! lists {
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
             pub async fn $one(&self, cursor: Option<&str>) -> Result<$page, Error> {
-                self.page::<$method>(cursor.map(str::to_owned)).await
+                Ok(self.page::<$method>(cursor.map(str::to_owned)).await?.get()?)
             }
 
             #[doc = concat!("Requests all ", $name, ", page by page.")]
             ///
             /// # Errors
             /// See [`Client::request`]; also code −32603 (internal error) if the pages do not end: a cursor is
-            /// repeated, or there are too many pages.
+            /// repeated, or there are too many pages, or more than 64 MiB.
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
@@ -137,13 +139,13 @@ impl Client {
         self.0.lists.invalidate(what);
     }
 
-    async fn page<R>(&self, cursor: Option<String>) -> Result<R::Result, Error>
+    async fn page<R>(&self, cursor: Option<String>) -> Result<Reply, Error>
     where
         R: Request<Params = ListParams>,
     {
         let mut params = ListParams::new();
         params.cursor = cursor;
-        self.request::<R>(&params).await
+        self.request_reply::<R>(&params).await
     }
 
     async fn all_pages<R>(&self) -> Result<AllPages<<R::Result as Page>::Item>, Error>
@@ -151,9 +153,11 @@ impl Client {
         R: Request<Params = ListParams, Result: Page>,
     {
         let mut all_pages = AllPages { items: Vec::new(), ttl: None };
-        let (mut cursor, mut seen) = (None, HashSet::new());
+        let (mut cursor, mut seen, mut bytes) = (None, HashSet::new(), 0);
         for number in 0..self.0.max_pages {
-            let page = self.page::<R>(cursor.take()).await?.into_content();
+            let reply = self.page::<R>(cursor.take()).await?;
+            bytes += page_bytes(&reply);
+            let page = reply.get::<R::Result>()?.into_content();
             all_pages.items.extend(page.items);
             let ttl = page.ttl_ms.map(Duration::from_millis);
             all_pages.ttl =
@@ -161,6 +165,9 @@ impl Client {
             let Some(next) = self.0.facts.next_page(page.next) else { return Ok(all_pages) };
             if !seen.insert(next.clone()) {
                 return Err(repeated_cursor(R::METHOD, &next));
+            }
+            if bytes > MAX_LIST_BYTES {
+                return Err(endless(R::METHOD, "the pages have more than 64 MiB"));
             }
             cursor = Some(next);
         }
@@ -198,5 +205,5 @@ pub(super) fn endless(method: &str, why: &str) -> Error {
 }
 
 pub(super) fn repeated_cursor(method: &str, cursor: &str) -> Error {
-    endless(method, &format!("the cursor `{cursor}` was repeated"))
+    endless(method, &format!("the cursor `{}` was repeated", clip(cursor, 120)))
 }

@@ -19,7 +19,6 @@ use serde::Serialize;
 use super::Client;
 use crate::error::Error;
 
-/// All methods fail like [`Client::request`]. Dropping a returned future cancels the request at the server.
 impl Client {
     /// Pings the server: with `ping`, or in 2026-07-28, which has no ping, with `server/discover`.
     ///

@@ -75,7 +75,7 @@ impl Client {
     }
 }
 
-/// Defines a typed method for each MGP method.
+/// Defines typed methods that only send their params and return the result.
 macro_rules! calls {
     ($types:ident: $( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
         impl Mgp<'_> {$(

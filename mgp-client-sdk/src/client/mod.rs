@@ -17,7 +17,7 @@ use mgp_transport::{Child, ChildCommand, ConnectionMonitor, ExitReport};
 use mgp_types::mcp::{CallToolResult, Implementation, ServerCapabilities};
 use mgp_types::method::{Notification, Request, lookup};
 use mgp_types::service::{
-    Call, CallKey, Context, MgpService, Peer, PeerInfo, Router, Scope, Stack,
+    Call, CallKey, Context, MgpService, Peer, PeerInfo, Reply, Router, Scope, Stack,
 };
 use mgp_types::{ErrorCode, RpcError};
 use serde::Serialize;
@@ -146,7 +146,7 @@ impl Client {
     /// Connects over a pair of byte streams with a given configuration.
     ///
     /// # Errors
-    /// The reason why the handshake failed.
+    /// See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -161,7 +161,7 @@ impl Client {
     /// Connects over a pair of byte streams, with gates around all calls: audit, access, confirmation and so on.
     ///
     /// # Errors
-    /// The reason why the handshake failed.
+    /// See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -184,7 +184,7 @@ impl Client {
     /// Starts a server as a child process and connects to it; see [`ClientBuilder::spawn`].
     ///
     /// # Errors
-    /// [`Error::Spawn`] if the child did not start, else the reason why the handshake failed.
+    /// See [`ClientBuilder::spawn`].
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
@@ -227,9 +227,10 @@ impl Client {
         }
     }
 
-    /// Returns whether the connection is closed; then calls fail immediately with code 2000 and the reason.
+    /// Returns whether the connection is closed. Calls then fail with code 2000 and the reason; calls to a
+    /// [supervised](crate::SupervisedClient) server are sent to its next run instead.
     ///
-    /// A client of a server at a URL has no permanent connection: only [`close`](Self::close) closes it.
+    /// A client of a server over Streamable HTTP has no permanent connection: only [`close`](Self::close) closes it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.peer.is_closed() || self.0.liveness.is_over()
@@ -337,7 +338,6 @@ impl Client {
         &self.0.liveness
     }
 
-    /// Returns the party that answers callbacks.
     pub(crate) fn callbacks(&self) -> Option<&CallbackHandler> {
         self.0.callbacks.as_ref()
     }
@@ -359,14 +359,17 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
     pub async fn request<R: Request>(&self, params: &R::Params) -> Result<R::Result, Error> {
+        Ok(self.request_reply::<R>(params).await?.get()?)
+    }
+
+    async fn request_reply<R: Request>(&self, params: &R::Params) -> Result<Reply, Error> {
         let info = lookup(R::METHOD);
         if info.is_some_and(|info| !info.is_in_era(self.0.facts.era)) {
             let message =
                 format!("`{}` is not part of revision {}", R::METHOD, self.0.facts.revision);
             return Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, message).into());
         }
-        let reply = self.request_in_rounds(Call::ask::<R>(params, self.context())?).await?;
-        Ok(reply.get()?)
+        Ok(self.request_in_rounds(Call::ask::<R>(params, self.context())?).await?)
     }
 
     /// Sends a notification.

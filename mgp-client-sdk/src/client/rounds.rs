@@ -8,7 +8,7 @@ use mgp_types::service::{
     Call, CallKey, CallerAccess, CallerRequest, Context, Method, Params, Principal, Reply,
     result_type,
 };
-use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RpcError, clip};
 
 use super::Client;
 use crate::wire::{answer_form, not_offered, offers, question_for_caller};
@@ -175,6 +175,7 @@ pub(super) fn ensure_known_kind(reply: Reply) -> Result<Reply, RpcError> {
         && let Some(kind) = result_type(body.as_raw())
         && kind != "complete"
     {
+        let kind = clip(&kind, 120);
         return Err(RpcError::internal(format!("a result of the unknown kind `{kind}`")));
     }
     Ok(reply)

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mgp_types::mcp::{GetSkillParams, ReadDirectoryParams, Resource, Skill};
+use mgp_types::mcp::{GetSkillParams, ReadDirectoryParams, ReadDirectoryResult, Resource, Skill};
 use mgp_types::method::{Request as _, ResourcesDirectoryRead, SkillsGet};
 #[cfg(feature = "skills")]
 use mgp_types::{RpcError, Sha256Hash, mcp::SkillResources};
@@ -10,6 +10,7 @@ use mgp_types::{RpcError, Sha256Hash, mcp::SkillResources};
 use super::Client;
 use super::lists::{endless, repeated_cursor};
 use crate::error::Error;
+use crate::wire::{MAX_LIST_BYTES, page_bytes};
 
 impl Client {
     /// Requests one skill by the URI of its `SKILL.md`; the skill need not be in the server's list.
@@ -32,17 +33,22 @@ impl Client {
     /// Dropping the future cancels the request at the server.
     pub async fn read_directory(&self, uri: impl Into<String>) -> Result<Vec<Resource>, Error> {
         let mut params = ReadDirectoryParams::new(uri);
-        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let (mut found, mut seen, mut bytes) = (Vec::new(), HashSet::new(), 0);
         for _ in 0..self.0.max_pages {
-            let page = self.request::<ResourcesDirectoryRead>(&params).await?;
+            let reply = self.request_reply::<ResourcesDirectoryRead>(&params).await?;
+            bytes += page_bytes(&reply);
+            let page = reply.get::<ReadDirectoryResult>()?;
             found.extend(page.resources);
             let Some(next) = page.next_cursor else { return Ok(found) };
             if !seen.insert(next.clone()) {
                 return Err(repeated_cursor(ResourcesDirectoryRead::METHOD, &next));
             }
+            if bytes > MAX_LIST_BYTES {
+                break;
+            }
             params.cursor = Some(next);
         }
-        Err(endless(ResourcesDirectoryRead::METHOD, "there are too many pages"))
+        Err(endless(ResourcesDirectoryRead::METHOD, "the pages are too many or too long"))
     }
 
     /// Reads a file of a skill, and checks it against `skill`: the size and hash, if `skill` lists the files, and the
@@ -52,7 +58,8 @@ impl Client {
     ///
     /// # Errors
     /// See [`Client::request`]; also code −32603 (internal error) if `skill` lists files but does not list this file,
-    /// or if the file differs from its entry. Then request the skill again, because it may have changed.
+    /// if the server does not return the file, or if the file differs from its entry. In the last case, request the
+    /// skill again, because it may have changed.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

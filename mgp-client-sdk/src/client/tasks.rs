@@ -39,7 +39,6 @@ const MAX_QUESTIONS_PER_ROUND: usize = 8;
 /// The time limit for the server's answer to `tasks/cancel`.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All methods fail like [`Client::request`]. Dropping a returned future cancels the request at the server.
 impl Client {
     /// Requests the state of a task.
     ///
@@ -52,7 +51,8 @@ impl Client {
         self.request::<TasksGet>(&TaskParams::new(task_id)).await
     }
 
-    /// Waits for the result of a task (2025-11-25; in 2026-07-28 the task itself contains it).
+    /// Requests the result of a task, and waits for it within the client's time-out (2025-11-25; in 2026-07-28 the task
+    /// itself contains it).
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -204,7 +204,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for the result of a task of revision 2025-11-25. Its server sends questions as requests.
+    /// Waits for the result of a task of revision 2025-11-25, at most for the maximum duration of its call. Its server
+    /// sends questions as requests; the time that their answers take counts.
     pub(crate) async fn await_legacy_task(
         &self,
         cx: &Context,
@@ -531,7 +532,7 @@ fn question(request: &Payload) -> Result<CallerRequest, RpcError> {
     Ok(CallerRequest::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
 }
 
-/// A guard that cancels a task if it is dropped before the task has ended.
+/// A guard that cancels a task when it is dropped, unless it was disarmed by [`ended`](Self::ended).
 struct CancelOnDrop {
     client: Option<Client>,
     id: String,
@@ -546,7 +547,7 @@ impl CancelOnDrop {
         TaskParams::new(self.id.clone())
     }
 
-    /// Disarms the guard, because the task has ended, and returns the outcome.
+    /// Disarms the guard, because the task has ended or its state is unknown, and returns the outcome.
     fn ended<T>(mut self, outcome: T) -> T {
         self.client = None;
         outcome

@@ -24,7 +24,8 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The maximum time to wait, after a request to subscribe was answered, until the server has opened the stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A subscription at a server. It ends when this value is dropped, unless it is [kept](Self::keep).
+/// A subscription at a server. It ends when this value is dropped, unless it is [kept](Self::keep), or another
+/// subscription of the connection with the same id remains.
 pub(crate) struct EventSubscription {
     pub(crate) id: Id,
     pub(crate) subscribed: Vec<String>,
@@ -36,8 +37,9 @@ pub(crate) struct EventSubscription {
     stack: Stack,
     cx: Context,
     is_kept: bool,
-    /// `true` if an earlier subscription of this connection has the same id. The client then does not unsubscribe,
-    /// because that would end the earlier subscription.
+    /// The number of the receiver of the events.
+    receiver: u64,
+    /// `true` if an earlier subscription of this connection has the same id.
     pub(crate) is_repeated: bool,
     /// The function that subscribes again if the legacy session is lost; the transport calls it.
     replay: Option<Arc<SessionReplayFn>>,
@@ -74,7 +76,8 @@ struct Named<'a> {
 }
 
 /// Requests a subscription over a stack of a client. `sink` is called with each event of the subscription, and
-/// `unnamed` with each event that does not name its subscription.
+/// `unnamed` with each event that does not name its subscription. With `unnamed`, `sink` is a hook: it is not called
+/// while an earlier hook of the connection has the same id.
 pub(crate) async fn open(
     client: &Client,
     stack: &Stack,
@@ -84,6 +87,7 @@ pub(crate) async fn open(
 ) -> Result<EventSubscription, RpcError> {
     let cx = client.context();
     let routes = cx.scope.state::<EventRoutes>();
+    let is_hook = unnamed.is_some();
     if let Some(unnamed) = unnamed {
         routes.set_unnamed(unnamed);
     }
@@ -97,7 +101,8 @@ pub(crate) async fn open(
     let answer: Answer = stack.send(call).await?.get()?;
     let id = answer.subscription_id;
     let _ = known_id.set(id.clone());
-    let has_same = requested.answered(id.clone(), counted(sink, Arc::clone(&received)));
+    let sink = counted(sink, Arc::clone(&received));
+    let (receiver, has_same) = requested.answered(id.clone(), &sink, is_hook);
     let (acknowledge, acknowledged) = AcknowledgeSender::new();
     let stream = (client.server().era == Era::Modern).then(|| {
         let (stack, cx) = (stack.clone(), cx.clone());
@@ -105,12 +110,12 @@ pub(crate) async fn open(
         let (liveness, params) = (client.liveness().clone(), params.clone());
         TaskGuard::spawn(async move {
             tokio::select! {
-                () = keep_open(stack, cx, &id, &received, &params, acknowledge) => routes.remove(&id),
-                () = liveness.ended() => routes.remove(&id),
+                () = keep_open(stack, cx, &id, &received, &params, acknowledge) => {}
+                () = liveness.ended() => {}
             }
+            routes.remove(&id, receiver);
         })
     });
-    let is_modern = stream.is_some();
     let subscription = EventSubscription {
         id,
         subscribed: answer.subscribed,
@@ -121,11 +126,12 @@ pub(crate) async fn open(
         stack: stack.clone(),
         cx,
         is_kept: params.durable == Some(true) || params.subscription_id.is_some(),
+        receiver,
         is_repeated: has_same && params.subscription_id.is_none(),
         replay: Some(replay),
         stream,
     };
-    if is_modern {
+    if subscription.stream.is_some() {
         // Wait until the stream is open: otherwise, the events of the caller's next call could arrive after the answer
         // to that call. If the stream cannot be opened now, `keep_open` opens it later.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, acknowledged).await;
@@ -163,7 +169,7 @@ fn end_of(params: &SubscribeEventsParams) -> Option<Instant> {
 }
 
 /// Returns the params that request a lost subscription again under its id, for the remaining time of its lifetime;
-/// `None` if the subscription is over. Logs a warning, because events after the loss are missing.
+/// `None` if its lifetime is limited and over. Logs a warning, because events after the loss are missing.
 fn continued(
     params: &SubscribeEventsParams,
     id: &Id,
@@ -184,8 +190,8 @@ fn continued(
 }
 
 /// Opens the stream of a subscription, and opens it again whenever it ends. If the server has lost the subscription,
-/// requests it again, and returns if the server refuses that. `acknowledge` receives the acknowledgement of the first
-/// stream.
+/// requests it again. Returns if the server refuses that, or does not know the method. `acknowledge` receives the
+/// acknowledgement of the first stream.
 async fn keep_open(
     stack: Stack,
     cx: Context,
@@ -272,14 +278,14 @@ impl EventSubscription {
     pub(crate) fn finish(&mut self) {
         self.is_kept = true;
         self.received.is_over.store(true, Ordering::Release);
-        self.routes.remove(&self.id);
+        self.routes.remove(&self.id, self.receiver);
         drop((self.replay.take(), self.stream.take()));
     }
 
     /// Returns a future that ends the subscription at the server.
     pub(crate) fn unsubscribe(&mut self) -> impl Future<Output = Result<(), RpcError>> + use<> {
         self.is_kept = true;
-        self.routes.remove(&self.id);
+        self.routes.remove(&self.id, self.receiver);
         let (stack, cx) = (self.stack.clone(), renewed(&self.cx));
         let params = Payload::of(&Named { subscription_id: &self.id });
         async move {
@@ -292,11 +298,8 @@ impl EventSubscription {
 
 impl Drop for EventSubscription {
     fn drop(&mut self) {
-        if self.is_repeated {
-            return;
-        }
-        self.routes.remove(&self.id);
-        if self.is_kept || self.cx.peer.is_closed() {
+        let is_last = self.routes.remove(&self.id, self.receiver);
+        if !is_last || self.is_kept || self.cx.peer.is_closed() {
             return;
         }
         let ending = self.unsubscribe();

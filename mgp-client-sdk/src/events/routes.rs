@@ -15,6 +15,9 @@ use serde::Deserialize;
 /// The maximum number of events to keep that arrive before the server answers their subscription request.
 const MAX_EARLY: usize = 1_024;
 
+/// The maximum size of these events, in bytes.
+const MAX_EARLY_BYTES: usize = 16 * 1024 * 1024;
+
 /// An event of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -38,25 +41,56 @@ pub struct ServerEvent {
     pub server_id: Option<String>,
 }
 
+impl ServerEvent {
+    /// Returns the size of the event in a buffer, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.channel.len() + self.data.as_str().len()
+    }
+}
+
 /// A function that receives the events of a subscription; runs on the connection's task and must not block.
 pub(crate) type EventSink = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// The subscriptions of a connection; stored in the connection's scope.
 #[derive(Default)]
 pub(crate) struct EventRoutes {
+    /// A lock that is held while sinks run, so that a later event cannot overtake an event that arrived early. The
+    /// table is not locked then, so a sink may end subscriptions.
+    order: Mutex<()>,
     table: Mutex<Routes>,
     has_warned: AtomicBool,
 }
 
 #[derive(Default)]
 struct Routes {
-    by_id: HashMap<Id, EventSink>,
+    /// The receivers by the ids of their subscriptions. Some servers give several subscriptions one id.
+    by_id: HashMap<Id, Vec<Receiver>>,
+    next_receiver: u64,
     /// The function that receives events that name no subscription.
     unnamed: Option<EventSink>,
     /// Events that arrived before the server answered the request for their subscription.
     early: VecDeque<(Id, ServerEvent)>,
     /// The number of requests to subscribe that are not answered yet.
     requested: usize,
+}
+
+struct Receiver {
+    number: u64,
+    sink: EventSink,
+    /// `true` for a hook of a gateway: of all hooks with one id, only the first is called, because it counts the lost
+    /// events of all of them together.
+    is_hook: bool,
+}
+
+impl Routes {
+    /// Returns the functions that receive an event of this subscription, or an event that names no subscription.
+    fn sinks(&self, id: Option<&Id>) -> Vec<EventSink> {
+        let Some(id) = id else { return self.unnamed.iter().cloned().collect() };
+        let all = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
+        let first_hook = all.iter().position(|one| one.is_hook);
+        let is_called = |at: &usize| !all[*at].is_hook || first_hook == Some(*at);
+        (0..all.len()).filter(is_called).map(|at| Arc::clone(&all[at].sink)).collect()
+    }
 }
 
 /// A guard of a request to subscribe that is not answered yet. While such a guard exists, events that arrive early are
@@ -69,9 +103,18 @@ impl EventRoutes {
         Requested(Arc::clone(self))
     }
 
-    pub(super) fn remove(&self, id: &Id) {
-        let removed = self.table.lock().by_id.remove(id);
+    /// Removes a receiver. Returns whether no other receiver of the subscription is left.
+    pub(super) fn remove(&self, id: &Id, number: u64) -> bool {
+        let mut table = self.table.lock();
+        let Some(receivers) = table.by_id.get_mut(id) else { return true };
+        let removed: Vec<_> = receivers.extract_if(.., |one| one.number == number).collect();
+        let is_last = receivers.is_empty();
+        if is_last {
+            table.by_id.remove(id);
+        }
+        drop(table);
         drop(removed);
+        is_last
     }
 
     /// Sets the receiver of events that name no subscription, unless such a receiver is set already. The first receiver
@@ -86,21 +129,23 @@ impl EventRoutes {
             Ok(read) => read,
             Err(error) => return tracing::debug!(%error, "invalid event"),
         };
+        let _order = self.order.lock();
+        let sinks = self.table.lock().sinks(id.as_ref());
+        if let Some((last, others)) = sinks.split_last() {
+            for sink in others {
+                sink(event.clone());
+            }
+            return last(event);
+        }
         let mut table = self.table.lock();
-        let sink = match &id {
-            Some(id) => table.by_id.get(id),
-            None => table.unnamed.as_ref(),
-        };
-        match (sink, id) {
-            // Call the sink while the table is locked, so that a later event cannot overtake an event that arrived
-            // early.
-            (Some(sink), _) => sink(event),
-            (None, Some(id)) if table.requested > 0 => {
-                if table.early.len() < MAX_EARLY {
+        match id {
+            Some(id) if table.requested > 0 => {
+                let bytes = table.early.iter().map(|(_, event)| event.size()).sum::<usize>();
+                if table.early.len() < MAX_EARLY && bytes + event.size() <= MAX_EARLY_BYTES {
                     table.early.push_back((id, event));
                 }
             }
-            (None, _) => {
+            _ => {
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(channel = %event.channel, "event without a subscription; further ones are not logged");
                 }
@@ -111,18 +156,24 @@ impl EventRoutes {
 
 impl Requested {
     /// Makes `sink` receive the events of a subscription, beginning with the events that arrived before the server's
-    /// answer. Returns whether another subscription of the connection has the same id.
-    pub(super) fn answered(self, id: Id, sink: EventSink) -> bool {
+    /// answer. Returns the number of the receiver, and whether another subscription of the connection has the same id.
+    pub(super) fn answered(self, id: Id, sink: &EventSink, is_hook: bool) -> (u64, bool) {
+        let _order = self.0.order.lock();
         let mut table = self.0.table.lock();
         let early = std::mem::take(&mut table.early);
-        for (of, event) in early {
-            if of == id {
-                sink(event);
-            } else {
-                table.early.push_back((of, event));
-            }
+        let (early, others): (VecDeque<_>, VecDeque<_>) =
+            early.into_iter().partition(|(of, _)| *of == id);
+        table.early = others;
+        let number = table.next_receiver;
+        table.next_receiver += 1;
+        let receivers = table.by_id.entry(id).or_default();
+        let has_same = !receivers.is_empty();
+        receivers.push(Receiver { number, sink: Arc::clone(sink), is_hook });
+        drop(table);
+        for (_, event) in early {
+            sink(event);
         }
-        table.by_id.insert(id, sink).is_some()
+        (number, has_same)
     }
 }
 
@@ -181,7 +232,71 @@ pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicUsize;
+
+    use mgp_types::method::{EventNotification, Notification as _};
+
     use super::*;
+
+    fn deliver_one(routes: &EventRoutes) {
+        let event = r#"{"subscription_id":7,"channel":"a"}"#.to_owned();
+        routes.deliver(&Params::split(EventNotification::METHOD, event.into()).unwrap());
+    }
+
+    #[test]
+    fn a_sink_may_end_its_subscription() {
+        let (routes, own) = (Arc::new(EventRoutes::default()), Arc::new(OnceLock::new()));
+        let (table, number) = (Arc::clone(&routes), Arc::clone(&own));
+        let sink: EventSink = Arc::new(move |_: ServerEvent| {
+            assert!(table.remove(&Id::Number(7), *number.get().unwrap()));
+        });
+        let (number, _) = routes.request().answered(Id::Number(7), &sink, false);
+        own.set(number).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        // Run this on a separate thread, because a deadlock would otherwise block the test itself.
+        std::thread::spawn(move || {
+            deliver_one(&routes);
+            done.send(routes.table.lock().by_id.len()).unwrap();
+        });
+        assert_eq!(is_done.recv_timeout(std::time::Duration::from_secs(10)), Ok(0));
+    }
+
+    /// Regression test: 1024 events of any size were kept before the server answered the request.
+    #[test]
+    fn the_size_of_the_events_that_arrive_early_is_limited() {
+        let routes = Arc::new(EventRoutes::default());
+        let _requested = routes.request();
+        let data = "x".repeat(MAX_EARLY_BYTES / 4);
+        let event = format!(r#"{{"subscription_id":7,"channel":"a","data":"{data}"}}"#);
+        for _ in 0..5 {
+            let event = event.clone().into();
+            routes.deliver(&Params::split(EventNotification::METHOD, event).unwrap());
+        }
+        assert_eq!(routes.table.lock().early.len(), 3);
+    }
+
+    #[test]
+    fn of_the_hooks_with_one_id_only_the_first_is_called() {
+        let (routes, id) = (Arc::new(EventRoutes::default()), Id::Number(7));
+        let counts = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let add = |count: &Arc<AtomicUsize>| {
+            let count = Arc::clone(count);
+            let sink: EventSink = Arc::new(move |_: ServerEvent| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            routes.request().answered(id.clone(), &sink, true)
+        };
+        let ((first, has_same), (second, second_has_same)) = (add(&counts[0]), add(&counts[1]));
+        assert_eq!((has_same, second_has_same), (false, true));
+        let called = || counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        deliver_one(&routes);
+        assert_eq!(called(), [1, 0]);
+        assert!(!routes.remove(&id, first));
+        deliver_one(&routes);
+        assert_eq!(called(), [1, 1]);
+        assert!(routes.remove(&id, second));
+    }
 
     #[test]
     fn a_time_that_is_not_a_text_counts_as_missing() {

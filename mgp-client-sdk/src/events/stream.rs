@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::Stream;
 use mgp_types::mgp::{EventParams, EventsReplayParams, SubscribeEventsParams};
@@ -14,9 +14,12 @@ use super::{EventCursor, EventSink, EventSubscription, ServerEvent, open};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The maximum number of buffered events for the reader. Further events are dropped here, and requested again from the
-/// server later.
+/// The maximum number of buffered events for the reader. Further events are dropped here; those with a sequence number
+/// are requested again from the server later.
 const MAX_BUFFERED: usize = 1_024;
+
+/// The maximum size of the buffered events, in bytes. A single event may be larger.
+const MAX_BUFFERED_BYTES: usize = 16 * 1024 * 1024;
 
 /// The maximum number of events in one request for missing events.
 const REPLAY_LIMIT: u64 = 1_000;
@@ -31,6 +34,8 @@ pub struct EventStream {
     client: Client,
     subscription: EventSubscription,
     events: mpsc::Receiver<ServerEvent>,
+    /// The size of the events in `events`.
+    buffered_bytes: Arc<AtomicUsize>,
     /// The events to return next, in order: missing events that the server sent again, or the event just received.
     recovered: VecDeque<ServerEvent>,
     /// An event that arrived before its predecessors; it is returned after these were requested from the server.
@@ -53,17 +58,35 @@ impl EventStream {
     pub(super) async fn open(client: Client, params: SubscribeEventsParams) -> Result<Self, Error> {
         let (sender, events) = mpsc::channel(MAX_BUFFERED);
         let overrun = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&overrun);
+        let buffered_bytes = Arc::new(AtomicUsize::new(0));
+        let (lost, buffered) = (Arc::clone(&overrun), Arc::clone(&buffered_bytes));
         let sink: EventSink = Arc::new(move |event: ServerEvent| {
-            let seq = event.seq;
-            if sender.try_send(event).is_err() && seq.is_none() {
+            let (seq, size) = (event.seq, event.size());
+            let before = buffered.fetch_add(size, Ordering::Relaxed);
+            let has_room = before == 0 || before + size <= MAX_BUFFERED_BYTES;
+            if has_room && sender.try_send(event).is_ok() {
+                return;
+            }
+            buffered.fetch_sub(size, Ordering::Relaxed);
+            if seq.is_none() {
                 lost.fetch_add(1, Ordering::Relaxed);
             }
         });
         let subscription = open(&client, client.stack(), &params, sink, None).await?;
         let last = params.after_seq.unwrap_or(0);
         let (recovered, early) = (VecDeque::new(), None);
-        Ok(Self { client, subscription, events, recovered, early, last, dropped: 0, overrun })
+        let dropped = 0;
+        Ok(Self {
+            client,
+            subscription,
+            events,
+            buffered_bytes,
+            recovered,
+            early,
+            last,
+            dropped,
+            overrun,
+        })
     }
 
     /// Returns the existing channels to which the subscription applies.
@@ -161,7 +184,7 @@ impl EventStream {
         let is_over = self.subscription.received.is_over.load(Ordering::Acquire);
         let received = self.subscription.received.seq.load(Ordering::Acquire);
         if let Ok(event) = self.events.try_recv() {
-            return Some(Taken::Event(event));
+            return Some(self.unbuffered(event));
         }
         if received > self.last {
             // The buffer was full when these events arrived, so they must be requested again.
@@ -170,11 +193,18 @@ impl EventStream {
         if is_over {
             return None;
         }
-        tokio::select! {
+        let event = tokio::select! {
             biased;
-            event = self.events.recv() => event.map(Taken::Event),
+            event = self.events.recv() => event,
             () = self.client.liveness().ended() => None,
-        }
+        };
+        event.map(|event| self.unbuffered(event))
+    }
+
+    /// Counts an event as removed from the buffer.
+    fn unbuffered(&self, event: ServerEvent) -> Taken {
+        self.buffered_bytes.fetch_sub(event.size(), Ordering::Relaxed);
+        Taken::Event(event)
     }
 
     /// Requests the events that are missing between the last returned event and the event with the sequence number
@@ -292,6 +322,47 @@ mod tests {
         }
         sending.join().unwrap();
         assert_eq!(events.dropped(), 0);
+    }
+
+    #[tokio::test]
+    async fn streams_with_one_id_receive_all_its_events_and_end_one_by_one() {
+        let client = TestClient::legacy(server()).await;
+        let routes = client.context().scope.state::<EventRoutes>();
+        let deliver = |seq: u64| {
+            let event = json!({"subscription_id": 7, "channel": "a", "_mgp": {"seq": seq}});
+            let params = Params::split(EventNotification::METHOD, event.to_string().into());
+            routes.deliver(&params.unwrap());
+        };
+        let mut first = client.events().subscribe(["a"]).await.unwrap();
+        let mut second = client.events().subscribe(["a"]).await.unwrap();
+        deliver(1);
+        for events in [&mut first, &mut second] {
+            assert_eq!(events.next().await.unwrap().seq, Some(1));
+        }
+        drop(first);
+        deliver(2);
+        assert_eq!(second.next().await.unwrap().seq, Some(2));
+    }
+
+    #[tokio::test]
+    async fn the_size_of_the_buffered_events_is_limited() {
+        let client = TestClient::legacy(server()).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        let routes = client.context().scope.state::<EventRoutes>();
+        let deliver = |length: usize| {
+            let data = "x".repeat(length);
+            let event = json!({"subscription_id": 7, "channel": "a", "data": data});
+            let params = Params::split(EventNotification::METHOD, event.to_string().into());
+            routes.deliver(&params.unwrap());
+        };
+        for length in [MAX_BUFFERED_BYTES, 1] {
+            deliver(length);
+        }
+        assert_eq!(events.dropped(), 1, "the first event fills the buffer");
+        assert!(events.next().await.unwrap().data.as_str().len() > MAX_BUFFERED_BYTES);
+        deliver(1);
+        assert_eq!(events.next().await.unwrap().data.as_str(), "\"x\"");
+        assert_eq!(events.dropped(), 1);
     }
 
     #[tokio::test]

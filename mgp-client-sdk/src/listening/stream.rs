@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::StreamContext;
 use super::acknowledge::AcknowledgeSender;
 use super::retry_delay::RetryDelay;
-use super::subscriptions::{Agreement, Reportable, Subscriptions};
+use super::subscriptions::{Agreement, Reportable, Subscriptions, keep_requested};
 use crate::handler::ServerChange;
 
 pub(super) struct Listener {
@@ -128,7 +128,8 @@ impl Listener {
             _ => {}
         }
         match self.open(&wanted).await {
-            Ok((running, agreed)) => {
+            Ok((running, mut agreed)) => {
+                keep_requested(&mut agreed, &wanted);
                 let since = Instant::now();
                 self.stream = Some(Stream { running, wanted, agreed: agreed.clone(), since });
                 (self.refusal, self.has_lived) = (None, true);
@@ -232,8 +233,8 @@ impl Listener {
             // permanent.
             return false;
         }
-        // An error of this process, e.g. a failed login, counts as permanent: further attempts would ask a person to
-        // log in again and again.
+        // A refusal by this process, e.g. because no login is stored, is permanent: further attempts would ask a person
+        // to log in again and again. A refusal by the server may be temporary if the stream was open before.
         let is_own = failure.is_none() && std::error::Error::source(error).is_some();
         let is_refusal = matches!(
             error.code(),

@@ -1,6 +1,6 @@
 //! The changes that the server offers to report, and the resources to which the user has subscribed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
@@ -65,6 +65,14 @@ impl Reportable {
     }
 }
 
+/// Removes the URIs that the client did not request from the server's answer, and repeated URIs. The answer is stored
+/// and copied, so a server could otherwise use much memory and time.
+pub(super) fn keep_requested(agreed: &mut SubscriptionFilter, wanted: &SubscriptionFilter) {
+    let uris: HashSet<_> = std::mem::take(&mut agreed.resource_subscriptions).into_iter().collect();
+    let requested = wanted.resource_subscriptions.iter().filter(|uri| uris.contains(*uri));
+    agreed.resource_subscriptions = requested.cloned().collect();
+}
+
 /// The resources to which the client is subscribed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
@@ -96,5 +104,22 @@ pub(super) struct Agreement {
 impl Default for Agreement {
     fn default() -> Self {
         Self { generation: 0, outcome: Ok(SubscriptionFilter::new()), has_stream: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_resources_than_the_requested_ones_are_removed_from_the_answer() {
+        let filter = |uris: &[&str]| {
+            let mut filter = SubscriptionFilter::new();
+            filter.resource_subscriptions = uris.iter().map(|uri| (*uri).to_owned()).collect();
+            filter
+        };
+        let mut agreed = filter(&["b", "c", "b", "d"]);
+        keep_requested(&mut agreed, &filter(&["a", "b", "c"]));
+        assert_eq!(agreed.resource_subscriptions.into_vec(), ["b", "c"]);
     }
 }

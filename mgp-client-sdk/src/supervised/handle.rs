@@ -89,7 +89,7 @@ impl ClientBuilder {
     /// decided is added to this limit.
     ///
     /// # Errors
-    /// [`Error::Connect`] if there is an audit sink but no [server id](Self::server_id).
+    /// [`Error::Connect`] if there is an [audit](Self::audit) sink but no [server id](Self::server_id).
     ///
     /// # Panics
     /// If called outside a tokio runtime.
@@ -103,8 +103,9 @@ impl ClientBuilder {
 
     /// Creates a supervised client of a server at a URL. Starting it only connects to the server.
     ///
-    /// The client has no permanent connection whose loss it could detect, so the server counts as failed only if it is
-    /// [marked unhealthy](SupervisedClient::mark_unhealthy).
+    /// Over Streamable HTTP, the client has no permanent connection whose loss it could detect, so the server counts as
+    /// failed only if it is [marked unhealthy](SupervisedClient::mark_unhealthy), e.g. by a
+    /// [monitor](Self::replace_unhealthy).
     ///
     /// # Errors
     /// [`Error::Url`] if the URL is invalid; otherwise see [`supervise`](Self::supervise).
@@ -270,7 +271,7 @@ impl SupervisedClient {
     /// A server at a URL is not asked to stop, because it may serve other clients: only the session with it ends.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the stop continues.
+    /// If the future is dropped, the stop may or may not happen; a stop that has begun is completed.
     pub async fn stop(&self, reason: ShutdownReason) {
         self.0.supervised.stop(reason).await;
     }

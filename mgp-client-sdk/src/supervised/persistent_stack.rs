@@ -1,13 +1,13 @@
 //! The outbound stack of a supervised server, which is kept across its connections.
 //!
 //! A call passes these steps:
-//! 1. Trace and retry: each attempt of a call passes the steps below.
+//! 1. Trace and, if configured, resume and retry: each attempt of a call passes the steps below.
 //! 2. Wait, at most as long as configured, until the server is connected; by default there is no such step.
 //! 3. Address: the stack adds the server's id and negotiated properties, which the gates need.
 //! 4. The user's gates decide about the call and record it; they are built once, so their state survives a restart.
 //! 5. The call is sent on the connection on which it was made, if this is still open, else on the current connection.
 //!
-//! A call that a gateway forwards is traced by the gateway's own stack, so it skips the trace of step 1.
+//! A call that a gateway forwards passes only the retry of step 1; the gateway's own stack traces it.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -302,8 +302,8 @@ impl PersistentStack {
         }
     }
 
-    /// Creates the state of a new connection, and a stack that always sends to it. Calls of the supervised client are
-    /// sent to the new connection only once it is the current connection.
+    /// Creates the state of a new connection, and a stack that sends to it as long as it is open. Calls of the
+    /// supervised client are sent to the new connection only once it is the current connection.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),
@@ -383,8 +383,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// A service that adds the server's id and properties to a call, because the gates need them. If the call was made on a
-/// connection that is not the current connection, it adds that connection too.
+/// A service that adds the server's id and properties to a call, because the gates need them. If the call was made on
+/// an open connection that is not the current connection, it adds that connection too.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,

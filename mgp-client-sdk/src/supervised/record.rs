@@ -61,23 +61,22 @@ impl Recorder {
     }
 }
 
-/// An attempt to start a server. Dropping the attempt records a failure, unless [`succeeded`](Self::succeeded) was
-/// called.
+/// An attempt to start a server. Dropping the attempt records a failure, unless it succeeded or was discarded.
 pub(crate) struct StartAttempt {
     recorder: Option<Recorder>,
-    /// `true` if the supervisor never gives up starting this server; failures with the same cause are then recorded at
-    /// most once an hour.
-    is_endless: bool,
+    /// `true` if consecutive failures with the same cause are recorded at most once an hour.
+    limits_records: bool,
 }
 
 impl StartAttempt {
     pub(crate) fn new(recorder: Option<&Recorder>) -> Self {
-        Self { recorder: recorder.cloned(), is_endless: false }
+        Self { recorder: recorder.cloned(), limits_records: false }
     }
 
-    /// Marks the attempt as one for a server that the supervisor never gives up starting, e.g. a server at a URL.
-    pub(crate) fn endless(mut self) -> Self {
-        self.is_endless = true;
+    /// Limits the records of failures, because a start without a program, e.g. of a server at a URL, may be repeated
+    /// without end.
+    pub(crate) fn limit_records(mut self) -> Self {
+        self.limits_records = true;
         self
     }
 
@@ -99,7 +98,7 @@ impl StartAttempt {
 
     fn record_failure(&mut self, cause: &str) {
         if let Some(recorder) = self.recorder.take()
-            && (recorder.is_due(cause) || !self.is_endless)
+            && (recorder.is_due(cause) || !self.limits_records)
         {
             recorder.record(Event::server_unreachable(&recorder.server, cause));
         }
@@ -122,7 +121,7 @@ mod tests {
     async fn a_server_that_stays_unreachable_is_recorded_once_until_its_cause_changes() {
         let sink = Arc::new(MemoryAudit::new());
         let recorder = Recorder::new(Arc::clone(&sink) as Arc<dyn AuditSink>, "far".into());
-        let attempt = || StartAttempt::new(Some(&recorder)).endless();
+        let attempt = || StartAttempt::new(Some(&recorder)).limit_records();
         let records = |expected: usize| assert_eq!(sink.events().len(), expected);
         for _ in 0..20 {
             attempt().failed("connection refused");

@@ -240,7 +240,7 @@ impl ServerRun {
             ServerTarget::Url { .. } => (None, None),
             ServerTarget::InMemory(_) => (None, None),
         };
-        let attempt = if child.is_none() { attempt.endless() } else { attempt };
+        let attempt = if child.is_none() { attempt.limit_records() } else { attempt };
         let announced_stop = Arc::new(AnnouncedStop::new(plan.config.server_id.clone()));
         let skips_probe = plan.skips_probe.load(Ordering::Acquire);
         let relies_on_others = !skips_probe
@@ -542,8 +542,8 @@ impl ServerRun {
         }
     }
 
-    /// Waits until running calls have finished. First asks the server to stop, if this client started it and the
-    /// server supports such requests.
+    /// Waits until running calls have finished, at most for [`StartConfig::drain`]. First asks the server to stop, if
+    /// this client started it and the server supports such requests.
     async fn drain(&self, reason: ShutdownReason) {
         let Some(ReadyServer { client, connection }) = self.ready() else { return };
         if client.is_closed() {
@@ -567,8 +567,8 @@ impl ServerRun {
         let _ = timeout_at(until, select(pin!(connection.idle()), pin!(client.closed()))).await;
     }
 
-    /// Records the loss of a child that was not ready in time, or that has exited, because the connection may not have
-    /// detected the exit yet.
+    /// Notes the end of a run that was not stopped on request: if it was not ready in time, the next start may send the
+    /// probe; if its child has exited, records the loss, because the connection may not have detected the exit yet.
     fn record_loss(&self) {
         self.distrust_others();
         let report = self.child.as_ref().and_then(|child| child.exit_report());

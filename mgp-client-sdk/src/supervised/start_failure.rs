@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{ChildError, ExitReport};
+use mgp_types::mcp::Revision;
+use mgp_types::mgp::Permission;
 use mgp_types::service::{Exit, HttpFailure, is_connection_lost};
 use mgp_types::{ErrorCode, clip, escape_hidden};
 
@@ -33,8 +35,21 @@ pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
 /// Describes why a handshake failed, without any text from the server.
 pub(super) fn failure_cause(error: &Error) -> String {
     let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
-        // These texts are written by this workspace, so they contain no text from the server.
-        return error.to_string();
+        // This workspace writes these texts, but an unknown revision or permission in them can be any text from the
+        // server.
+        let is_ours = match error {
+            Error::UnsupportedVersion { requested, supported } => {
+                supported.iter().chain([requested]).all(Revision::is_known)
+            }
+            Error::Connect(ConnectError::Rejected(names) | ConnectError::Deferred(names)) => {
+                names.iter().all(|name| Permission::from(name.as_str()).is_valid())
+            }
+            _ => true,
+        };
+        if is_ours {
+            return error.to_string();
+        }
+        return format!("the handshake failed with {}; see the log", error.code());
     };
     if let Some(failed) = AuthorizationFailed::from_error(refusal) {
         return failed.to_string();
@@ -79,14 +94,23 @@ fn credentials_failure(refusal: &mgp_types::RpcError) -> Option<String> {
     })
 }
 
-/// Returns the text of the server's refusal of the handshake, for the log; `None` if `cause` already contains the whole
-/// text.
+/// Returns the text of the server's refusal of the handshake, for the log; `None` if the server sent none, or if
+/// `cause` already contains the whole text.
 pub(super) fn refusal_text(error: &Error, cause: &str) -> Option<String> {
-    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
-        return None;
+    let text = match error {
+        Error::UnsupportedVersion { .. }
+        | Error::Connect(ConnectError::Rejected(_) | ConnectError::Deferred(_)) => {
+            error.to_string()
+        }
+        Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)
+            if !is_connection_lost(refusal) =>
+        {
+            refusal.message().to_owned()
+        }
+        _ => return None,
     };
-    let text = escape_hidden(&clip(refusal.message(), MAX_LOGGED_BYTES));
-    (text != cause && !is_connection_lost(refusal)).then_some(text)
+    let text = escape_hidden(&clip(&text, MAX_LOGGED_BYTES));
+    (text != cause).then_some(text)
 }
 
 /// Returns whether another handshake would fail in the same way, e.g. without credentials.
@@ -123,6 +147,24 @@ mod tests {
     use mgp_types::RpcError;
 
     use super::*;
+
+    #[test]
+    fn words_that_only_the_server_knows_are_logged_but_are_not_in_the_cause() {
+        let unsupported = |revision: &str| ConnectError::Unsupported(revision.into());
+        let rejected = |name: &str| ConnectError::Rejected(vec![name.to_owned()]);
+        for (error, word, is_known) in [
+            (unsupported("2024-11-05"), "2024-11-05", true),
+            (unsupported("theirs"), "theirs", false),
+            (rejected("camera"), "camera", true),
+            (rejected("theirs, now"), "theirs", false),
+        ] {
+            let error = Error::from(error);
+            let cause = failure_cause(&error);
+            assert_eq!(cause.contains(word), is_known, "{cause}");
+            let logged = refusal_text(&error, &cause);
+            assert_eq!(logged.is_some_and(|text| text.contains(word)), !is_known, "{word}");
+        }
+    }
 
     #[test]
     fn a_refused_header_is_to_be_corrected() {

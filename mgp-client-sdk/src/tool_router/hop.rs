@@ -64,7 +64,8 @@ impl Hop {
         }
     }
 
-    /// Limits the time in which callers can answer questions of the server. Default: 15 minutes.
+    /// Limits the time in which modern callers can answer questions of the server. Default: 15 minutes. Questions that
+    /// no person answers have at most 5 minutes.
     #[must_use]
     pub fn answer_timeout(self, at_most: Duration) -> Self {
         self.parked_calls.set_ttl(at_most);

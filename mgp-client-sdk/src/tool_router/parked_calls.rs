@@ -3,7 +3,8 @@
 //! A call to a legacy callee, or a call that waits for the task of a modern callee, is parked: it continues to run, and
 //! is cancelled when its entry is dropped. Any other call to a modern callee has ended its round. Of such a call only
 //! the id is stored, so that the callee does not count as idle. The number of entries is limited, and each has a time
-//! limit. A parked call belongs to the principal that made it, and ends with the connection or session of its caller.
+//! limit. A parked call belongs to the principal that made it, and ends with the connection or session of its caller,
+//! if it has one.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use super::parked_call::ParkedCall;
 
 /// The maximum number of parked calls, and separately of stored ids of calls to modern callees. At the limit of parked
-/// calls, the oldest call of the principal that has the most parked calls is dropped.
+/// calls, the principal with the most of them loses the call that expires first.
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
@@ -56,15 +57,15 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Drops expired parked calls; returns the time when the next parked call expires.
-    fn drop_expired(&mut self) -> Option<Instant> {
+    /// Removes and returns the expired parked calls. The caller drops them after it has released the lock, because
+    /// they own values of their callers.
+    fn take_expired(&mut self) -> Vec<(String, Entry)> {
         let now = Instant::now();
-        self.parked.retain(|_, entry| entry.until > now);
-        self.parked.values().map(|entry| entry.until).min()
+        self.parked.extract_if(|_, entry| entry.until <= now).collect()
     }
 
-    /// Returns the name of the oldest parked call of the principal that has the most parked calls.
-    fn oldest_of_most(&self) -> Option<String> {
+    /// Returns the name of the parked call that expires first, among those of the principal that has the most.
+    fn first_of_most(&self) -> Option<String> {
         let mut counts = HashMap::<&Principal, usize>::new();
         for entry in self.parked.values() {
             *counts.entry(&entry.call.principal).or_default() += 1;
@@ -82,17 +83,17 @@ impl ParkedCalls {
         self.0.lock().ttl = ttl.min(MAX_PARK_TTL);
     }
 
-    /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops the oldest call of
-    /// the principal that has the most.
+    /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops a call of the
+    /// principal that has the most.
     pub(crate) fn put(&self, name: &str, mut call: ParkedCall) {
         call.detach();
         let max_ttl = call.max_ttl();
         let mut table = self.0.lock();
-        table.drop_expired();
+        let mut ended = table.take_expired();
         if table.parked.len() >= MAX_PARKED
-            && let Some(oldest) = table.oldest_of_most()
+            && let Some(first) = table.first_of_most()
         {
-            table.parked.remove(&oldest);
+            ended.extend(table.parked.remove_entry(&first));
         }
         let until = Instant::now() + table.ttl.min(max_ttl);
         table.parked.insert(name.to_owned(), Entry { until, call, hook: None });
@@ -100,6 +101,8 @@ impl ParkedCalls {
             // Start a task, so that entries expire even if the table is not used again.
             tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
         }
+        drop(table);
+        drop(ended);
     }
 
     /// Removes and returns a parked call; fails if the call has expired, or if another principal parked it.
@@ -256,10 +259,12 @@ async fn drop_expired(table: Weak<Mutex<Table>>) {
         let next = {
             let Some(parked_calls) = table.upgrade().map(ParkedCalls) else { return };
             let mut table = parked_calls.0.lock();
-            let Some(next) = table.drop_expired() else {
-                table.has_sweeper = false;
-                return;
-            };
+            let ended = table.take_expired();
+            let next = table.parked.values().map(|entry| entry.until).min();
+            table.has_sweeper = next.is_some();
+            drop(table);
+            drop(ended);
+            let Some(next) = next else { return };
             next
         };
         // Do not sleep longer than [`SWEEP_INTERVAL`], because a call that is parked meanwhile may expire before

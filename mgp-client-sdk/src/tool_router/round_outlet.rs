@@ -9,8 +9,8 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-/// Passes the partial results of a parked call to the caller's current request. Drops partial results that arrive
-/// between two requests of the caller.
+/// An outlet that passes the partial results of a parked call to the caller's current request, and drops partial
+/// results that arrive between two requests of the caller.
 #[derive(Default)]
 pub(crate) struct RoundOutlet {
     outlet: Mutex<Outlet>,

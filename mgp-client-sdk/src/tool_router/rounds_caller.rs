@@ -54,7 +54,6 @@ impl<'a> RoundsCaller<'a> {
         answers_later.then(|| Self::new(cx, Arc::clone(asker), parked_calls))
     }
 
-    /// Returns the id of the call that is parked since an earlier round.
     pub(super) fn parked(&self) -> Option<String> {
         parked_name(&*self.asker)
     }

@@ -11,8 +11,8 @@ use crate::client::{Client, LegacyTask};
 use crate::supervised::TaskHold;
 use crate::wire::{TaskCaller, TaskCallers};
 
-/// Waits for the task of a call. It is stored in the extensions of each forwarded call whose caller wants the result of
-/// the task.
+/// A waiter for the task of a call. It is stored in the extensions of each forwarded call whose caller wants the result
+/// of the task.
 #[derive(Clone)]
 pub(super) struct TaskWaiter {
     client: Client,
@@ -45,7 +45,7 @@ impl TaskWaiter {
         Some(self.client.scope().state::<TaskCallers>().add(&self.cx))
     }
 
-    /// If the server answered the call with a task, waits for the task and returns its result. Returns any other reply
+    /// Waits for the task if the server answered the call with one, and returns its result. Returns any other reply
     /// unchanged, and also a legacy task whose call has no [`AwaitLegacyTask`].
     pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
         if let Reply::Task(_) = &reply {

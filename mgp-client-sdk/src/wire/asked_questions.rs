@@ -2,8 +2,8 @@
 //!
 //! While a question to one caller is open, a further question of the server could also be for that caller. So the
 //! client refuses the further question for all other callers. A caller that never answers would block the other callers
-//! until the time limit of its question. Therefore the client gives up such a question as soon as the server has
-//! another question that could then be asked.
+//! until the time limit of its question. Therefore the client gives up a question that has been open for two minutes if
+//! the server has another question that could then be asked.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,8 +20,8 @@ use super::OpenQuestion;
 use super::inbound::attribute;
 use super::offers::shown_text;
 
-/// The maximum number of questions of one server that wait for answers at the same time. Further questions are ignored
-/// until the server sends them again.
+/// The maximum number of questions of one server that wait for answers at the same time, and separately of responses
+/// that are sent again. Further questions are ignored until the server sends them again.
 const MAX_WAITING: usize = 64;
 /// The maximum number of stored responses to repeated notifications; the oldest is dropped first.
 const MAX_ANSWERED: usize = 256;
@@ -29,13 +29,13 @@ const MAX_ANSWERED: usize = 256;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time that a callback can give the client to answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The time that is added to the limit of a forwarded question, so that `pass_on` reaches its own limit first.
+/// The time that is added to the limit of a question, so that `pass_on` reaches its own limit first.
 const GRACE: Duration = Duration::from_millis(500);
 /// The maximum length in bytes of the id of a question, and of the id of its call. A question with a longer id is
 /// ignored.
 const MAX_ID_BYTES: usize = 256;
 /// The maximum length in bytes of a question with all its members; a longer question is dismissed.
-const MAX_QUESTION_BYTES: usize = 256 * 1024;
+pub(super) const MAX_QUESTION_BYTES: usize = 256 * 1024;
 /// The interval between checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -76,6 +76,8 @@ pub(crate) struct ReceivedCallbacks {
 struct Table {
     waiting: HashSet<QuestionKey>,
     answered: VecDeque<Answered>,
+    /// The number of responses that are sent again at this moment.
+    repeated: usize,
 }
 
 /// The identity of a question: the call that it names, and the hash of its id and content.
@@ -111,9 +113,8 @@ impl QuestionKey {
 fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError> {
     let mut content = question.clone();
     (content.request_id, content.timeout_ms, content.mgp) = (None, None, None);
-    for (name, _) in question.extra.iter().filter(|(name, _)| name.starts_with('_')) {
-        content.extra.remove(name);
-    }
+    let members = question.extra.iter().filter(|(name, _)| !name.starts_with('_'));
+    content.extra = members.map(|(name, value)| (name, value.clone())).collect();
     canonical_hash(Payload::of(&content)?.as_str())
 }
 
@@ -146,7 +147,12 @@ impl ReceivedCallbacks {
         let mut table = self.table.lock();
         let mut answered = table.answered.iter();
         if let Some(answered) = answered.find(|one| one.key == *key && one.calls == calls) {
-            return answered.response.clone().map_or(Received::Ignored, Received::Answered);
+            let Some(response) = answered.response.clone() else { return Received::Ignored };
+            if table.repeated >= MAX_WAITING {
+                return Received::Ignored;
+            }
+            table.repeated += 1;
+            return Received::Answered(response);
         }
         if table.waiting.len() >= MAX_WAITING || !table.waiting.insert(key.clone()) {
             return Received::Ignored;
@@ -190,6 +196,15 @@ impl Drop for WaitingGuard {
     }
 }
 
+/// A guard that ends the count of a response that is sent again.
+struct RepeatGuard(Arc<ReceivedCallbacks>);
+
+impl Drop for RepeatGuard {
+    fn drop(&mut self) {
+        self.0.table.lock().repeated -= 1;
+    }
+}
+
 /// Handles a callback notification in a separate task, so that no other message waits for the answer.
 pub(super) fn receive(handler: &CallbackHandler, call: Call) {
     let question: CallbackRequestParams = match call.params().get() {
@@ -206,7 +221,8 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
     match received.receive(&key, &calls) {
         Received::Ignored => {}
         Received::Answered(response) => {
-            drop(spawn_scoped(&scope, async move { received.respond(&call, &id, response).await }));
+            let guard = RepeatGuard(received);
+            drop(spawn_scoped(&scope, async move { guard.0.respond(&call, &id, response).await }));
         }
         Received::New => {
             let waiting = WaitingGuard { received, key, calls };
@@ -351,6 +367,8 @@ fn limit(question: &CallbackRequestParams) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -364,6 +382,32 @@ mod tests {
         };
         assert_eq!(hash(""), hash(r#","_mgp.attempt":2,"timeout_ms":5,"_mgp":{"attempt":2}"#));
         assert_ne!(hash(""), hash(r#","messages":[]"#));
+    }
+
+    /// Regression test: a server that repeated an answered question without end, and answered no response, made the
+    /// client start a task for each repetition.
+    #[test]
+    fn the_responses_to_repeated_questions_are_limited() {
+        let received = Arc::new(ReceivedCallbacks::default());
+        let question = CallbackRequestParams::new("c", CallbackType::Confirmation);
+        let key = QuestionKey::of(&question).unwrap();
+        received.answered(key.clone(), Vec::new(), Some(Payload::empty_object()));
+        let is_sent = || matches!(received.receive(&key, &[]), Received::Answered(_));
+        assert_eq!((0..2 * MAX_WAITING).filter(|_| is_sent()).count(), MAX_WAITING);
+        drop(RepeatGuard(Arc::clone(&received)));
+        assert!(is_sent());
+    }
+
+    /// Regression test: each member that begins with `_` was removed separately, so many took quadratic time.
+    #[test]
+    fn a_question_with_many_members_is_hashed_in_linear_time() {
+        let mut question = CallbackRequestParams::new("c", CallbackType::Confirmation);
+        let hash = content_hash(&question).unwrap();
+        let value = Payload::empty_object();
+        question.extra = (0..300_000).map(|number| (format!("_{number}"), value.clone())).collect();
+        let begun = Instant::now();
+        assert_eq!(content_hash(&question).unwrap(), hash);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[test]

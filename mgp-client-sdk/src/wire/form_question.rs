@@ -13,7 +13,7 @@ use mgp_types::{Object, Payload, RpcError, millis};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::callbacks::CallbackHandler;
+use super::callbacks::{CallbackHandler, MAX_QUESTION_BYTES};
 
 /// The time limit for answering a form.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -28,6 +28,10 @@ pub(crate) async fn answer_form(
     let Some(CallbackHandler::Caller(answers)) = handler else { return None };
     if method != ElicitationCreate::METHOD || cx.caller.accepts.elicitation {
         return None;
+    }
+    if params.as_str().len() > MAX_QUESTION_BYTES {
+        let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
+        return Some(Err(RpcError::invalid_params(message)));
     }
     let asked: ElicitParams = params.get().ok()?;
     if asked.mode.as_ref().is_some_and(|mode| *mode != ElicitMode::Form) {

@@ -10,19 +10,20 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mcp::{Era, NextCursor};
+use mgp_types::mcp::{Era, ListParams, NextCursor};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFailure, Method,
     MgpService, Outlet, Params, Reply,
 };
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, clip};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::list_size::{MAX_LIST_BYTES, page_bytes};
 use super::request_timeout::TimeLimits;
 
 /// The minimum time between a failed fetch of the tool list and the next fetch.
@@ -45,6 +46,8 @@ struct HeaderPlans {
 struct KnownPlans {
     /// `true` if the complete list has been read.
     is_complete: bool,
+    /// The cursor of the next page, if the first pages have been read in order.
+    next: Option<String>,
     /// The time of the last failed fetch of the list, and the time limit of that fetch; the limit is `MAX` if more time
     /// would not have helped.
     failed: Option<(Instant, Duration)>,
@@ -113,9 +116,13 @@ impl HeaderPlans {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        let first = !call.params().may_contain_member("\"cursor\"");
+        let cursor = if call.params().may_contain_member("\"cursor\"") {
+            call.params().get::<ListParams>().ok().and_then(|params| params.cursor)
+        } else {
+            None
+        };
         let mut reply = inner.call(call).await?;
-        self.learn(&mut reply, first);
+        self.learn(&mut reply, cursor.as_deref());
         Ok(reply)
     }
 
@@ -178,7 +185,8 @@ impl HeaderPlans {
 
     /// Fetches the whole list of tools on behalf of a call, unless the list is known or a fetch failed a moment ago.
     ///
-    /// Without the list, calls are sent without headers, and the server decides whether to accept them.
+    /// Calls of tools that are not on the fetched pages are sent without headers, and the server decides whether to
+    /// accept them.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call, limit: Duration) {
         if timeout(limit, self.fetch_pages(inner, call, limit)).await.is_err() {
             self.record_failure("the list did not arrive within the time-out of a call", limit);
@@ -191,13 +199,14 @@ impl HeaderPlans {
             return;
         }
         let failed = |why: &str| self.record_failure(why, Duration::MAX);
-        let (mut cursor, mut seen) = (None, HashSet::new());
+        let mut cursor: Option<String> = None;
+        let (mut seen, mut bytes) = (HashSet::new(), 0);
         for _ in 0..self.max_pages {
-            let first = cursor.is_none();
-            let page = match inner.call(page_request(call, cursor.take())).await {
+            let page = match inner.call(page_request(call, cursor.as_deref())).await {
                 Ok(mut reply) => {
+                    bytes += page_bytes(&reply);
                     let next = next_cursor(&reply);
-                    self.learn(&mut reply, first);
+                    self.learn(&mut reply, cursor.as_deref());
                     next
                 }
                 Err(error) => return failed(&error.to_string()),
@@ -206,6 +215,7 @@ impl HeaderPlans {
                 Some(next) if !seen.insert(next.clone()) => {
                     return failed("a cursor of the list was repeated");
                 }
+                Some(_) if bytes > MAX_LIST_BYTES => return failed("the list is too long"),
                 Some(next) => cursor = Some(next),
                 None => return,
             }
@@ -225,8 +235,8 @@ impl HeaderPlans {
         }
     }
 
-    /// Stores the header plans of a page, and removes tools with invalid annotations from it.
-    fn learn(&self, reply: &mut Reply, first: bool) {
+    /// Stores the header plans of the page at a cursor, and removes tools with invalid annotations from it.
+    fn learn(&self, reply: &mut Reply, cursor: Option<&str>) {
         let next = next_cursor(reply);
         let mut plans = HashMap::new();
         let annotated = reply.as_body().is_some_and(|body| {
@@ -251,11 +261,15 @@ impl HeaderPlans {
             }
         }
         let mut known = self.plans.lock();
-        if first {
+        if cursor.is_none() {
             known.plans.clear();
         }
         known.plans.extend(plans);
-        known.is_complete = next.is_none();
+        // A page that does not continue the pages before it shows nothing about the rest of the list.
+        if cursor.is_none() || cursor == known.next.as_deref() {
+            known.is_complete = next.is_none();
+            known.next = next;
+        }
         if known.is_complete {
             known.failed = None;
         }
@@ -291,7 +305,8 @@ fn is_callable(tool: &Payload, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> 
         }
         Err(why) => {
             // Log a warning, as MCP requires for each tool that a client removes from the list.
-            tracing::warn!(tool = %tool.name, %why, "tool left out of the list: invalid header annotation");
+            let tool = clip(&tool.name, 120);
+            tracing::warn!(%tool, %why, "tool left out of the list: invalid header annotation");
             false
         }
     }
@@ -307,13 +322,13 @@ fn next_cursor(reply: &Reply) -> Option<String> {
 }
 
 /// Creates a request for a page of tools, on behalf of a call.
-fn page_request(call: &Call, cursor: Option<String>) -> Call {
+fn page_request(call: &Call, cursor: Option<&str>) -> Call {
     let mut cx = call.cx().clone();
     cx.key = CallKey::next();
     cx.logical = None;
     cx.outlet = Outlet::none();
     cx.extensions = Extensions::default();
-    let params = match cursor.map(|cursor| Payload::of(&cursor)) {
+    let params = match cursor.map(Payload::of) {
         Some(Ok(cursor)) => {
             let text = format!(r#"{{"cursor":{}}}"#, cursor.as_str());
             Params::split(ToolsList::METHOD, text.into()).unwrap_or_default()

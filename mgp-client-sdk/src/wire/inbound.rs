@@ -187,7 +187,8 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
 /// from the same connection or session; otherwise one caller could see another's question. Calls that the client itself
 /// makes do not count. Among several such calls, a call without an open question is chosen, because the caller of an
 /// open question may never return with the answer. If all of them have open questions, and another call is in flight
-/// whose caller answers no questions, the request is refused, because it may belong to that call.
+/// whose caller answers no questions, the request is refused, because it may belong to that call. If no call is in
+/// flight or waits, `unattributed` finds the caller.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -242,8 +243,8 @@ fn calls_of_callers(cx: &Context) -> Vec<Context> {
     in_flight.chain(waiting).filter(|call| !is_own(call, cx)).collect()
 }
 
-/// Returns the context of the call whose legacy task a request of the server names; `None` if no caller waits for that
-/// task.
+/// Returns the context of the call whose legacy task a request of the server names; `None` unless exactly one caller
+/// waits for that task.
 fn caller_of_named_task(request: &Call) -> Option<Context> {
     let cx = request.cx();
     if cx.peer.is_of_one_request() {
@@ -277,7 +278,8 @@ fn is_clear_without(request: &Call, left: &[Principal]) -> bool {
 const END_TIME: Duration = Duration::from_secs(2);
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Finds the caller as [`attribute`] does, once the server has ended the calls whose questions were given up.
+/// Finds the caller as [`attribute`] does, once the server has ended the calls whose questions were given up, but waits
+/// at most for [`END_TIME`].
 async fn attribute_later(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -304,8 +306,8 @@ fn ask_refused(why: &'static str) -> RpcError {
     RpcError::new(ErrorCode::PERMISSION_DENIED, why)
 }
 
-/// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, or with
-/// the call to which it belongs.
+/// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, with the
+/// call to which it belongs, or when it is given up.
 ///
 /// # Errors
 /// The reason why the question did not reach the caller, or was given up.

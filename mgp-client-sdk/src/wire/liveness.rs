@@ -194,9 +194,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for EofReader<R> {
 
 // === The innermost service ===
 
-/// Returns whether an outcome came from the server. A notification that was sent has no answer. The client itself
-/// creates the errors 2000, 2002 and 3003, the errors of HTTP exchanges without a JSON-RPC answer (e.g. if a proxy
-/// answers for the server), and the errors of refused or missing credentials.
+/// Returns whether an outcome certainly came from the server. A notification that was sent has no answer. The client
+/// itself can create the errors 2000, 2002 and 3003, the errors of HTTP exchanges without a JSON-RPC answer (e.g. if a
+/// proxy answers for the server), and the errors of refused or missing credentials.
 pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
     let error = match outcome {
         Ok(reply) => return !matches!(reply, Reply::None),

@@ -6,6 +6,7 @@ mod callbacks;
 mod form_question;
 mod header_mirror;
 mod inbound;
+mod list_size;
 mod liveness;
 mod log_limit;
 mod offers;
@@ -20,6 +21,7 @@ pub(crate) use callbacks::{CallbackHandler, CallerAnswers, ReceivedCallbacks};
 pub(crate) use form_question::answer_form;
 pub(crate) use header_mirror::HeaderMirrorLayer;
 pub(crate) use inbound::{FindCaller, InboundParts, inbound, is_question, not_offered};
+pub(crate) use list_size::{MAX_LIST_BYTES, page_bytes};
 #[cfg(feature = "http")]
 pub(crate) use liveness::spawn_driver;
 pub(crate) use liveness::{

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::page_address::check_page;
 
-/// Returns the params of a server's question for a caller. The text that a person or a model reads names the server, so
-/// that the question is not taken for another server's. Characters that could change the look of a text are escaped.
-/// The progress token and the id of the server's task are left out, because they are valid only on the server's
-/// connection.
+/// Returns the params of a server's question for a caller. If the id of the server is known, the text that a person or
+/// a model reads names it, so that the question is not taken for another server's, and characters that could change the
+/// look of a form are escaped. The progress token and the id of the server's task are left out, because they are valid
+/// only on the server's connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
     method: &str,
@@ -129,8 +129,9 @@ pub(super) const SHOWN_MEMBERS: [&str; 5] = ["elicitationId", "message", "mode",
 /// The member of an elicitation that has the form.
 const FORM: &str = "requestedSchema";
 
-/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it. Also refuses a
-/// question that is nested too deeply for the caller to read, or that asks a user to open an unsafe page.
+/// Refuses an elicitation in a mode, and sampling with tools, that the caller did not offer, even if the forwarding
+/// client offered it. Also refuses a question that is nested too deeply for the caller to read, or that asks a user to
+/// open an unsafe page. It does not check whether the caller offers the method at all; asking the caller does.
 pub(crate) fn offers(
     caller: &PeerInfo,
     server: Option<&ServerId>,

@@ -12,6 +12,9 @@ use super::offers::SHOWN_MEMBERS;
 /// The maximum length of an address in bytes.
 const MAX_BYTES: usize = 8 << 10;
 
+/// The maximum number of pages that one error may name, because the caller is asked to open each of them.
+const MAX_PAGES: usize = 64;
+
 /// The counter that limits the logged refusals of this process.
 static LOGGED: LogLimit = LogLimit::new();
 
@@ -30,8 +33,8 @@ pub(crate) fn check_page(address: &str, server: Option<&ServerId>) -> Result<(),
     refusal(address, server).map_or(Ok(()), |why| Err(RpcError::invalid_params(why)))
 }
 
-/// If a server's error −32042 (URL elicitation required) names pages that may not be opened, replaces it by error 5000
-/// (upstream error). Returns other errors unchanged.
+/// Replaces a server's error −32042 (URL elicitation required) by error 5000 (upstream error) if it names a page that
+/// may not be opened, or cannot be read. Returns other errors unchanged.
 pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcError {
     let Some(data) = error.as_data() else { return error };
     if error.code() != ErrorCode::URL_ELICITATION_REQUIRED {
@@ -42,7 +45,7 @@ pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcErro
             let mut addresses = pages.iter().filter_map(|page| page.url.as_deref());
             addresses.find_map(|address| refusal(address, server))
         }
-        None => Some("its list of pages cannot be read".to_owned()),
+        None => Some(format!("its list of pages cannot be read, or has more than {MAX_PAGES}")),
     };
     let Some(why) = refused else { return error };
     let message = format!("the server needs a visit of the user to a page, but {why}");
@@ -58,6 +61,7 @@ pub(crate) fn required_pages(error: &RpcError) -> Option<Vec<ElicitParams>> {
 
 /// Returns the pages that an error −32042 (URL elicitation required) names. Returns `None` for data that a host could
 /// read differently: data with a repeated member, or with a member whose name differs from a known name only in case.
+/// Also returns `None` for more than [`MAX_PAGES`] pages.
 fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
     canonical(data.as_str()).ok()?;
     let data: UrlElicitationRequiredData = data.get().ok()?;
@@ -66,7 +70,7 @@ fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
     };
     let are_clear = is_clear(&data.extra, &["elicitations"])
         && data.elicitations.iter().all(|page| is_clear(&page.extra, &SHOWN_MEMBERS));
-    are_clear.then_some(data.elicitations)
+    (are_clear && data.elicitations.len() <= MAX_PAGES).then_some(data.elicitations)
 }
 
 /// Returns the reason why a page is refused, for its server's developer, and logs it; `None` if it may be opened.
@@ -175,6 +179,16 @@ mod tests {
             assert!(fault(address).is_some(), "{address}");
         }
         assert!(fault(&format!("https://example.com/{}", "a".repeat(MAX_BYTES))).is_some());
+    }
+
+    #[test]
+    fn a_refusal_that_names_too_many_pages_loses_its_pages() {
+        let page = r#"{"mode":"url","message":"?","url":"https://example.com/in"}"#;
+        for (count, number) in [(MAX_PAGES, Some(MAX_PAGES)), (MAX_PAGES + 1, None)] {
+            let data = format!(r#"{{"elicitations":[{}]}}"#, vec![page; count].join(","));
+            let pages = read_pages(&Payload::from_trusted(data));
+            assert_eq!(pages.map(|pages| pages.len()), number);
+        }
     }
 
     #[test]

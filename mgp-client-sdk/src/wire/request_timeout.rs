@@ -1,4 +1,4 @@
-//! A time-out for every request; progress extends it up to a maximum (MGP §14.3, code 3003; MCP time-outs).
+//! A time-out for requests; progress extends it up to a maximum (MGP §14.3, code 3003; MCP time-outs).
 //!
 //! Applies to: outbound.
 
@@ -36,7 +36,7 @@ pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 /// Layer that fails a request with code 3003 (timeout) if it takes too long, and notifies the server to cancel the
 /// request.
 ///
-/// Tool calls ask for progress: each step restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
+/// Tool calls ask for progress: each step or chunk restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
 #[derive(Clone)]
 pub(crate) struct RequestTimeoutLayer {
     time_limits: TimeLimits,
@@ -89,8 +89,8 @@ impl<S: MgpService> Service<Call> for RequestTimeout<S> {
 }
 
 impl<S> RequestTimeout<S> {
-    /// If a server may ask questions during the request, adds an outlet that observes its partial results, and returns
-    /// that outlet; otherwise returns `None`.
+    /// Adds an outlet that observes the partial results of a request during which a server may ask questions, and
+    /// returns that outlet; returns `None` for other requests.
     fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
         let tool = call.tool().map(|tool| tool.name.to_owned());
         if tool.is_none() && !call.is::<PromptsGet>() && !call.is::<ResourcesRead>() {
@@ -109,8 +109,8 @@ impl<S> RequestTimeout<S> {
     }
 }
 
-/// If a timer fires later than planned by more than this time, the whole process was paused, e.g. by `SIGSTOP`. The
-/// call then gets the same time in addition, so that its connection reads what has arrived during the pause.
+/// The delay of a timer above which the whole process counts as paused, e.g. by `SIGSTOP`. The call then gets the same
+/// time in addition, so that its connection reads what has arrived during the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Timer {
@@ -242,19 +242,28 @@ impl Questions {
         if self.open == 0 {
             return Some((last.map_or(since, |last| last.max(since)), self.waited));
         }
-        let waiting = now.saturating_duration_since(since).min(MAX_QUESTION_TIME);
+        let waiting = self.pause(since, now);
         Some((since + waiting, self.waited + waiting))
+    }
+
+    /// Returns the time for which the questions that are open since `since` have paused the time-out.
+    fn pause(&self, since: Instant, now: Instant) -> Duration {
+        let left = MAX_TOTAL_QUESTION_TIME.saturating_sub(self.waited);
+        now.saturating_duration_since(since).min(MAX_QUESTION_TIME).min(left)
     }
 }
 
-/// The maximum time that one question pauses the time-out of its call.
+/// The maximum time for which open questions pause the time-out of their call without interruption.
 const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
+
+/// The maximum time for which all questions together pause the time-out of their call.
+const MAX_TOTAL_QUESTION_TIME: Duration = Duration::from_hours(24);
 
 /// A guard of an open question. Dropping the guard closes the question.
 pub(crate) struct OpenQuestion(Arc<ActivitySink>);
 
 impl OpenQuestion {
-    /// Pauses the time-out of the call to which a question belongs; `None` if that call has no time-out.
+    /// Pauses the time-out of the call to which a question belongs; `None` if questions do not pause that time-out.
     pub(crate) fn of(cx: &Context) -> Option<Self> {
         let sink = cx.extensions.get_shared::<ActivitySink>()?;
         let mut activity = sink.activity.lock();
@@ -266,8 +275,8 @@ impl OpenQuestion {
         Some(Self(sink))
     }
 
-    /// Waits until the call to which a question belongs is cancelled or exceeds its time limit; waits forever if that
-    /// call has no time-out.
+    /// Waits until the call to which a question belongs is cancelled or exceeds its time limit; waits forever if `open`
+    /// is `None`.
     pub(crate) async fn call_dropped(open: Option<&Self>) {
         let Some(Self(sink)) = open else { return std::future::pending().await };
         // `notify_waiters` wakes this future even if it was not polled yet, so a call that is dropped after the check
@@ -292,7 +301,7 @@ impl Drop for OpenQuestion {
         if questions.open == 0 {
             let now = Instant::now();
             let asked = questions.since.replace(now).unwrap_or(now);
-            questions.waited += now.saturating_duration_since(asked).min(MAX_QUESTION_TIME);
+            questions.waited += questions.pause(asked, now);
         }
     }
 }
@@ -412,6 +421,15 @@ mod tests {
         let mut endless = client(asks(minutes(100), Duration::ZERO));
         let error = endless.request("tools/call", call).await.unwrap_err();
         assert!(error.message().starts_with("no answer within 3610 s"), "{error}");
+        let mut asks_again = client(Stack::from_fn(|call: Call| async move {
+            for _ in 0..100 {
+                let _open = OpenQuestion::of(call.cx());
+                sleep(Duration::from_mins(59)).await;
+            }
+            Ok(Reply::empty())
+        }));
+        let error = asks_again.request("tools/call", call).await.unwrap_err();
+        assert!(error.message().starts_with("no answer within 86410 s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

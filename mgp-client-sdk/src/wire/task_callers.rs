@@ -46,7 +46,7 @@ impl TaskCallers {
         self.0.lock().iter().map(|waiting| waiting.cx.clone()).collect()
     }
 
-    /// Returns the context of the call that waits for the task with this id; `None` if several calls do.
+    /// Returns the context of the call that waits for the task with this id; `None` unless exactly one call does.
     pub(crate) fn of_task(&self, task: &str) -> Option<Context> {
         let all = self.0.lock();
         let mut waiting = all.iter().filter(|waiting| waiting.task.as_deref() == Some(task));

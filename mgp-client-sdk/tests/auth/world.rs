@@ -232,7 +232,6 @@ impl World {
         (state.at_token.proofs.clone(), state.at_server.proofs.clone())
     }
 
-    /// Checks that no rule was violated.
     #[track_caller]
     pub(crate) fn check(&self) {
         assert_eq!(self.state().faults, Vec::<String>::new());

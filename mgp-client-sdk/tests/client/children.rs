@@ -111,7 +111,7 @@ async fn a_server_that_is_silent_at_the_probe_and_ends_at_the_next_message_is_st
         r#"read -r first; case "$first" in *'"initialize"'*) ;; *) read -r _; exit 1;; esac; {hello}read -r _"#
     );
     let command = ChildCommand::new("sh").args(["-c", &script]);
-    let client = timeout(Duration::from_secs(6), plain().spawn(command)).await.unwrap().unwrap();
+    let client = timeout(Duration::from_secs(8), plain().spawn(command)).await.unwrap().unwrap();
     assert_eq!(client.server().era, Era::Legacy);
 }
 
@@ -122,7 +122,7 @@ async fn a_silent_server_is_killed_with_its_group() {
     let file = folder.path().join("pids");
     let script = format!("sleep 60 & echo $$ $! > {}; wait", file.display());
     let command = ChildCommand::new("sh").args(["-c", &script]);
-    let builder = plain().era(EraChoice::Legacy).init_timeout(Duration::from_millis(400));
+    let builder = plain().era(EraChoice::Legacy).init_timeout(Duration::from_secs(3));
     let error = builder.spawn(command).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TIMEOUT);
     let pids = std::fs::read_to_string(&file).unwrap();

@@ -9,6 +9,7 @@ use mgp_transport::duplex;
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{LifecycleParams, ServerState, ShutdownReason};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::Script;
@@ -29,7 +30,7 @@ async fn states(received: &ReceivedStates, count: usize) -> Vec<String> {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    let _ = timeout(Duration::from_secs(5), all).await;
+    let _ = timeout(Duration::from_secs(30), all).await;
     received.lock().unwrap().iter().map(|change| change.new_state.to_string()).collect()
 }
 
@@ -37,9 +38,15 @@ async fn states(received: &ReceivedStates, count: usize) -> Vec<String> {
 async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let (here, there) = duplex();
-        let nap = Tool::new("nap", "Sleeps", || async {
-            sleep(Duration::from_millis(100)).await;
-            "slept"
+        let (begun, ends) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, may_end) = (Arc::clone(&begun), Arc::clone(&ends));
+        let nap = Tool::new("nap", "Sleeps", move || {
+            let (begins, may_end) = (Arc::clone(&begins), Arc::clone(&may_end));
+            async move {
+                begins.notify_one();
+                may_end.notified().await;
+                "slept"
+            }
         });
         let server = Server::new("s", "1").tool(nap).owned_by_peer();
         let serving = tokio::spawn(server.serve(there.reader, there.writer));
@@ -47,17 +54,17 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
         let client = builder.era(era).connect(here.reader, here.writer).await.unwrap();
         if era == EraChoice::Modern {
             // Wait until the client has opened the stream on which it gets changes of the server's state.
-            sleep(Duration::from_millis(50)).await;
+            mgp_testkit::sleep_in_parts(Duration::from_millis(100)).await;
         }
         let running = {
             let client = client.clone();
             tokio::spawn(async move { client.call("nap").await })
         };
-        sleep(Duration::from_millis(20)).await;
+        begun.notified().await;
 
         let mgp = client.mgp();
         let time = Duration::from_secs(30);
-        let begun = Instant::now();
+        let start = Instant::now();
         let asked = mgp.shutdown(ShutdownReason::ConfigurationChange, time).await.unwrap();
         assert_eq!((asked.accepted, asked.pending_requests), (true, Some(1)));
         let again = mgp.shutdown(ShutdownReason::IdleTimeout, time).await.unwrap();
@@ -66,10 +73,11 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
         assert_eq!(late.code(), ErrorCode::SERVER_DRAINING);
         assert!(late.recovery().unwrap().is_retryable(), "it is restarted");
 
+        ends.notify_one();
         assert_eq!(running.await.unwrap().unwrap().to_text(), "slept");
         client.closed().await;
         serving.await.unwrap().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(start.elapsed() < time / 2, "{:?}", start.elapsed());
         assert_eq!(states(&received, 2).await, ["draining", "disconnected"], "{era:?}");
         let reason = received.lock().unwrap()[0].reason.clone();
         assert_eq!(reason.as_deref(), Some("configuration_change"));

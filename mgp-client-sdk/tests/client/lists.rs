@@ -81,15 +81,20 @@ async fn a_list_of_null_is_empty() {
 
 #[tokio::test]
 async fn a_list_without_end_is_an_error() {
-    for (bound, says) in [(1000, "the cursor `c1` was repeated"), (2, "more than 2 pages")] {
+    for (bound, filler, says) in [
+        (1000, 0, "the cursor `c1` was repeated"),
+        (2, 0, "more than 2 pages"),
+        (100, 15 << 20, "more than 64 MiB"),
+    ] {
         let builder = plain().config(|config| config.max_pages = bound);
         let (client, mut script) = Script::legacy(builder, json!({})).await;
         let server = tokio::spawn(async move {
             let mut number = 0;
             while let Some(request) = script.read().await {
                 number += 1;
-                let next = format!("c{}", if bound == 2 { number } else { number % 3 });
-                script.answer(&request, json!({ "tools": [], "nextCursor": next })).await;
+                let next = format!("c{}", if bound == 1000 { number % 3 } else { number });
+                let page = json!({ "tools": [], "nextCursor": next, "x": "x".repeat(filler) });
+                script.answer(&request, page).await;
             }
         });
         let error = client.list_tools().await.unwrap_err();

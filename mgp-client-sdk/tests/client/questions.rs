@@ -247,6 +247,7 @@ async fn sampling_with_tools_needs_its_own_capability() {
     for (builder, offered, code) in [
         (plain().on_sampling(answer), json!({}), Some(-32602)),
         (plain().on_sampling_with_tools(answer), json!({ "tools": {} }), None),
+        (plain().on_sampling_with_tools(answer).on_sampling(answer), json!({}), Some(-32602)),
     ] {
         let (end, mut script) = Script::new();
         let connecting = builder.era(EraChoice::Legacy).connect(end.reader, end.writer);

@@ -43,7 +43,6 @@ impl Script {
         hello
     }
 
-    /// Answers `server/discover`.
     pub(crate) async fn discover(&mut self, capabilities: Value) -> Value {
         let result = json!({
             "resultType": "complete",
@@ -55,7 +54,6 @@ impl Script {
         self.serve("server/discover", result).await
     }
 
-    /// Connects a client to a legacy server with these capabilities.
     pub(crate) async fn legacy(builder: ClientBuilder, capabilities: Value) -> (Client, Self) {
         let (end, mut script) = Self::new();
         let builder = builder.era(EraChoice::Legacy);
@@ -64,7 +62,6 @@ impl Script {
         (client.unwrap(), script)
     }
 
-    /// Connects a client to a modern server with these capabilities.
     pub(crate) async fn modern(builder: ClientBuilder, capabilities: Value) -> (Client, Self) {
         let (end, mut script) = Self::new();
         let builder = builder.era(EraChoice::Modern);

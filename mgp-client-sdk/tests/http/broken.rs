@@ -127,6 +127,10 @@ async fn a_supervised_server_behind_a_failing_proxy_is_replaced() {
     is_down.store(true, Ordering::Relaxed);
     mgp_testkit::until("the server is replaced", async || supervised.restarts() > 0).await;
     is_down.store(false, Ordering::Relaxed);
-    let client = timeout(Duration::from_secs(20), supervised.ready()).await.unwrap().unwrap();
-    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    // On a slow machine, a ping can be late, so that the server is replaced once more.
+    mgp_testkit::until("calls work again", async || {
+        let client = timeout(Duration::from_secs(20), supervised.ready()).await.unwrap().unwrap();
+        client.call("t").await.is_ok_and(|result| result.to_text() == "done")
+    })
+    .await;
 }

@@ -29,10 +29,10 @@ async fn a_legacy_server_is_notified() {
 async fn a_modern_server_sees_its_stream_closed() {
     let server = Server::modern(hangs).await;
     let client = client().connect_url(&server.url).await.unwrap();
-    let error = client.call("t").timeout(Duration::from_millis(100)).await.unwrap_err();
+    let error = client.call("t").timeout(Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TIMEOUT);
     server.wait_left("tools/call").await;
-    client.call("u").timeout(Duration::from_millis(100)).await.unwrap_err();
+    client.call("u").timeout(Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(server.count("tools/call"), 2);
     assert_eq!(server.count("notifications/cancelled"), 0);
 }
@@ -42,7 +42,7 @@ async fn an_initialize_that_is_given_up_is_not_cancelled() {
     let server =
         Server::legacy(|seen| (seen.method() == Initialize::METHOD).then(|| events([Step::Hold])))
             .await;
-    let connecting = client().era(EraChoice::Legacy).init_timeout(Duration::from_millis(100));
+    let connecting = client().era(EraChoice::Legacy).init_timeout(Duration::from_secs(1));
     connecting.connect_url(&server.url).await.unwrap_err();
     server.wait_left(Initialize::METHOD).await;
     assert_eq!(server.methods(), [Initialize::METHOD]);

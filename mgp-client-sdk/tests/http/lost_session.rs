@@ -163,7 +163,7 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
     };
     assert_eq!(again("logging/setLevel").await.body["params"]["level"], "debug");
     assert_eq!(again("resources/subscribe").await.body["params"]["uri"], "a:1");
-    timeout(Duration::from_secs(5), told.notified()).await.unwrap();
+    timeout(Duration::from_secs(20), told.notified()).await.unwrap();
     assert_eq!((server.count("initialize"), server.count("resources/subscribe")), (2, 3));
     assert!(strays(&server).is_empty(), "{:?}", strays(&server));
 }
@@ -180,7 +180,7 @@ async fn a_handshake_without_an_answer_is_repeated_after_an_idle_session_was_los
     })
     .await;
     let client = client()
-        .http(|http| http.message_timeout = Duration::from_secs(1))
+        .http(|http| http.message_timeout = Duration::from_secs(3))
         .connect_url(&server.url)
         .await
         .unwrap();
@@ -269,7 +269,7 @@ async fn notifications_arrive_after_a_long_outage() {
         .connect_url(&server.url)
         .await
         .unwrap();
-    timeout(Duration::from_secs(5), changed.notified()).await.unwrap();
+    timeout(Duration::from_secs(20), changed.notified()).await.unwrap();
     assert_eq!((server.count("GET"), server.count("initialize")), (32, 1));
 }
 

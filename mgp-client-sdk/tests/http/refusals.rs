@@ -195,7 +195,7 @@ async fn a_key_in_a_header_is_not_sent_in_clear_text() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_named() {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let free = mgp_testkit::unused_address();
     let error = client().connect_url(format!("http://{free}/mcp")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert!(error.is_retryable());

@@ -16,7 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) verb: String,
@@ -70,7 +69,6 @@ pub(crate) enum Step {
     Break,
 }
 
-/// A connection, plain or with TLS.
 pub(crate) trait Pipe: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<P: AsyncRead + AsyncWrite + Send + Unpin + 'static> Pipe for P {}
@@ -248,7 +246,6 @@ pub(crate) fn usual(seen: &Received) -> Response {
     }
 }
 
-/// Creates the result of `server/discover` with these capabilities.
 pub(crate) fn discovered(seen: &Received, capabilities: &Value) -> Response {
     json_of(&seen.result(&json!({
         "resultType": "complete", "supportedVersions": ["2026-07-28"],
@@ -256,7 +253,6 @@ pub(crate) fn discovered(seen: &Received, capabilities: &Value) -> Response {
     })))
 }
 
-/// Creates the response to `initialize` with a session id.
 pub(crate) fn initialized(seen: &Received, session: &str) -> Response {
     let result = json!({
         "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },

@@ -14,8 +14,8 @@ use mgp_types::proposal::{IdempotencyKey, WasReplay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 
-const CUT: Duration = Duration::from_millis(100);
-const STEPS: u32 = 80;
+const CUT: Duration = Duration::from_millis(300);
+const STEPS: u32 = 200;
 
 /// Forwards bytes both ways and cuts each connection a moment after its response began.
 async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {

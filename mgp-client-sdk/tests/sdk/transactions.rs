@@ -356,7 +356,7 @@ async fn a_call_of_unknown_outcome_runs_again_only_if_its_tool_is_idempotent() {
                 "set"
             }
         });
-        let set = set.idempotency(&effect).timeout(Duration::from_millis(50));
+        let set = set.idempotency(&effect).timeout(Duration::from_millis(500));
         let server = Server::new("values", "1.0").tool(set).extension(Idempotency::in_memory());
         let client = TestClient::with_builder(server, builder(EraChoice::Modern)).await;
         let call = || client.call("set").with(&IdempotencyKey("k".to_owned()));

@@ -40,7 +40,6 @@ pub(crate) struct Connected {
     pub(crate) monitor: ServerMonitor,
 }
 
-/// Returns all cells.
 pub(crate) fn cells() -> impl Iterator<Item = Cell> {
     let eras = [EraChoice::Legacy, EraChoice::Modern];
     let carriers = [Carrier::Memory, Carrier::Http];

@@ -155,7 +155,7 @@ async fn kill_and_look(kills: u32) {
         server.restarts(),
         growth >> 10,
     );
-    assert_eq!((left, now), (0, descriptors));
+    assert!(left == 0 && now <= descriptors, "{left} {now}");
     assert!(growth < GROWTH, "{growth}");
 }
 
@@ -217,21 +217,20 @@ fn zombies() -> usize {
 
 /// Waits a while for processes that are exiting.
 async fn settle(mark: &str) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if marked(mark).is_empty() && zombies() == 0 {
             break;
         }
         sleep(Duration::from_millis(10)).await;
     }
     // Pipes are closed when the tasks that read them end, so give these tasks some time.
-    sleep(Duration::from_millis(100)).await;
+    mgp_testkit::sleep_in_parts(Duration::from_millis(500)).await;
 }
 
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Returns the resident memory in bytes.
 fn memory() -> u64 {
     process_memory(std::process::id(), "VmRSS").unwrap()
 }

@@ -63,13 +63,13 @@ fn the_ready_layer_alone_on_a_client() {
 
 #[tokio::test]
 async fn the_ready_layer_alone_on_a_server() {
-    let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("2000");
+    let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("6000");
     let client = Client::builder("test", "1").spawn(server).await.unwrap();
     let ask = || async { client.call("think").arg("about", "life").await };
     let error = ask().await.unwrap_err();
     assert_eq!((error.code().0, error.is_retryable()), (2000, true));
     assert_eq!(error.message(), "the server is starting; try again in a moment");
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(30);
     let answer = loop {
         match ask().await {
             Ok(answer) => break answer,

@@ -8,14 +8,14 @@ use mgp_client_sdk::gateway::{FailsAtProbe, share_probe_failure};
 use mgp_client_sdk::{
     Client, EraChoice, RetryConfig, SuperviseConfig, SupervisedClient, ToolResult,
 };
-use mgp_testkit::until;
+use mgp_testkit::{Stopwatch, until};
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{AuditEvent, RestartPolicy, ServerState, ShutdownReason};
 use mgp_types::service::{
     AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Stack, Ticket, around, gate,
 };
 use mgp_types::{ErrorCode, RpcError};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tower_layer::layer_fn;
 
 use crate::world::{
@@ -28,7 +28,6 @@ async fn say(client: &Client, what: &str) -> Result<String, ErrorCode> {
     result.map(|result| result.to_text()).map_err(|error| error.code())
 }
 
-/// Waits until a server is in a state.
 async fn reaches(server: &SupervisedClient, wanted: ServerState) {
     let mut state = server.state().watch();
     timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == wanted)).await.unwrap().unwrap();
@@ -123,7 +122,7 @@ async fn a_start_without_the_probe_that_fails_or_takes_too_long_is_followed_by_o
         let known = FailsAtProbe::default();
         known.set(true);
         let mut config = quick(restarts);
-        config.start_timeout = Duration::from_secs(3);
+        config.start_timeout = Duration::from_secs(6);
         let builder = share_probe_failure(Client::builder("test", "1"), known.clone());
         let server = builder.supervise(server, config).unwrap();
         server.start().await;
@@ -363,8 +362,8 @@ async fn connections_are_recorded_under_one_id() {
 
 #[tokio::test]
 async fn running_calls_finish_before_a_server_is_stopped() {
-    // This server takes half a second for one call, and then reads until its input ends.
-    let slow = hello(&format!("read -r _; sleep 0.5; {} cat >/dev/null", answer(2)));
+    // This server takes four seconds for one call, and then reads until its input ends.
+    let slow = hello(&format!("read -r _; sleep 4; {} cat >/dev/null", answer(2)));
     let (builder, log) = recorded();
     let server = builder.supervise(slow, quick(0)).unwrap();
     server.start().await;
@@ -392,7 +391,7 @@ async fn an_idle_server_is_stopped_at_once() {
     let server = Client::builder("test", "1").supervise(echo(), quick(5)).unwrap();
     server.start().await;
     let pid = server.ready().await.unwrap().pid().unwrap();
-    let before = Instant::now();
+    let before = Stopwatch::start();
     server.stop(ShutdownReason::OperatorRequest).await;
     assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
     assert!(!is_alive(pid));

@@ -67,9 +67,7 @@ async fn a_server_at_a_url_is_connected_to_once_while_a_person_decides() {
 
 #[tokio::test]
 async fn an_unreachable_url_is_tried_up_to_the_limit() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", nobody.local_addr().unwrap());
-    drop(nobody);
+    let url = format!("http://{}/mcp", mgp_testkit::unused_address());
     let builder = Client::builder("test", "1").init_timeout(Duration::from_secs(5));
     let server = builder.supervise_url(url, quick(2)).unwrap();
     server.start().await;

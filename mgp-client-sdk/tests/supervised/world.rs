@@ -12,7 +12,6 @@ use mgp_types::mgp::{AuditEvent, RestartPolicy};
 use mgp_types::service::MemoryAudit;
 use tokio::time::timeout;
 
-/// The time-out of waits in these tests.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the command of the server `echo`, whose only tool repeats its input.
@@ -65,7 +64,6 @@ pub(crate) fn recorded() -> (ClientBuilder, Arc<MemoryAudit>) {
     (builder.audit(Arc::<MemoryAudit>::clone(&log)), log)
 }
 
-/// Returns type and result of each event.
 pub(crate) fn recorded_events(log: &MemoryAudit) -> Vec<(String, String)> {
     let words = |event: &AuditEvent| {
         (event.event_type.as_str().to_owned(), event.result.as_str().to_owned())
@@ -98,7 +96,6 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat(&PathBuf::from(format!("/proc/{pid}"))).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// Returns the state and the parent of a process.
 pub(crate) fn stat(process: &Path) -> Option<(char, u32)> {
     let text = std::fs::read_to_string(process.join("stat")).ok()?;
     let mut words = text.rsplit(')').next()?.split_whitespace();

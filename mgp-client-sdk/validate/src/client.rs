@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::json::{Wrong, shown, text};
 use crate::link::{Link, Sent, of_this_process};
-use crate::recording::MAX_MESSAGES;
+use crate::notices::size;
+use crate::recording::{MAX_BYTES, MAX_MESSAGES};
 use crate::report::{Report, RuleResult, Status, Subject};
 use crate::rule::{RuleInfo, RuleLevel, Tier};
 use crate::session::{LEGACY, LEGACY_REVISIONS, Options, Session, Setup, mgp_of, mgp_offered};
@@ -74,6 +75,8 @@ pub(crate) struct Seen {
     declared: Option<Value>,
     /// The revision in the server's answer to `initialize`.
     negotiated: Option<Value>,
+    /// The size of the recorded messages.
+    bytes: usize,
     /// `true` if a limit was reached: from then on no message is recorded.
     is_full: bool,
     /// `true` if the client has disconnected, or the judge was stopped while it waited for the client.
@@ -98,7 +101,7 @@ const WATCH_INTERVAL: Duration = Duration::from_hours(1);
 /// # Cancel safety
 /// Dropping the future ends the connection.
 pub async fn judge_client(stop: impl Future<Output = ()>) -> Report {
-    judge(of_this_process(), stop).await
+    judge(of_this_process().unwrap_or_else(|_| Link::closed()), stop).await
 }
 
 async fn judge(link: Link, stop: impl Future<Output = ()>) -> Report {
@@ -185,7 +188,8 @@ impl Seen {
         let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);
         let is_answer = message.get("method").is_none() && is_asked();
         let kept = if is_answer { &mut self.answers } else { &mut self.messages };
-        self.is_full |= kept.len() >= MAX_MESSAGES;
+        self.bytes = self.bytes.saturating_add(size(&message));
+        self.is_full |= kept.len() >= MAX_MESSAGES || self.bytes > MAX_BYTES;
         if !self.is_full {
             kept.push(message);
         }
@@ -194,7 +198,8 @@ impl Seen {
     /// Records the request and the declared capabilities that a message of the server contains.
     pub(crate) fn server_sent(&mut self, message: &Value) {
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
-            self.is_full |= self.asked.len() >= MAX_MESSAGES;
+            self.bytes = self.bytes.saturating_add(size(message));
+            self.is_full |= self.asked.len() >= MAX_MESSAGES || self.bytes > MAX_BYTES;
             if !self.is_full {
                 self.asked.push((id.clone(), method.to_owned()));
             }

@@ -19,10 +19,15 @@ pub(crate) struct Notices {
     has_dropped: bool,
 }
 
+/// Returns the approximate memory of a message, in bytes.
+pub(crate) fn size(message: &Value) -> usize {
+    message.to_string().len() + OVERHEAD
+}
+
 impl Notices {
     /// Keeps a message, or drops it if too many are kept.
     pub(crate) fn push(&mut self, message: Value) {
-        let bytes = message.to_string().len() + OVERHEAD;
+        let bytes = size(&message);
         if self.has_dropped || bytes > MAX_BYTES - self.bytes {
             self.has_dropped = true;
             return;

@@ -58,9 +58,8 @@ pub async fn judge_pair(
 ) -> Report {
     let mut pair = Pair::default();
     // Connect without a time limit, because the client has time limits of its own.
-    let connected = match server.open(None) {
-        Ok(link) => {
-            let mut client = of_this_process();
+    let connected = match server.open(None).and_then(|link| Ok((link, of_this_process()?))) {
+        Ok((link, mut client)) => {
             let ended = pair.relay(&mut client, link, stop).await;
             client.finish(DRAIN_TIMEOUT).await;
             ended
@@ -257,7 +256,7 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     }
 }
 
-/// Checks a rule repeatedly, until it has seen all recorded messages that it applies to.
+/// Checks a rule repeatedly, until it has seen all recorded messages that it applies to, or [`MAX_ROUNDS`] times.
 async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
     let mut result = None;
     if let Some(recording) = &mut session.recording {

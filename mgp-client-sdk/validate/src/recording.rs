@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use crate::json::{REVISION, shown};
+use crate::notices::size;
 use crate::session::MODERN;
 
 /// The JSON pointer to the progress token in a request.
@@ -16,6 +17,9 @@ const OTHER_ERA: [i64; 2] = [-32601, -32022];
 
 /// The maximum number of recorded messages of each peer.
 pub(crate) const MAX_MESSAGES: usize = 10_000;
+
+/// The maximum size of the recorded messages, in bytes of JSON with a fixed amount for each message.
+pub(crate) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request of the client, with the server's answer.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub(crate) struct Recording {
     /// The progress tokens of all recorded requests.
     tokens: HashSet<Value>,
     notices: Vec<Value>,
+    /// The size of the recorded messages.
+    bytes: usize,
     /// `true` if a limit was reached: from then on no message is recorded.
     is_full: bool,
     /// Answers without an open request.
@@ -72,7 +78,7 @@ impl Recording {
         if id.is_null() {
             return;
         }
-        self.is_full |= self.exchanges.len() >= MAX_MESSAGES;
+        self.add_size(message, self.exchanges.len());
         if self.is_full {
             return;
         }
@@ -95,7 +101,7 @@ impl Recording {
 
     pub(crate) fn server_sent(&mut self, message: &Value) {
         let is_notice = message.get("method").is_some();
-        self.is_full |= is_notice && self.notices.len() >= MAX_MESSAGES;
+        self.add_size(message, if is_notice { self.notices.len() } else { 0 });
         // Record nothing once the limit is reached: requests and messages may be missing from then on, and a rule would
         // judge their answers wrongly.
         if self.is_full {
@@ -114,6 +120,14 @@ impl Recording {
             exchange.notices.1 = self.notices.len();
         } else if id.is_some() && self.stray.len() < MAX_MESSAGES {
             self.stray.push(shown(message));
+        }
+    }
+
+    /// Counts the size of a message, and checks the limits; `count` is the number of recorded messages of its kind.
+    fn add_size(&mut self, message: &Value, count: usize) {
+        if !self.is_full {
+            self.bytes = self.bytes.saturating_add(size(message));
+            self.is_full = count >= MAX_MESSAGES || self.bytes > MAX_BYTES;
         }
     }
 
@@ -323,6 +337,14 @@ mod tests {
         assert!(recording.recall("ping", &json!({})).is_some());
         // One of the chunks is missing, so the call cannot be judged.
         assert!(recording.recall("tools/call", &json!({ "name": "a" })).is_none());
+
+        let mut recording = Recording::default();
+        let large =
+            json!({ "method": "notifications/message", "params": "x".repeat(MAX_BYTES / 4) });
+        for _ in 0..5 {
+            recording.server_sent(&large);
+        }
+        assert_eq!(recording.notices().len(), 3, "the size of the messages is limited too");
 
         let mut recording = Recording::default();
         for id in 0..=MAX_MESSAGES as u64 {

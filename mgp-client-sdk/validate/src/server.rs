@@ -27,7 +27,8 @@ const MAX_RULE: Duration = Duration::from_mins(1);
 
 /// Checks all rules that apply to a server, and returns the outcome of each.
 ///
-/// Tools are called only if they declare to be read-only, and without arguments, or if [`Options::tool`] names them.
+/// Tools are called only if they declare to be read-only, and without or with invalid arguments, or if
+/// [`Options::tool`] names them.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the programs that were started.

@@ -249,7 +249,7 @@ impl Session {
     /// Sends a request and returns its answer; other messages that arrive before it are kept in `notices`.
     ///
     /// # Errors
-    /// If no answer comes in time, or the connection ends.
+    /// If no valid answer comes in time, or the connection ends.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Wrong> {
         self.next_id += 1;
         let id = json!(self.next_id);
@@ -443,8 +443,8 @@ impl Session {
         }
     }
 
-    /// If there is a recording, records that the current rule cannot be judged on it, because the rule sends messages
-    /// of its own.
+    /// Records that the current rule cannot be judged on the recording, if there is one, because the rule sends
+    /// messages of its own.
     fn miss(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.miss("the rule sends messages of its own".to_owned());

@@ -17,17 +17,17 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watcher of the files of a configuration.
 ///
-/// A file is read only after two polls in a row find the same stamp, so a half-written file is not read. Values of
-/// variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
+/// A file is read only after two polls in a row find the same stamp, so that a half-written file is usually not read.
+/// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
 #[derive(Debug)]
 #[must_use = "files are polled only while `next` is awaited"]
 pub struct ConfigWatcher {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// The state of the files and approvals when this watcher last read them; `None` makes the next poll read them
+    /// The state of the files and approvals when this watcher last read them; the default makes the next poll read them
     /// again.
-    read: Option<State>,
+    read: State,
     last: Vec<Stamp>,
     /// The problems that were reported last, so that the same problem is not reported at every poll.
     reported: Vec<String>,
@@ -57,7 +57,7 @@ impl ConfigWatcher {
         // Report a file that was written after it was loaded, even if its content is now equal to the loaded content:
         // the caller might have read other content since then. The revision `u64::MAX` never occurs, so the first poll
         // also notices approvals that were given since then.
-        let read = Some((loaded.stamps.clone(), u64::MAX));
+        let read = (loaded.stamps.clone(), u64::MAX);
         let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
         Self { sources, trust, current, read, last, reported, revision, ticks }
@@ -73,15 +73,15 @@ impl ConfigWatcher {
             let state = self.state().await;
             let settled = state.0 == self.last;
             self.last.clone_from(&state.0);
-            if !settled || self.read.as_ref() == Some(&state) {
+            if !settled || self.read == state {
                 continue;
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
                     // Report written files even if their content is unchanged: the caller might have read other content
                     // itself before they were written again.
-                    let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
-                    self.read = Some(state);
+                    let is_written = self.read.0 != state.0;
+                    self.read = state;
                     let found = doubts(&loaded);
                     self.keep_broken(&mut loaded);
                     let change = ConfigChange::between(&self.current, &loaded.config);
@@ -95,7 +95,7 @@ impl ConfigWatcher {
                     // An error in the content lasts until the file is written again, so wait for that. Any other error
                     // might be temporary, so read the file again at the next poll.
                     let is_read = matches!(error, DiscoveryError::InvalidConfig(_));
-                    self.read = Some(if is_read { state } else { State::default() });
+                    self.read = if is_read { state } else { State::default() };
                     let found = vec![error.to_string()];
                     if self.reported != found {
                         tracing::warn!(%error, "reload failed; keeping the previous configuration");

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use mgp_types::service::is_loopback_host;
 
 use super::table_reader::Reader;
+use crate::expand::closing;
 
 /// The parts of an address `SCHEME://[USER@]HOST[:PORT][/PATH]`.
 struct Address<'a> {
@@ -63,11 +64,16 @@ pub(super) const USER_REMEDY: &str = "take it out, and write `headers = { Author
 
 /// Returns whether a URL has a user name, literal or with references `${…}`. An `@` inside a reference does not count.
 pub(super) fn has_user(url: &str) -> bool {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let before = host.split("${").next().unwrap_or_default();
-    let after = host.rsplit('}').next().unwrap_or_default();
-    before.contains('@') || (!after.contains("${") && after.contains('@'))
+    let mut rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    while let Some(at) = rest.find(['@', '/', '?', '#', '$']) {
+        let found = &rest[at..];
+        if !found.starts_with('$') {
+            return found.starts_with('@');
+        }
+        let inside = found.strip_prefix("${");
+        rest = inside.and_then(|inside| inside.get(closing(inside)? + 1..)).unwrap_or(&found[1..]);
+    }
+    false
 }
 
 fn is_host(host: &str) -> bool {
@@ -167,8 +173,7 @@ pub(super) fn url_remedy(text: &str, usual: &str) -> String {
     "write it in ASCII: a host as `xn--…` (Punycode), other characters as `%XX`".to_owned()
 }
 
-/// Reads the `issuer` of a server's `auth`. Only the scheme of a text with `${…}` is checked, because the text is
-/// expanded later.
+/// Reads the `issuer` of a server's `auth`. A text with `${…}` is checked less strictly, because it is expanded later.
 pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
     let written = auth.item("issuer").and_then(toml_edit::Item::as_str);
     if written.is_some_and(|issuer| issuer.contains("${")) {

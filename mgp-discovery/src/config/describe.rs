@@ -98,7 +98,7 @@ So a server never starts in the folder in which a host, a command or the kernel 
 | the user's own file, or a file named by `--config` | the user's home | starts at `cwd` if that is set, else at the folder of the file | needs `cwd`; without it the server is not started |
 | a registration | the user's home | starts at `cwd` | starts at `cwd` |
 
-`mgp trust` approves the content of `mgp.toml`, and that of the files with code in the project which `command` and `args` name, expanded with the variables of its shell.
+`mgp trust` approves the content of `mgp.toml`, and that of the files with code in the project which `command` and `args` name, expanded with the variables of its shell, also of a program that the `PATH` in `env` finds in the project.
 If one of them changes, or the variables of the kernel name another file, its server is not started until `mgp trust` is run again.
 Code that these files load in turn, and packages that a runner such as `npm` finds, are not compared.
 

@@ -129,11 +129,15 @@ impl<'a> Report<'a> {
         self.add(FindingSeverity::Warning, at, what.into(), remedy);
     }
 
+    /// Returns whether another finding of this severity is reported. The number is limited, so that a file with many
+    /// mistakes does not cause a huge report.
+    pub(super) fn has_room(&self, severity: FindingSeverity) -> bool {
+        let same = self.findings.iter().filter(|finding| finding.severity == severity);
+        same.count() < limits::MAX_FINDINGS
+    }
+
     fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
-        // Limit the number of findings of each severity, so that a file with many mistakes does not cause a huge
-        // report.
-        let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
-        if count >= limits::MAX_FINDINGS {
+        if !self.has_room(severity) {
             return;
         }
         let (line, column) = place(self.text, at);

@@ -120,7 +120,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`, `events`, `callbacks`.";
-        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
+        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that each call of the server needs, known before it starts.";
         "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. At `experimental`, which is lower, declarations that would loosen a rule are ignored; all tools of a `sandboxed` server are dangerous. `core` is another name of `trusted`, `untrusted` of `sandboxed`. A project's file cannot set more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The access of agents without an access entry: none with `opt-in`, all with `opt-out`.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "How the server's permissions are decided, in place of `kernel.permission_policy`.";
@@ -280,7 +280,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";
         "scopes" KeyKind::Texts, "[]", "Scopes that every token needs.";
         "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does. With another tenant than `local`, it is an operator of that tenant only.";
-        "agent_claim" KeyKind::Text, "", "The claim with the name of the agent; the default is `client_id`, or `azp`.";
+        "agent_claim" KeyKind::Text, "", "The claim with the name of the agent; the default is the first of `client_id`, `azp` and `sub` that the token has.";
         "tenant" KeyKind::Text, "", "The tenant of the callers; the default is that of the agents in this file.";
         "tenant_claim" KeyKind::Text, "", "The claim with the tenant of the caller. A token without it is refused, and so is one whose claim contains `local`.";
     }

@@ -449,7 +449,8 @@ pub struct KernelConfig {
     pub webhooks: BTreeMap<String, WebhookConfig>,
     /// The channels that notify a person when decisions wait, by name.
     pub notify: BTreeMap<String, NotifyConfig>,
-    /// The address of the console, for links in notifications.
+    /// The address of the console, for links in notifications; a console that `mgp serve --http` serves also accepts it
+    /// as host and origin. `None` for the address at which the kernel itself serves the console.
     pub console_url: Option<String>,
     /// TLS, access tokens and connections of `mgp serve --http`. Changes take effect at the next start of the kernel.
     pub http: HttpAccessConfig,

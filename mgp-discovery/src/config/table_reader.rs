@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml_edit::{Item, TableLike};
 
-use super::finding::Report;
+use super::finding::{FindingSeverity, Report};
 use super::keys::{key, remedy_for_unknown_key};
 use super::kind::{Checked, check, shown};
 use super::{KeyKind, addresses, nearest, tenants};
@@ -55,6 +55,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
             let at = at(table, name, item);
             match tenants::remedy_for_misplaced(path, name) {
                 Some(remedy) => report.error(at, what, Some(remedy)),
+                // Do not search for the remedy of a warning that is not reported, because this takes long.
+                None if !report.has_room(FindingSeverity::Warning) => {}
                 None => report.warning(at, what, remedy_for_unknown_key(path, name)),
             }
         }

@@ -461,9 +461,14 @@ fn a_url_with_a_user_name_is_refused() {
         assert!(!found.contains("s3cret"), "{found}");
         found.contains("`servers.url` has a user name, which cannot be sent in a URL; take it out")
     };
-    for url in
-        ["https://me:s3cret@a/mcp", "https://me@a", "https://${ME}:${KEY}@a/x", "https://me@${A}/"]
-    {
+    for url in [
+        "https://me:s3cret@a/mcp",
+        "https://me@a",
+        "https://${ME}:${KEY}@a/x",
+        "https://me@${A}/",
+        "https://${ME:-a/b}@${A}/",
+        "https://${ME}@${HOST}/",
+    ] {
         assert!(is_refused(url), "{url}");
     }
     for url in

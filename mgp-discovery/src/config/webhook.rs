@@ -10,7 +10,7 @@ use super::table_reader::Reader;
 pub(super) const MAX_WEBHOOKS: usize = 16;
 
 /// A URL that receives events of the kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
     /// The URL that receives the events.
@@ -24,6 +24,9 @@ pub struct WebhookConfig {
     /// If set, the URL may be an address of this machine.
     pub allow_loopback: bool,
 }
+
+// Omits the secret, and the URL, which can contain a token.
+mgp_types::opaque_debug!(WebhookConfig { channels, min_severity, allow_loopback });
 
 pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, WebhookConfig> {
     const PATH: &str = "kernel.webhooks.*";

@@ -185,7 +185,11 @@ fn variable_setting(text: &str) -> Option<(&str, &str)> {
 pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let login = host.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+    // If the text after the colon is not a port, it is the beginning of a password with such a sign.
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_cut = |(_, port): (&str, &str)| !host.contains(['@', '[', '$']) && !is_port(port);
+    let authority = if host.split_once(':').is_some_and(is_cut) { rest } else { host };
+    let login = authority.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     login.map(|(_, password)| (PASSWORD, password)).into_iter().chain(pairs).collect()
@@ -350,6 +354,20 @@ mod tests {
     #[track_caller]
     fn check(name: &str, value: &str, secret: bool) {
         assert_eq!(looks_secret(name, value).is_some(), secret, "{name}={value}");
+    }
+
+    #[test]
+    fn the_password_of_a_url_is_found_even_if_it_has_signs_that_a_url_must_encode() {
+        for (url, expected) in [
+            ("postgres://ada:s3cret@db/x", vec![(PASSWORD, "s3cret")]),
+            ("postgres://ada:s3/c?r#et@db/x", vec![(PASSWORD, "s3/c?r#et")]),
+            ("http://a:80/@b/c", vec![]),
+            ("http://[::1]:80/@b/c", vec![]),
+            ("https://${HOST:-a}/@b", vec![]),
+            ("https://a/@b?c=d", vec![("c", "d")]),
+        ] {
+            assert_eq!(in_url(url), expected, "{url}");
+        }
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! Runs a command of the user for `${cmd:…}` (MGP §15.2).
-//!
-//! All functions here block.
+//! Runs a command of the user for `${cmd:…}` (MGP §15.2). Running it blocks.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -16,8 +14,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval between two checks of whether the command has exited.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a command in a folder with the system's shell, and returns its output. Kills the command and fails if it does
-/// not end within `timeout`. An error never contains output of the command.
+/// Runs a command in a folder with the system's shell, and returns its output. Kills the command and fails if its
+/// output does not end within `timeout`, or if it does not exit within `END_TIMEOUT` after that. An error contains no
+/// output of the command.
 pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .current_dir(folder)
@@ -28,6 +27,7 @@ pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<Str
         .map_err(|error| format!("the shell cannot be started: {error}"))?;
     let Some(out) = child.stdout.take() else { return Err("it has no output".into()) };
     let (sender, receiver) = mpsc::channel();
+    // After a time-out, the thread stays until no process has the output open; such a process has left the group below.
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = out.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
@@ -36,7 +36,7 @@ pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<Str
     });
     let output = receiver.recv_timeout(timeout);
     let ended = output.is_ok().then(|| ended(&mut child)).flatten();
-    // Kill the group even after a normal end: no process that the command started may outlive it.
+    // Kill the group even after a normal end, because processes that the command started must not outlive it.
     kill(&mut child);
     let bytes = match output {
         Ok(Ok(bytes)) => bytes,

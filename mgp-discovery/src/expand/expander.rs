@@ -1,6 +1,6 @@
 //! Replaces `${…}` in a server's entry by values from outside the file (MGP §15.2).
 //!
-//! All functions here block: they read files and run commands.
+//! Expanding blocks: it reads files and runs commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use mgp_types::service::ServerId;
 use super::clear_secrets::{clear_parts, in_url, looks_secret, named};
 use super::secret_file::SecretFile;
 use super::{Expanded, Piece, Template, TemplateError, command};
-use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits, valid_id};
-use crate::source::{Origin, changed_file};
+use crate::config::{AuthConfig, LocalFiles, ServerConfig, TargetConfig, limits, valid_id};
+use crate::source::{Origin, ProjectProgram, changed_file, local_files};
 
 /// Expander that replaces `${…}` in texts.
 ///
@@ -78,7 +78,7 @@ pub enum ExpandedTarget {
         command: Expanded,
         /// The arguments of the program.
         args: Vec<Expanded>,
-        /// The working directory as an absolute path; it never depends on the working directory of this process.
+        /// The working directory as an absolute path.
         cwd: PathBuf,
         /// Environment variables that the program gets in addition to the variables that it inherits.
         env: BTreeMap<String, Expanded>,
@@ -98,7 +98,8 @@ pub enum ExpandedTarget {
     InProcess,
 }
 
-/// The error for a server whose texts could not all be expanded. It contains the keys of these texts, but no values.
+/// The error for a server whose texts cannot all be expanded, or whose approved files changed. It names the keys of
+/// these texts, but contains no expanded values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("server `{server}` is not started: {}", joined(.reasons))]
 pub struct ExpandError {
@@ -181,7 +182,7 @@ impl Expander {
         }
     }
 
-    /// Sets the home folder. It replaces `~`, and also `${HOME}` if that variable is not set.
+    /// Sets the home folder, which replaces `~` at the beginning of paths, and `${HOME}` if that variable is not set.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
@@ -225,10 +226,15 @@ impl Expander {
             TargetConfig::InProcess => ExpandedTarget::InProcess,
         };
         if filling.reasons.is_empty()
-            && let ExpandedTarget::Program { command, args, cwd, .. } = &reach
+            && let ExpandedTarget::Program { command, args, cwd, env } = &reach
         {
-            let args = args.iter().map(Expanded::as_str);
-            filling.reasons.extend(changed_file(server, command.as_str(), args, cwd));
+            let program = ProjectProgram {
+                command: command.as_str(),
+                args: args.iter().map(Expanded::as_str).collect(),
+                path: path_variable(env).map(Expanded::as_str),
+                folder: cwd,
+            };
+            filling.reasons.extend(changed_file(server, &program));
         }
         if filling.reasons.is_empty() {
             let id = server.id.clone();
@@ -238,15 +244,14 @@ impl Expander {
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
     }
 
-    /// Returns the program, the arguments and the working directory with which a project's server would start.
+    /// Returns the code files of the project with which a project's server would start, as [`local_files`] does.
     ///
-    /// A text that cannot be expanded is returned as written: in this case the server cannot start, so the text has no
+    /// A text that cannot be expanded is taken as written: in this case the server cannot start, so the text has no
     /// effect.
-    pub(crate) fn project_program(
-        &self,
-        server: &ServerConfig,
-    ) -> Option<(String, Vec<String>, PathBuf)> {
-        let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return None };
+    pub(crate) fn project_files(&self, server: &ServerConfig) -> Result<LocalFiles, String> {
+        let TargetConfig::Program { command, args, cwd, env } = &server.target else {
+            return Ok(LocalFiles::new());
+        };
         let folder = folder_of(server);
         let filled = |text: &String| {
             let template = Template::parse(text).ok();
@@ -256,8 +261,15 @@ impl Expander {
         };
         let cwd = cwd.as_ref().map(|cwd| folder.join(self.with_home(&filled(cwd))));
         let command = filled(&self.with_program_at_home(command));
-        let args = args.iter().map(filled).collect();
-        Some((command, args, cwd.unwrap_or(folder)))
+        let args: Vec<_> = args.iter().map(filled).collect();
+        let path = path_variable(env).map(filled);
+        let program = ProjectProgram {
+            command: &command,
+            args: args.iter().map(String::as_str).collect(),
+            path: path.as_deref(),
+            folder: cwd.as_deref().unwrap_or(&folder),
+        };
+        local_files(&server.file, &program)
     }
 
     /// Expands one text of a configuration file; `folder` is the folder of that file.
@@ -339,7 +351,7 @@ impl Expander {
     /// Returns the working directory of the user's commands and servers: the home folder, or the root if the home
     /// folder is unknown.
     ///
-    /// It is never the working directory of this process: hosts start this process in the open project, and
+    /// The working directory of this process is not used: hosts start this process in the open project, and
     /// interpreters and package runners load code from their working directory.
     fn home_folder(&self) -> &Path {
         self.home.as_deref().unwrap_or(Path::new(MAIN_SEPARATOR_STR))
@@ -353,7 +365,7 @@ impl Expander {
         }
     }
 
-    /// Returns the path of a program, in which the home folder replaces a `~` at the beginning.
+    /// Returns the path of a program, in which the home folder replaces the `~` of a `~/` at the beginning.
     fn with_program_at_home(&self, command: &str) -> String {
         let home = self.home.as_ref().and_then(|home| home.to_str());
         match (command.strip_prefix("~/"), home) {
@@ -406,8 +418,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Expands a program; its working directory and relative paths never depend on the working directory of this
-    /// process.
+    /// Expands a program, and determines its working directory. Without `cwd`, a server of the user's own file starts
+    /// in the home folder, so a relative path in its arguments is an error.
     fn program(
         &mut self,
         command: &str,
@@ -493,6 +505,15 @@ impl Filling<'_> {
 fn folder_of(server: &ServerConfig) -> PathBuf {
     let file = std::path::absolute(&server.file).unwrap_or_default();
     file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR)).to_owned()
+}
+
+/// Returns the variable `PATH` among the variables of a server. On Windows, the case of its name does not matter.
+#[must_use]
+pub fn path_variable<T>(env: &BTreeMap<String, T>) -> Option<&T> {
+    let is_path =
+        |name: &str| if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" };
+    // Return the last of several values, because the started program uses it too.
+    env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
 }
 
 /// Returns the text of the error for a variable that is not set, with the remedies.

@@ -15,7 +15,9 @@ mod value;
 mod variables;
 
 pub use clear_secrets::{ClearSecret, clear_secrets, describe_target, looks_secret};
-pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander, ProcessRights};
+pub use expander::{
+    ExpandError, ExpandedServer, ExpandedTarget, Expander, ProcessRights, path_variable,
+};
 pub use secret_file::{SecretFile, SecretFileError};
 pub(crate) use template::{Piece, closing};
 pub use template::{Template, TemplateError};

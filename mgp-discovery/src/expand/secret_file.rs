@@ -82,7 +82,7 @@ impl SecretFile {
     /// Stores a secret; replaces an earlier secret with the same name.
     ///
     /// # Errors
-    /// [`SecretFileError`] if the file cannot be written, or the name or the value cannot be stored.
+    /// [`SecretFileError`] if the file cannot be read or written, or the name or the value cannot be stored.
     pub fn set(&self, name: &str, value: &str) -> Result<(), SecretFileError> {
         if !valid_id(name) {
             return Err(SecretFileError::Invalid(
@@ -108,7 +108,7 @@ impl SecretFile {
     /// Removes a secret; returns `false` if no secret has that name.
     ///
     /// # Errors
-    /// [`SecretFileError`] if the file cannot be written.
+    /// [`SecretFileError`] if the file cannot be read or written.
     pub fn remove(&self, name: &str) -> Result<bool, SecretFileError> {
         self.change(|secrets| Ok(secrets.remove(name).is_some()))
     }

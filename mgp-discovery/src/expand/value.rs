@@ -52,13 +52,13 @@ impl Expanded {
         &self.text
     }
 
-    /// Returns whether a part of the text came from a variable, a file or a command, or looks like a secret.
+    /// Returns whether a part of the text came from outside the configuration file, or looks like a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         !self.secrets.is_empty()
     }
 
-    /// Returns the parts that came from a variable, a file or a command, or look like secrets.
+    /// Returns the parts that came from outside the configuration file, or look like secrets.
     ///
     /// ```
     /// use mgp_discovery::{Expander, Origin, Template};

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use super::host::Host;
 use super::package::{Answer, Answers, Need};
 use super::variables::{escaped, is_balanced, name_of};
-use super::{Entry, Import, ImportedServer};
+use super::{Entry, Import, ImportError, ImportedServer};
+use crate::config::limits;
 
 /// The manifest of a bundle.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,11 +108,13 @@ impl Bundle {
     }
 
     /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the user's values by variable,
-    /// and `folder` contains the unpacked files.
+    /// and `folder` contains the unpacked files. The server is refused if its values are too long.
     #[must_use]
     pub fn import(&self, folder: &Path, answers: &Answers) -> Import {
-        let mut filling =
-            Filling { folder: &folder.to_string_lossy(), settings: &self.settings, answers };
+        let (host, source) = (Host::Registry, folder.to_owned());
+        let mut import = Import { host, source, servers: Vec::new(), refused: Vec::new() };
+        let (folder, settings) = (folder.to_string_lossy(), &self.settings);
+        let mut filling = Filling { folder: &folder, settings, answers, bytes: 0 };
         let command = self.start.get("command").and_then(Value::as_str);
         let mut args = Vec::new();
         for arg in self.start.get("args").and_then(Value::as_array).into_iter().flatten() {
@@ -134,6 +137,12 @@ impl Bundle {
             published: Some(format!("{}@{}", self.name, self.version)),
             ..Entry::default()
         };
+        let name = self.name.clone();
+        if filling.bytes > limits::MAX_FILE_BYTES {
+            let why = "the values of its settings are too long for a configuration file".to_owned();
+            import.refused.push(ImportError { name, project: None, why });
+            return import;
+        }
         let needs = self.needs().into_iter();
         let missing = needs.filter(|need| {
             need.is_required && need.default.is_none() && !answers.contains_key(&need.variable)
@@ -143,13 +152,8 @@ impl Bundle {
                 format!("it needs the variable `{}`; set it before you start", need.variable)
             })
             .collect();
-        let server = ImportedServer { name: self.name.clone(), project: None, entry, notes };
-        Import {
-            host: Host::Registry,
-            source: folder.to_owned(),
-            servers: vec![server],
-            refused: Vec::new(),
-        }
+        import.servers.push(ImportedServer { name, project: None, entry, notes });
+        import
     }
 }
 
@@ -197,6 +201,9 @@ struct Filling<'a> {
     folder: &'a str,
     settings: &'a Map<String, Value>,
     answers: &'a Answers,
+    /// The size of all returned values of settings, with one more byte for each value. Above the maximum size of a
+    /// configuration file, settings have no values, so that a small manifest cannot become a huge entry.
+    bytes: u64,
 }
 
 impl Filling<'_> {
@@ -210,10 +217,12 @@ impl Filling<'_> {
         }
     }
 
+    /// Replaces the variables in a text, until the text is too long for a value.
     fn text(&mut self, text: &str) -> String {
         let (mut out, mut rest) = (String::new(), text);
-        while let Some((before, (name, after))) =
-            rest.split_once("${").and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        while out.len() <= limits::MAX_VALUE_BYTES
+            && let Some((before, after)) = rest.split_once("${")
+            && let Some((name, after)) = after.split_once('}')
         {
             out.push_str(&escaped(before));
             out.push_str(&self.value(name));
@@ -242,8 +251,16 @@ impl Filling<'_> {
     /// variable.
     fn setting(&mut self, key: &str) -> Vec<String> {
         let Some(described) = self.settings.get(key) else { return vec![String::new()] };
-        let variable = variable(key);
-        if let Some(answers) = self.answers.get(&variable) {
+        if self.bytes > limits::MAX_FILE_BYTES {
+            return Vec::new();
+        }
+        let values = self.values_of(&variable(key), described);
+        self.bytes += values.iter().map(|value| value.len() as u64 + 1).sum::<u64>();
+        values
+    }
+
+    fn values_of(&mut self, variable: &str, described: &Value) -> Vec<String> {
+        if let Some(answers) = self.answers.get(variable) {
             return answers.iter().map(|Answer(answer)| answer.clone()).collect();
         }
         let defaults = values(&described["default"]);

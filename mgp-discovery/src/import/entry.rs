@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Host;
 use super::tool_limit::{ToolLimit, ToolLists};
 use super::variables::{Findings, Meaning, braced, escaped, is_home, mapped, name_of, secret};
-use crate::config::valid_id;
+use crate::config::{limits, valid_id};
 
 /// The entry of a server in the file of another host, converted to the keys of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -49,12 +49,32 @@ pub struct Entry {
 mgp_types::opaque_debug!(Entry { command });
 
 impl Entry {
-    /// Replaces variables in the headers by the values in the `env` of this entry, as Goose does.
+    /// Returns the size of the program, the URL, the variables and the headers, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let texts = [&self.command, &self.cwd, &self.url].into_iter().flatten().chain(&self.args);
+        let pairs = [&self.env, &self.headers].into_iter().flatten();
+        let sizes = texts.map(String::len).chain(pairs.map(|(name, text)| name.len() + text.len()));
+        sizes.map(|size| size as u64).sum()
+    }
+
+    /// Replaces variables in the headers by the values in the `env` of this entry, as Goose does. Variables in these
+    /// values are not replaced, and a header that is too long for a value is not extended, so that a small file cannot
+    /// become a huge header.
     pub(super) fn set_header_variables(&mut self) {
         for text in self.headers.values_mut() {
-            for (name, value) in &self.env {
-                *text = text.replace(&format!("${{{name}}}"), value);
+            let (mut out, mut rest) = (String::new(), text.as_str());
+            while out.len() <= limits::MAX_VALUE_BYTES
+                && let Some((before, after)) = rest.split_once("${")
+                && let Some((name, after)) = after.split_once('}')
+            {
+                out.push_str(before);
+                match self.env.get(name) {
+                    Some(value) => out.push_str(value),
+                    None => out.extend(["${", name, "}"]),
+                }
+                rest = after;
             }
+            *text = out + rest;
         }
     }
 }
@@ -135,8 +155,8 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.insert(TOKEN_VARIABLE.to_owned(), name.into());
             }
         }
-        // Gemini CLI uses streamable HTTP also for a `url` without a `type`; mgp recognises a server with the older
-        // transport by its answer. Programs that are based on Gemini CLI have files of the same form.
+        // `httpUrl` means streamable HTTP. The new name `url` keeps this meaning, because mgp tries streamable HTTP
+        // first with a `url`. Programs that are based on Gemini CLI have files of the same form.
         Host::GeminiCli | Host::QwenCode | Host::Generic if members.contains_key("httpUrl") => {
             rename(members, "httpUrl", "url");
         }
@@ -520,11 +540,7 @@ fn texts(
     value: &Value,
     map: &mut impl FnMut(&str) -> String,
 ) -> Result<BTreeMap<String, String>, String> {
-    let empty = Map::new();
-    let members = match value {
-        Value::Null => &empty,
-        value => value.as_object().ok_or_else(|| format!("`{name}` is not an object"))?,
-    };
+    let members = value.as_object().ok_or_else(|| format!("`{name}` is not an object"))?;
     let kept = members.iter().filter(|(_, value)| name != "env" || !value.is_null());
     let each = kept.map(|(key, value)| {
         // Convert numbers and booleans to text, as a shell does.

@@ -168,7 +168,7 @@ pub struct ImportedServer {
     pub project: Option<String>,
     /// The settings of the server.
     pub entry: Entry,
-    /// Notes about parts of the entry that are not imported.
+    /// Notes about parts of the entry that are not imported, and about what the user must do.
     pub notes: Vec<String>,
 }
 
@@ -198,7 +198,8 @@ impl ImportError {
     }
 }
 
-/// Reads the text of a host's file; `file` is used in messages, and relative paths are resolved against its folder.
+/// Reads the text of a host's file. `file` is named in messages; its extension selects the format where the host has
+/// several. If `file` is the absolute path of a project's file, the servers start in the folder of the project.
 ///
 /// ```
 /// use mgp_discovery::import::{Host, read};

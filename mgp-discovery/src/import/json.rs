@@ -2,7 +2,7 @@
 //! TOML, or YAML.
 
 use serde_json::{Map, Value};
-use toml_edit::{DocumentMut, Item, TomlError};
+use toml_edit::{DocumentMut, Item, Table, TomlError};
 
 /// Reads JSON with comments and trailing commas, as hosts do. An empty text counts as an empty object.
 ///
@@ -27,7 +27,7 @@ pub(super) fn from_toml(text: &str) -> Result<Value, String> {
         let before = error.span().and_then(|span| text.get(..span.start));
         format!("it is not TOML at line {}", before.unwrap_or_default().split('\n').count())
     })?;
-    Ok(of_item(document.as_item()))
+    Ok(of_table(document.as_table()))
 }
 
 /// Parses YAML 1.2 into a JSON value; words such as `no` stay texts. The library limits nesting, aliases and size.
@@ -41,16 +41,16 @@ pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
 }
 
 fn of_item(item: &Item) -> Value {
-    if let Some(table) = item.as_table_like() {
-        return table.iter().map(|(name, item)| (name.to_owned(), of_item(item))).collect();
-    }
     match item {
+        Item::None => Value::Null,
         Item::Value(value) => of_value(value),
-        Item::ArrayOfTables(tables) => {
-            tables.iter().map(|table| of_item(&Item::Table(table.clone()))).collect()
-        }
-        _ => Value::Null,
+        Item::Table(table) => of_table(table),
+        Item::ArrayOfTables(tables) => tables.iter().map(of_table).collect(),
     }
+}
+
+fn of_table(table: &Table) -> Value {
+    table.iter().map(|(name, item)| (name.to_owned(), of_item(item))).collect()
 }
 
 fn of_value(value: &toml_edit::Value) -> Value {
@@ -67,7 +67,7 @@ fn of_value(value: &toml_edit::Value) -> Value {
     }
 }
 
-/// Replaces comments by spaces, so that positions stay the same.
+/// Removes comments without moving the text after them, so that the positions in errors stay the same.
 fn without_comments(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['"', '/']) {
@@ -137,6 +137,8 @@ mod tests {
         assert_eq!(parse_json("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
         assert_eq!(parse_json("\u{feff} \n").unwrap(), json!({}));
         assert_eq!(from_toml("a = 1\nb = c\n").unwrap_err(), "it is not TOML at line 2");
+        let nested = from_toml("[[a]]\nb = 1\n[[a.c]]\nd = { e = [2] }\n[a.c.f]\n").unwrap();
+        assert_eq!(nested, json!({"a": [{"b": 1, "c": [{"d": {"e": [2]}, "f": {}}]}]}));
     }
 
     proptest! {

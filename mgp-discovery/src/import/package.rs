@@ -4,7 +4,7 @@
 //! files and run commands. So every text of the document is escaped, and each remaining `${…}` was written by this
 //! module.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use mgp_types::clip;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::host::Host;
 use super::variables::{escaped, is_balanced, name_of};
 use super::{Entry, Import, ImportError, ImportedServer};
+use crate::config::limits;
 
 /// A server that a registry publishes: the content of its `server.json`.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,7 +140,7 @@ impl PublishedServer {
     }
 
     /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the user's values by variable. A
-    /// value without an answer is written as `${VARIABLE}`, which reads the environment.
+    /// required value with neither an answer nor a default is written as `${VARIABLE}`, which reads the environment.
     #[must_use]
     pub fn import(&self, answers: &Answers) -> Import {
         let mut import = Import {
@@ -168,9 +169,8 @@ impl PublishedServer {
         if bundles.peek().is_none() {
             return Ok(None);
         }
-        let url = |package: &Value| text(package, "identifier").map(str::to_owned);
-        let here = bundles
-            .find_map(|package| Some((url(package).filter(|url| is_for_here(url))?, package)));
+        let url = |package| text(package, "identifier").filter(|url| is_for_here(url));
+        let here = bundles.find_map(|package| Some((url(package)?.to_owned(), package)));
         let Some((url, package)) = here else {
             return Err("it has no bundle for this system".to_owned());
         };
@@ -208,7 +208,7 @@ impl PublishedServer {
             Some(mut entry) => {
                 let version = self.version.as_deref().unwrap_or_default();
                 entry.published = Some(format!("{name}@{version}"));
-                let notes = reading.notes;
+                let notes = reading.notes.into_values().collect();
                 import.servers.push(ImportedServer { name, project: None, entry, notes });
             }
             None => import.refused.push(ImportError {
@@ -395,14 +395,17 @@ fn is_stdio(package: &Value) -> bool {
 struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,
-    notes: Vec<String>,
+    /// The position of each variable in `needs`.
+    places: HashMap<String, usize>,
+    notes: BTreeMap<String, String>,
     /// `true` if the package that would be started is named by an exact version.
     is_exact: bool,
 }
 
 impl<'a> Reading<'a> {
     fn new(answers: &'a Answers) -> Self {
-        Self { answers, needs: Vec::new(), notes: Vec::new(), is_exact: false }
+        let (needs, places, notes) = Default::default();
+        Self { answers, needs, places, notes, is_exact: false }
     }
 
     fn entry(&mut self, document: &Value) -> Option<Entry> {
@@ -418,7 +421,7 @@ impl<'a> Reading<'a> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
         let name = package_name(package)?;
         // Refuse a name that would be an option of the program that starts the package, e.g. `--call=…` of npx.
-        if name.starts_with('-') {
+        if !["npm", "pypi", "oci", "docker"].contains(&kind) || name.starts_with('-') {
             return None;
         }
         let is_safe = |argument| ["npm", "pypi"].contains(&kind) && is_plain_flag(argument);
@@ -435,9 +438,6 @@ impl<'a> Reading<'a> {
             }
             _ => name.clone(),
         };
-        if !["npm", "pypi", "oci", "docker"].contains(&kind) {
-            return None;
-        }
         let mut env = BTreeMap::new();
         let given = list(package, "environmentVariables");
         for variable in given.chain(list(package, "environment_variables")) {
@@ -490,14 +490,15 @@ impl<'a> Reading<'a> {
                     self.filled(fixed, &argument["variables"])
                 }
                 fixed => {
-                    self.needs.push(need(&variable, argument, fixed));
+                    self.add_need(&variable, argument, fixed);
                     match fixed {
                         Some(default) => escaped(default),
                         None if is_set(argument, "isRequired") => {
                             if !self.answers.contains_key(&variable) {
-                                self.notes.push(format!(
+                                let note = format!(
                                     "the argument `{hint}` is the variable `{variable}`; set it before you start"
-                                ));
+                                );
+                                self.notes.entry(variable.clone()).or_insert(note);
                             }
                             format!("${{{variable}}}")
                         }
@@ -524,24 +525,31 @@ impl<'a> Reading<'a> {
     /// environment variable.
     fn value(&mut self, name: &str, described: &Value) -> String {
         match text(described, "value") {
-            Some(fixed) if !fixed.contains('{') => return escaped(fixed),
-            Some(fixed) if described["variables"].is_object() => {
-                return self.filled(fixed, &described["variables"]);
+            Some(fixed) if fixed.contains('{') && described["variables"].is_object() => {
+                self.filled(fixed, &described["variables"])
             }
-            _ => {}
+            _ => self.plain_value(name, described),
         }
-        self.wanted(&variable_name(name), described)
     }
 
-    /// Replaces each `{name}` in a template by the value of the variable `name`.
+    fn plain_value(&mut self, name: &str, described: &Value) -> String {
+        match text(described, "value").filter(|fixed| !fixed.contains('{')) {
+            Some(fixed) => escaped(fixed),
+            None => self.wanted(&variable_name(name), described),
+        }
+    }
+
+    /// Replaces each `{name}` in a template by the value of the variable `name`. The value is not a template itself,
+    /// and a text that is too long for a value is not extended, so that a small document cannot become a huge text.
     fn filled(&mut self, template: &str, variables: &Value) -> String {
         let (mut out, mut rest) = (String::new(), template);
-        while let Some((before, (name, after))) =
-            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        while out.len() <= limits::MAX_VALUE_BYTES
+            && let Some((before, after)) = rest.split_once('{')
+            && let Some((name, after)) = after.split_once('}')
         {
             out.push_str(&escaped(before));
             match variables.get(name) {
-                Some(described) => out.push_str(&self.value(name, described)),
+                Some(described) => out.push_str(&self.plain_value(name, described)),
                 None => out.push_str(&escaped(&format!("{{{name}}}"))),
             }
             rest = after;
@@ -551,34 +559,42 @@ impl<'a> Reading<'a> {
 
     fn wanted(&mut self, variable: &str, described: &Value) -> String {
         let default = text(described, "default").filter(|default| is_balanced(default));
-        self.needs.push(need(variable, described, default));
+        self.add_need(variable, described, default);
         if let Some(Answer(answer)) = self.answers.get(variable).and_then(|all| all.first()) {
             return answer.clone();
         }
         match default {
             Some(default) => format!("${{{variable}:-{}}}", escaped(default)),
             None if is_set(described, "isRequired") => {
-                self.notes
-                    .push(format!("it needs the variable `{variable}`; set it before you start"));
+                let note = format!("it needs the variable `{variable}`; set it before you start");
+                self.notes.entry(variable.to_owned()).or_insert(note);
                 format!("${{{variable}}}")
             }
             None => format!("${{{variable}:-}}"),
         }
     }
+
+    /// Adds a need, unless another place of the document already needs the same variable.
+    fn add_need(&mut self, variable: &str, described: &Value, default: Option<&str>) {
+        if let Some(need) = self.places.get(variable).and_then(|at| self.needs.get_mut(*at)) {
+            need.is_required |= is_set(described, "isRequired");
+            need.is_secret |= is_set(described, "isSecret");
+            return;
+        }
+        self.places.insert(variable.to_owned(), self.needs.len());
+        let choices = list(described, "choices").filter_map(Value::as_str).map(str::to_owned);
+        self.needs.push(Need {
+            variable: variable.to_owned(),
+            description: text(described, "description").unwrap_or_default().to_owned(),
+            is_required: is_set(described, "isRequired"),
+            is_secret: is_set(described, "isSecret"),
+            default: default.map(str::to_owned),
+            choices: choices.collect(),
+            is_list: is_set(described, "isRepeated"),
+        });
+    }
 }
 
 fn variable_name(name: &str) -> String {
     name_of(&name.to_ascii_uppercase())
-}
-
-fn need(variable: &str, described: &Value, default: Option<&str>) -> Need {
-    Need {
-        variable: variable.to_owned(),
-        description: text(described, "description").unwrap_or_default().to_owned(),
-        is_required: is_set(described, "isRequired"),
-        is_secret: is_set(described, "isSecret"),
-        default: default.map(str::to_owned),
-        choices: list(described, "choices").filter_map(Value::as_str).map(str::to_owned).collect(),
-        is_list: is_set(described, "isRepeated"),
-    }
 }

@@ -30,7 +30,7 @@ pub struct Plan {
     fits: IdRule,
 }
 
-/// Returns whether a server may have an id, given the ids of the other servers.
+/// The rule that decides whether a server may have an id, given the ids of the other servers.
 type IdRule = fn(&str, &[&str]) -> bool;
 
 /// The outcome of an import for one server of the imported file.
@@ -280,6 +280,9 @@ impl TakenIds {
         server: &ImportedServer,
         notes: &mut Vec<String>,
     ) -> Result<ImportOutcome, String> {
+        if server.entry.bytes() > limits::MAX_FILE_BYTES {
+            return Err("it is too long for a configuration file".to_owned());
+        }
         let wanted = id(&server.name).ok_or(NO_ID)?;
         let from = escape_hidden(&import.source.display().to_string());
         let parse = |id: &str| {
@@ -409,9 +412,9 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
     [String::new(), format!("-{host}")].into_iter().chain(numbered).map(named)
 }
 
-/// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers. `there` is the entry in the configuration, which may inherit more variables. `source` is the source of this
-/// entry; with `None`, all values must be equal.
+/// Returns whether two servers run the same program with the same arguments, folder and variables, or have the same URL
+/// and headers. `there` is the entry in the configuration, which may inherit more variables. `source` is the source of
+/// this entry; with `None`, all values must be equal.
 ///
 /// With a source, two kinds of differences are ignored: differences that an earlier import made, and differences that
 /// result if the user follows the advice of the import:
@@ -491,7 +494,8 @@ fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
     server.ok_or_else(|| parsed.findings.first().map_or_else(wrong, reason))
 }
 
-/// Converts a name to an id: each character that is not allowed becomes `-`. Returns `None` if none is allowed.
+/// Converts a name to an id: each character that is not allowed becomes `-`. Returns `None` if the name has no letter
+/// of a to z and no digit.
 fn id(name: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();

@@ -109,8 +109,9 @@ fn templated(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> Stri
     out + &escaped(rest)
 }
 
-/// Converts a secret of the host to a reference to the user's stored secret of that name. Refuses the server if an
-/// untrusted author might have written the file, because only the user may name a stored secret.
+/// Converts a secret of the host to a reference to the user's stored secret of that name. Refuses the server if the
+/// name is not valid, or if an untrusted author might have written the file, because only the user may name a stored
+/// secret.
 pub(super) fn secret(name: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     if !valid_id(name) {
         findings.refuse(format!("`{}` is not the name of a secret here", name.escape_debug()));
@@ -163,7 +164,8 @@ pub(super) fn braced(text: &str) -> String {
     out
 }
 
-/// Returns whether a text can be a default, i.e. has no extra closing brace, which would end the enclosing `${…}`.
+/// Returns whether a text can be a default, i.e. has no unmatched brace, which would move the end of the enclosing
+/// `${…}`.
 pub(super) fn is_balanced(default: &str) -> bool {
     closing(&format!("{default}}}")) == Some(default.len())
 }

@@ -18,7 +18,7 @@ const MAX_TOOLS: usize = 10_000;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The manifest file cannot be read.
+    /// The file cannot be read.
     #[error("`{path}` cannot be read: {source}")]
     Io {
         /// The path of the file.
@@ -26,13 +26,13 @@ pub enum ManifestError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The manifest file is too long.
+    /// The file is too long.
     #[error("`{path}` is longer than {MAX_BYTES} bytes")]
     TooLong {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The content of the manifest file is not a valid manifest.
+    /// The content of the file is not a valid manifest or registry.
     #[error("`{path}`: {what}")]
     Invalid {
         /// The path of the file.
@@ -45,8 +45,7 @@ pub enum ManifestError {
 /// Reads the manifest in a file.
 ///
 /// # Errors
-/// [`ManifestError`] if the file cannot be read, is not a manifest, or has a tool without a name, or two tools with the
-/// same name.
+/// [`ManifestError`] if the file cannot be read, or its content is not a valid manifest.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("manifest-{}.json", std::process::id()));
@@ -109,6 +108,11 @@ fn check(manifest: &ServiceManifest) -> Result<(), String> {
 /// Reads a JSON file of limited size; it may begin with a byte order mark.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestError> {
     let io = |source| ManifestError::Io { path: path.to_owned(), source };
+    // Check this before opening the file: opening a named pipe would block until it has a writer.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        let what = "it is not a plain file".to_owned();
+        return Err(ManifestError::Invalid { path: path.to_owned(), what });
+    }
     let file = std::fs::File::open(path).map_err(io)?;
     let mut text = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(io)?;
@@ -168,5 +172,7 @@ mod tests {
             assert!(refused.contains(expected), "{refused}");
         }
         assert!(read_manifest(Path::new("/nowhere")).is_err());
+        let refused = read_manifest(temp_dir().path()).unwrap_err().to_string();
+        assert!(refused.contains("not a plain file"), "{refused}");
     }
 }

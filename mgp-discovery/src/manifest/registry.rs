@@ -67,7 +67,8 @@ struct Repository {
 }
 
 /// Reads a registry file: a list of `server.json` entries, or a registry's response, which is an object with the member
-/// `servers`. Skips entries in any other form, and servers that the registry marks as deprecated or deleted.
+/// `servers`. Skips entries in any other form, entries beyond the maximum number, and servers that the registry marks
+/// as deprecated or deleted.
 ///
 /// # Errors
 /// [`ManifestError`] if the file cannot be read or has neither form.

@@ -30,7 +30,7 @@ impl RegistrationState {
             server: entry(&stored.record.program),
             denied: stored.record.denied(),
             created_by: stored.record.by.to_principal(),
-            records: self.weak(),
+            records: Arc::downgrade(self),
         })
     }
 

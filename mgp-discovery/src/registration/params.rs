@@ -85,7 +85,7 @@ pub(super) struct RegisterRequest {
 }
 
 impl RegisterRequest {
-    /// Reads the params. If the caller is not an operator, its server gets the trust level `sandboxed`.
+    /// Reads the params. The server gets the trust level `sandboxed`, unless an operator requests another.
     pub(super) fn read(
         params: RegisterParams,
         by: Authority,
@@ -243,8 +243,8 @@ pub fn changes_code(name: &str) -> bool {
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Returns an error for a text with `${…}`, because a registration must neither read the variables or files of the
-/// kernel's user nor run commands.
+/// Returns an error for a text with a NUL or with `${…}`: a registration must neither read the variables or files of
+/// the kernel's user nor run commands.
 fn literal(text: &str) -> Result<(), Refused> {
     if text.contains('\0') {
         return unfit("the command contains a NUL".into());

@@ -1,6 +1,6 @@
 //! The program of a registration, and the files that determine what it does (MGP §15.4).
 //!
-//! All functions here block.
+//! Most functions here read files, and so block.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -155,8 +155,9 @@ pub(super) fn find(
     })
 }
 
-/// Returns the interpreter that the shim of a version manager starts by default; returns any other program unchanged.
-/// The shim itself would choose an interpreter at each start, possibly from a file in `cwd`.
+/// Returns the interpreter that the shim of a version manager starts by default, because the shim itself would choose
+/// an interpreter at each start, possibly from a file in `cwd`. Returns any other program unchanged, and also a shim
+/// without a default, which gets a note.
 fn without_shim(command: PathBuf, notes: &mut Vec<String>) -> PathBuf {
     let Some(shim) = VersionShim::at(&command) else { return command };
     if let Some(program) = shim.default_program() {

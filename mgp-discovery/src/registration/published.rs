@@ -8,11 +8,11 @@ use mgp_types::mgp::RegisterParams;
 use super::origin::RegistryOrigin;
 use super::params::{check_id, unfit};
 use super::refusal::RegistrationError as Refused;
-use crate::config::nearest;
+use crate::config::{limits, nearest};
 use crate::expand::Template;
 use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
 
-/// The maximum length of a server's name or version in a registry, in bytes.
+/// The maximum length of a server's name or version in a registry, in bytes, and of a shown variable's name.
 const MAX_NAME_BYTES: usize = 200;
 const MAX_SHOWN_BYTES: usize = 300;
 
@@ -95,7 +95,10 @@ pub(super) fn resolve(
     if server.is_withdrawn {
         return Err(unavailable(format!("`{name}` is withdrawn from its registry")));
     }
-    let needs = server.needs();
+    let (needs, most) = (server.needs(), limits::MAX_ENTRIES);
+    if needs.len() > most {
+        return Err(unavailable(format!("`{name}` asks for more than {most} values")));
+    }
     let mut given = params.env.take().unwrap_or_default();
     let mut asks = Vec::new();
     let answers = answers(&params.id, &needs, &mut given, &mut asks)?;
@@ -150,10 +153,10 @@ fn answers(
         let is_secret = if need.is_secret { ", secret" } else { "" };
         let required = if need.is_required { "required" } else { "optional" };
         let about = clip(&need.description, MAX_SHOWN_BYTES);
-        asks.push(format!("{name} ({required}{is_secret}) {about}"));
+        asks.push(format!("{} ({required}{is_secret}) {about}", clip(name, MAX_NAME_BYTES)));
         let answer = match (given.remove(name), &need.default) {
             (Some(value), _) if !need.choices.is_empty() && !need.choices.contains(&value) => {
-                let choices = need.choices.join(", ");
+                let choices = clip(&need.choices.join(", "), MAX_SHOWN_BYTES);
                 return unfit(format!("`env`: `{name}` is one of {}", choices.escape_debug()));
             }
             (Some(value), _) => Answer::text(&value),

@@ -92,7 +92,7 @@ pub(super) struct Proposal {
     /// The registry entry that determines what runs; `None` if the request named the program itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) published: Option<RegistryOrigin>,
-    /// The files that determine what runs.
+    /// The files whose content the approval covers. A program that only the administrator can change is not among them.
     pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,
     pub(super) trust: TrustLevel,

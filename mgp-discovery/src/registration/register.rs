@@ -49,8 +49,8 @@ impl Registrations {
     /// `granted` names permissions that this server gets, although sandboxed servers do not get them by default.
     ///
     /// # Errors
-    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
-    /// registration waits, its files have changed, or its code is not accepted; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] with the
+    /// reason why it cannot be approved, e.g. changed files or code that is not accepted; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// If the future is dropped, it is uncertain whether the registration is approved; a start that has begun
@@ -107,11 +107,12 @@ impl Registrations {
     }
 
     /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an
-    /// identical request of the same principal is refused, even if the registration was deregistered or replaced
-    /// meanwhile.
+    /// identical request of the same principal is refused, even if the principal deregistered or replaced the
+    /// registration meanwhile. An operator who deregisters it ends the rejection.
     ///
     /// # Errors
-    /// The errors of [`approve`](Self::approve).
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
+    /// registration waits, or the rejection cannot be recorded; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// If the future is dropped, it is uncertain whether the registration is rejected.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult};
@@ -36,9 +36,8 @@ const MAX_RETRIES: u32 = 8;
 
 /// The servers that are registered at run time.
 ///
-/// An approved registration is stored, and started again whenever the kernel starts. Each start runs exactly what was
-/// approved.
-/// A removal that a crash of the kernel interrupts is completed at its next start.
+/// An approved registration is stored, and started again when the kernel starts. Each start either runs exactly what
+/// was approved, or fails. A removal that a crash of the kernel interrupts is completed at its next start.
 ///
 /// An implementation of [`ServerRunner`] that refers to this value must use a weak reference. Otherwise the two keep
 /// each other alive and are never dropped.
@@ -213,7 +212,8 @@ impl Registrations {
     /// each approved server, but some starts and removals may still be running.
     ///
     /// # Errors
-    /// [`DiscoveryError::Store`] if the store cannot be read; then no work was begun.
+    /// [`DiscoveryError`] if the registrations cannot be read, or expired ones cannot be removed; the function may then
+    /// be called again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the function may be called again.
@@ -288,7 +288,7 @@ impl Registrations {
     /// servers are started.
     ///
     /// # Errors
-    /// [`DiscoveryError::Store`] if the registrations cannot be read.
+    /// [`DiscoveryError`] if the registrations cannot be read, or expired ones cannot be removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the function may be called again, and then completes unfinished drains.
@@ -316,7 +316,8 @@ impl Registrations {
     /// Returns the registrations that wait for an operator, in the order of their server ids.
     ///
     /// # Errors
-    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError`] if the registrations
+    /// cannot be read, or expired ones cannot be removed.
     pub async fn pending(
         &self,
         by: &Principal,
@@ -383,7 +384,8 @@ impl RegistrationState {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Reads the store, removes expired records, and resumes the starts and removals that the other records require.
+    /// Reads the store, removes expired records, and, once `open` was called, begins the starts and removals that the
+    /// other records require.
     pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), DiscoveryError> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
@@ -552,10 +554,6 @@ impl RegistrationState {
         let event = Event::approval_requested(Actor::kernel(), &record, None);
         let turn = self.turn().await;
         self.decide(turn, Some(before), record, vec![event.build()]).await.map(drop)
-    }
-
-    pub(super) fn weak(self: &Arc<Self>) -> Weak<Self> {
-        Arc::downgrade(self)
     }
 }
 

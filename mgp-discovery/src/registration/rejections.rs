@@ -1,5 +1,5 @@
-//! The rejections of registrations. Each rejection is kept until it expires, even if the registration is removed or
-//! replaced earlier.
+//! The rejections of registrations. Each rejection is kept until it expires, even if its principal removes or replaces
+//! the registration earlier; an operator who removes the registration ends it.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -65,7 +65,7 @@ fn key(record: &Record) -> String {
 }
 
 impl RegistrationState {
-    /// Reads the rejections from the store, and removes the expired rejections.
+    /// Reads the rejections from the store, and removes expired and unreadable ones.
     pub(super) async fn rejections(&self, turn: &Turn) -> Result<Rejections, DiscoveryError> {
         let loaded = with_timeout(self.store.answer_timeout(), self.store.load(SPACE)).await?;
         let (mut kept, mut ended) = (BTreeMap::new(), Change::new());

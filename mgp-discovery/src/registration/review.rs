@@ -33,7 +33,8 @@ pub struct PendingRegistration {
     pub env: Vec<String>,
     /// The working directory of the program.
     pub cwd: PathBuf,
-    /// The files whose contents determine what the server does, e.g. its program and script, each with its SHA-256.
+    /// The files whose content the approval covers, e.g. a script, each with its SHA-256. A program that only the
+    /// system's administrator can change is not among them.
     pub files: Vec<(PathBuf, String)>,
     /// The text of the script, if the request contained one.
     pub source: Option<String>,

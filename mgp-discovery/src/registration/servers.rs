@@ -55,8 +55,8 @@ pub trait ServerRunner: ServerCatalog + 'static {
     /// Removes all state of a server that does not run: its tools, what the kernel learned about them, its access
     /// entries, permissions and pins.
     ///
-    /// Called after a drain, and before an id is given to a server that an agent registered.
-    /// A failed removal is tried again later.
+    /// Called after a drain, and before the first approval of a registration. After a drain, a failed removal is tried
+    /// again; before an approval, it makes the approval fail.
     fn remove(&self, server: &ServerId) -> BoxFuture<'static, Result<(), RpcError>>;
 }
 
@@ -92,8 +92,10 @@ impl ApprovedRegistration {
     /// Returns the approved program, ready to be started; returns an error if it is not exactly as approved.
     ///
     /// # Errors
-    /// [`DiscoveryError::Registration`] if the server was deregistered meanwhile, if a file cannot be read, or if the
-    /// files differ from the approved ones; in the last case an operator is asked to approve them.
+    /// [`DiscoveryError::Registration`] if the server must not run, a file or secret that it needs cannot be used, or
+    /// its files differ from the approved ones; in the last case an operator is asked to approve them.
+    /// [`DiscoveryError::Store`] if this request for approval cannot be stored; [`DiscoveryError::NotText`] if a path
+    /// is not UTF-8.
     ///
     /// # Cancel safety
     /// If the future is dropped, it is uncertain whether an operator is asked for an approval.

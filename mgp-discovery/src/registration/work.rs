@@ -191,7 +191,8 @@ impl RegistrationState {
     }
 
     /// Suspends a registered server, because the configuration now has a server with the same id. The returned future
-    /// completes when the registered server has stopped; `None` if there is nothing to stop.
+    /// completes when the registered server is drained, or other work replaces this work; `None` if there is nothing to
+    /// stop.
     pub(super) fn suspend(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -236,7 +237,7 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the list entry of a registered server that is not running; [`ServerRunner`] lists only running servers.
+    /// Returns the list entry of a registered server that the runner does not list.
     pub(super) fn list_entry(&self, record: &Record) -> KnownServer {
         let program = &record.program;
         let server = program.server();

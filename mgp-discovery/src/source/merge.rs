@@ -36,7 +36,7 @@ pub struct Sources {
 pub struct LoadedConfig {
     /// The merged configuration.
     pub config: Config,
-    /// The findings of all files, in the order of the files.
+    /// The findings of all files.
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error in their entry.
     pub broken: Vec<String>,
@@ -123,8 +123,8 @@ impl Sources {
     /// A project's file that is not approved is not even parsed.
     ///
     /// # Errors
-    /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the
-    /// findings.
+    /// [`DiscoveryError`] if a file of the user cannot be used, or the approvals cannot be read. An unusable file of a
+    /// project is reported in the findings.
     pub async fn load(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
         let stamps = self.files().map(stamp).collect();
         let mut loaded = LoadedConfig { stamps, ..self.read(trust).await? };
@@ -160,7 +160,7 @@ impl Sources {
     /// Returns the project's file for review; `None` if there is no such file, or a single file replaces both.
     ///
     /// # Errors
-    /// [`DiscoveryError`] if a file cannot be read.
+    /// [`DiscoveryError`] if the project's file cannot be read, or the user's own file cannot be used.
     pub fn review(&self) -> Result<Option<ProjectReview>, DiscoveryError> {
         let Some(path) = &self.project else { return Ok(None) };
         let Some(text) = text_of(path, Origin::Project)? else { return Ok(None) };

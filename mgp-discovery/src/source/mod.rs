@@ -10,7 +10,7 @@ mod tests;
 mod trust;
 
 pub(crate) use checked_file::text_of;
-pub(crate) use local_file::changed_file;
+pub(crate) use local_file::{ProjectProgram, changed_file, local_files};
 pub use merge::{LoadedConfig, Sources, UnapprovedProject};
 pub use origin::Origin;
 pub use review::{ProjectReview, ReviewedServer, settings};

@@ -1,5 +1,6 @@
 //! The review of a project's configuration before it is approved (MGP §15.2).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,6 @@ use crate::config::{
 };
 use crate::expand::{Expander, Template, clear_secrets};
 use crate::registration::changes_code;
-
-use super::local_file::local_files;
 
 /// The maximum number of shown characters of a value, unless the value can change which code runs.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -100,11 +99,7 @@ impl ProjectReview {
         review.findings.extend(ineffective_tables(file, &config));
         let expander = Expander::from_env();
         for server in &config.servers {
-            let files = expander.project_program(server).map(|(command, args, folder)| {
-                let args = args.iter().map(String::as_str);
-                local_files(&server.file, &command, args, &folder)
-            });
-            let files = files.unwrap_or_else(|| Ok(LocalFiles::new())).unwrap_or_else(|reason| {
+            let files = expander.project_files(server).unwrap_or_else(|reason| {
                 let what = format!("server `{}` cannot be started: {reason}", server.id);
                 review.findings.push(ConfigFinding::of_file(file, what));
                 LocalFiles::new()
@@ -150,13 +145,13 @@ fn reviewed(
         }
         TargetConfig::InProcess => Vec::new(),
     };
-    let mut needs = Vec::new();
+    let (mut needs, mut known) = (Vec::new(), HashSet::new());
     let is_program = matches!(server.target, TargetConfig::Program { .. });
     let inherited = server.pass_env.iter().filter(|_| is_program);
     let inherited = inherited.map(|name| format!("${{{}}}", name.escape_debug()));
     let named = texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs());
     for need in named.chain(inherited) {
-        if !needs.contains(&need) {
+        if known.insert(need.clone()) {
             needs.push(need);
         }
     }
@@ -182,7 +177,8 @@ fn reviewed(
 
 /// Returns the variables and headers of a server, `NAME=value` each, for review.
 ///
-/// Values that look like secrets in clear text are hidden, and variables that can change which code runs are marked.
+/// Values that look like secrets in clear text are hidden. Variables that can change which code runs are marked, and
+/// their values are always shown.
 #[must_use]
 pub fn settings(server: &ServerConfig) -> Vec<String> {
     let (kind, pairs) = match &server.target {
@@ -207,7 +203,8 @@ pub fn settings(server: &ServerConfig) -> Vec<String> {
     shown.collect()
 }
 
-/// Quotes a word so that no part of it is hidden: control characters are escaped, and a word with spaces gets quotes.
+/// Quotes a word so that no part of it is hidden: control characters are escaped, and a word with spaces or unusual
+/// characters gets quotes.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}~,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -313,7 +313,8 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
          [[servers]]\nid = 'c'\ncommand = 'mcp-c'\nargs = ['data.db', '--hook=server.sh']\n\
          [[servers]]\nid = 'd'\ncommand = '${NOT_SET:-./server.sh}'\n\
          [[servers]]\nid = 'e'\ncommand = 'sh'\nargs = ['${NOT_SET:-server.sh}', '$$x.sh']\n\
-         [[servers]]\nid = 'f'\ncommand = 'node'\nargs = ['entry']\ncwd = '${NOT_SET:-sub}'\n",
+         [[servers]]\nid = 'f'\ncommand = 'node'\nargs = ['entry']\ncwd = '${NOT_SET:-sub}'\n\
+         [[servers]]\nid = 'g'\ncommand = 'entry'\nenv = { PATH = '/usr/bin:sub' }\n",
     );
     let (trust, sources) = (trust(), place.sources());
     let review = sources.review().unwrap().unwrap();
@@ -323,6 +324,7 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     let expected = [["server.sh"], ["sub/entry"], ["server.sh"], ["server.sh"]];
     assert_eq!([named(0), named(1), named(2), named(3)], expected);
     assert_eq!((named(4), named(5)), (vec!["$x.sh", "server.sh"], vec!["sub/entry"]));
+    assert_eq!(named(6), ["sub/entry"], "the program is found in the project's own PATH");
     assert!(review.servers[0].to_string().contains("with the files server.sh (SHA-256 "));
     trust.approve(&review, &operator()).await.unwrap();
     let start = async |id: &str| {
@@ -330,7 +332,7 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
         let server = loaded.config.server(id).unwrap().clone();
         crate::Expander::from_env().server(&server).map(drop).map_err(|error| error.to_string())
     };
-    for id in ["a", "b", "c", "d", "e", "f"] {
+    for id in ["a", "b", "c", "d", "e", "f", "g"] {
         assert_eq!(start(id).await, Ok(()), "{id}");
     }
     // The kernel can have other environment variables than the shell in which the operator approved the files. So it
@@ -342,7 +344,7 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     fs::write(place.path("project/data.db"), "2").unwrap();
     assert_eq!(start("a").await, Ok(()), "data may change");
     fs::write(place.path("project/sub/entry"), "2").unwrap();
-    for id in ["b", "f"] {
+    for id in ["b", "f", "g"] {
         assert!(start(id).await.unwrap_err().contains("run `mgp trust` in the project"), "{id}");
     }
     fs::remove_file(place.path("project/server.sh")).unwrap();

@@ -16,13 +16,13 @@ use super::review::sha256;
 use crate::error::DiscoveryError;
 
 const SPACE: &str = "trust";
-/// The maximum number of stored approvals; further approvals are refused.
+/// The maximum number of stored approvals; further approvals are refused. Approvals at the same time can exceed it.
 const MAX_APPROVALS: usize = 4096;
 
 /// The approvals of projects' configuration files, kept in a store.
 ///
-/// Each file has at most one approval. It covers the exact content, and the ids of the user's servers that the
-/// project's servers replace according to the review.
+/// Each file has at most one approval. It covers the exact content of the file, the content of the code files that its
+/// servers run, and the ids of the user's servers that the project's servers replace according to the review.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -91,7 +91,8 @@ impl Trust {
     ///
     /// # Errors
     /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`];
-    /// [`DiscoveryError::TooManyApprovals`]; [`DiscoveryError::Unaudited`].
+    /// [`DiscoveryError::TooManyApprovals`]; [`DiscoveryError::NotText`] if a path is not UTF-8;
+    /// [`DiscoveryError::Unaudited`].
     pub async fn approve(
         &self,
         review: &ProjectReview,
@@ -115,7 +116,7 @@ impl Trust {
             approved_at: Timestamp::now(),
         };
         let text = serde_json::to_string(&approval).map_err(|_| DiscoveryError::NotText {
-            // Encoding the approval fails only if the path is not UTF-8.
+            // Encoding the approval fails only if a path is not UTF-8.
             path: review.file.clone(),
         })?;
         let change = Change::new().put(SPACE, key, Payload::from_trusted(text));
@@ -193,7 +194,7 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     let by = Actor::from(by);
     let mut event = AuditEvent::new(Timestamp::now(), event_type, by, AuditResult::Success);
     let details = event.details.get_or_insert_with(Object::new);
-    // Ignore the result, because texts and lists of texts can always be encoded.
+    // Ignore the results, because the approval itself was encoded before.
     let _ = details.encode("file", &*approval.file.to_string_lossy());
     let _ = details.encode("sha256", &approval.sha256);
     if !approval.files.is_empty() {

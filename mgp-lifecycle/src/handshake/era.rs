@@ -63,7 +63,8 @@ pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result
 
 /// Returns error −32022 (unsupported version), which lists the revisions that the client can use instead.
 fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
-    let message = format!("unsupported protocol version `{requested}`");
+    let version = mgp_types::clip(&requested.to_string(), 60);
+    let message = format!("unsupported protocol version `{version}`");
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 

@@ -32,6 +32,9 @@ impl Default for MonitorConfig {
     }
 }
 
+/// The maximum interval and time limit, so that the sum with the current time cannot overflow.
+const MAX_TIME: Duration = Duration::from_hours(24 * 365 * 100);
+
 /// An observation about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -136,7 +139,7 @@ impl HealthMonitor {
     /// Creates the monitor of a server whose handshake has just succeeded.
     pub fn new(config: MonitorConfig, now: Instant) -> Self {
         Self {
-            next: now + config.interval,
+            next: now + config.interval.min(MAX_TIME),
             config,
             health: HealthStatus::Healthy,
             bad: 0,
@@ -169,8 +172,8 @@ impl HealthMonitor {
             return change.map_or(MonitorStep::Wait, MonitorStep::Changed);
         }
         // The interval is counted from this ping, even if it was sent late.
-        self.next = now + self.config.interval.max(Duration::from_millis(1));
-        self.answer_deadline = Some(now + self.config.timeout);
+        self.next = now + self.config.interval.clamp(Duration::from_millis(1), MAX_TIME);
+        self.answer_deadline = Some(now + self.config.timeout.min(MAX_TIME));
         MonitorStep::Ping
     }
 
@@ -303,6 +306,18 @@ mod tests {
         ask(&mut monitor);
         let change = monitor.record(HealthSignal::Answered).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Healthy, HealthReason::AnswersAgain));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_times_do_not_overflow() {
+        let config = MonitorConfig {
+            interval: Duration::MAX,
+            timeout: Duration::MAX,
+            ..MonitorConfig::default()
+        };
+        let mut monitor = HealthMonitor::new(config, Instant::now());
+        ask(&mut monitor);
+        assert!(monitor.due().is_some());
     }
 
     #[tokio::test(start_paused = true)]

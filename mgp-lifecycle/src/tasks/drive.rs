@@ -61,7 +61,8 @@ pub(super) fn spawn(
     }
 }
 
-/// Polls the call until it ends, or until its task is cancelled or expires. The future is dropped before this returns.
+/// Polls the call until it ends, the drain's time is up (`cut`), or the task is cancelled or expires; returns `None` for
+/// the last two. The future is dropped before this returns.
 async fn run(
     entry: &Entry,
     mut future: BoxFuture<'static, Result<Reply, RpcError>>,

@@ -23,6 +23,9 @@ use crate::error::LifecycleError;
 use crate::handshake::plain_errors::CallInfo;
 use crate::limit::Caller;
 
+/// The maximum time until a task expires, so that the sum with the current time cannot overflow.
+const MAX_TTL: Duration = Duration::from_hours(24 * 365 * 100);
+
 pub(super) struct Entry {
     pub(super) id: String,
     /// The caller that started the task; only the same caller can see it.
@@ -123,7 +126,7 @@ impl Entry {
             owner: Caller::of(&cx.principal),
             permissions: grant.map(|grant| grant.permissions().to_vec()),
             number,
-            expires: Instant::now() + ttl,
+            expires: Instant::now() + ttl.min(MAX_TTL),
             caller: Arc::clone(&cx.caller),
             info: CallInfo::of_tool_call(cx),
             changed: Notify::new(),

@@ -15,7 +15,8 @@ use crate::drain::{Drain, DrainHold};
 use crate::error::LifecycleError;
 use crate::limit::Caller;
 
-/// The table of all tasks, running or ended; each is stored until it expires.
+/// The table of all tasks, running or ended, in memory. Each remains until it expires; in a full table, a new task
+/// replaces the oldest ended task whose outcome was delivered.
 pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,

@@ -139,7 +139,9 @@ impl Transactions {
                 // Try again if the store is busy for a short time, which must not end a rollback.
                 let mut backoff = BACKOFF;
                 while let Err(error) = transactions.roll_back_steps(&key).await {
-                    if transactions.0.log.get(&key).is_none() {
+                    // If the tools have ended, the next start continues the rollback.
+                    let has_ended = transactions.current_tools().is_none();
+                    if has_ended || transactions.0.log.get(&key).is_none() {
                         return;
                     }
                     tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");

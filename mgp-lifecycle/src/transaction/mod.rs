@@ -52,8 +52,8 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// Returns an error if the caller is not allowed to call the tool.
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
 
-    /// Finds the server and the tool that a caller means by a name. By default no tool is found, so that only tools of
-    /// a step's own server can undo the step.
+    /// Finds the server and the tool that a caller means by a name, if its compensation names no server. By default no
+    /// tool is found, so that the name means a tool of the step's own server.
     fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
         None
     }

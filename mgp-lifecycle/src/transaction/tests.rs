@@ -231,11 +231,16 @@ async fn a_step_without_an_id_gets_one_that_its_caller_has_not_used() {
 }
 
 /// A store in memory that answers a change only after a while.
-struct SlowStore(MemoryStore);
+#[derive(Default)]
+struct SlowStore {
+    inner: MemoryStore,
+    /// `true` if changes are refused.
+    is_closed: AtomicBool,
+}
 
 impl Store for SlowStore {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.load(space)
+        self.inner.load(space)
     }
 
     fn changes(
@@ -243,19 +248,20 @@ impl Store for SlowStore {
         space: &'static str,
         since: u64,
     ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.changes(space, since)
+        self.inner.changes(space, since)
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        let committed = self.0.commit(change);
+        let is_closed = self.is_closed.load(Ordering::Relaxed);
+        let committed = self.inner.commit(change);
         Box::pin(async move {
             sleep(Duration::from_millis(100)).await;
-            committed.await
+            if is_closed { Err(StoreError::Closed) } else { committed.await }
         })
     }
 
     fn revision(&self) -> watch::Receiver<u64> {
-        self.0.revision()
+        self.inner.revision()
     }
 
     fn pending_events(
@@ -263,17 +269,17 @@ impl Store for SlowStore {
         log: &str,
         limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending_events(log, limit)
+        self.inner.pending_events(log, limit)
     }
 
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.acknowledge(log, through)
+        self.inner.acknowledge(log, through)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_runs_although_its_caller_leaves_before_its_beginning_is_stored() {
-    let store = Arc::new(SlowStore(MemoryStore::new()));
+    let store = Arc::new(SlowStore::default());
     let transactions = Transactions::open(store).await.unwrap();
     transactions.start(Arc::new(Tools::default()));
     let mut begin = BeginTransactionParams::new();

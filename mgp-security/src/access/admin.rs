@@ -302,7 +302,8 @@ impl Access {
         // If the server is for other tenants, answer as for a server that does not exist. Only operators of `local`
         // learn the reason.
         let hides = by.authority() < Authority::Operator && !view.is_admitted(id);
-        let default = || self.default_policy(Some(&server).filter(|_| !hides));
+        let policy = || self.policies().get(Some(&server).filter(|_| !hides));
+        let default = || policy().default_for(tenant);
         let decide = |groups: &[Box<str>], agent| {
             let seeker = Seeker { tenant, agent, groups };
             if hides {

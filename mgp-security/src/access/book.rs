@@ -112,7 +112,7 @@ impl Access {
         tool: Option<&str>,
         at: SystemTime,
     ) -> AccessDecision {
-        let default = || self.default_policy(server);
+        let default = || self.default_policy(server, principal);
         let server = server.map(ServerId::as_str);
         self.view(principal).decide(server, tool, &Moment::of(&|| at), default).to_decision()
     }
@@ -141,7 +141,7 @@ impl Access {
     pub fn allows_a_tool(&self, principal: &Principal, server: &ServerId) -> bool {
         let clock = || self.now();
         let (at, view) = (Moment::of(&clock), self.view(principal));
-        let default = || self.default_policy(Some(server));
+        let default = || self.default_policy(Some(server), principal);
         let whole = view.decide(Some(server.as_str()), None, &at, default);
         whole.is_allowed() || view.allows_a_tool(server, &at)
     }
@@ -221,8 +221,12 @@ impl Access {
         &self.0.policies
     }
 
-    pub(crate) fn default_policy(&self, server: Option<&ServerId>) -> DefaultPolicy {
-        self.0.policies.get(server).default_policy
+    pub(crate) fn default_policy(
+        &self,
+        server: Option<&ServerId>,
+        principal: &Principal,
+    ) -> DefaultPolicy {
+        self.0.policies.get(server).default_for(principal.tenant().as_str())
     }
 
     /// Returns a view of the entries and groups that apply to a principal.
@@ -253,7 +257,7 @@ impl Access {
         need: Need<'_>,
     ) -> Result<(), Hidden> {
         let clock = || self.now();
-        let default = || self.default_policy(server);
+        let default = || self.default_policy(server, &cx.principal);
         let (at, view) = (Moment::of(&clock), self.view(&cx.principal));
         let (server, credentials) = (server.map(ServerId::as_str), Credentials::of(cx));
         hidden(view.judge(credentials, server, tool, need, &at, default))

@@ -28,6 +28,25 @@ pub(crate) struct ConfirmedTool {
     pub(crate) risk: RiskLevel,
 }
 
+/// The answers that a call has received; kept as an extension of the call for later decisions about it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallAnswers {
+    /// The permissions that a person granted for this call only, when confirming it.
+    pub(crate) granted: Vec<Permission>,
+    /// The confirmations of the call, with the tool as the person saw it; empty for a call that needed no confirmation.
+    pub(crate) confirmed: Vec<ConfirmedTool>,
+    /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
+    /// The tools count as current as long as this number stays the same.
+    pub(crate) settled: Option<u64>,
+}
+
+impl CallAnswers {
+    /// Returns the answers in the extensions of a call.
+    pub(crate) fn of(call: &Call) -> Self {
+        call.cx().extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+}
+
 /// The questions that were already asked for a call, and the preparations that were already made, so that neither is
 /// repeated.
 #[derive(Debug, Default)]
@@ -35,17 +54,11 @@ pub(crate) struct CallPreparations {
     pub(crate) listing: ListingState,
     /// The number of times that the server's tools were listed for this call.
     pub(crate) listings: usize,
-    /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
-    /// The tools count as current as long as this number stays the same.
-    pub(crate) settled: Option<u64>,
     /// `true` if the call does not wait until an event has recorded an override of the tool's risk.
     pub(crate) skips_record: bool,
     /// The answers to the question about permissions, which is asked at most once; `None` before it is asked.
     pub(crate) asked: Option<AskOutcomes>,
-    /// The permissions that a person granted for this call only, when confirming it.
-    pub(crate) granted: Vec<Permission>,
-    /// The confirmations of the call, with the tool as the person saw it.
-    pub(crate) confirmed: Vec<ConfirmedTool>,
+    pub(crate) answers: CallAnswers,
     /// `true` for a preview that covers all possible arguments. Then neither the schema nor validators apply, and
     /// limits of approvals apply only if the tool takes no arguments.
     pub(crate) any_arguments: bool,
@@ -55,23 +68,18 @@ impl CallPreparations {
     /// Returns the preparations of a preview that uses the last list of the server's tools; the server has announced
     /// `announced` changes so far.
     pub(crate) fn of_preview(listing: ListingState, announced: u64) -> Self {
-        Self { listing, settled: Some(announced), skips_record: true, ..Self::default() }
+        let answers = CallAnswers { settled: Some(announced), ..CallAnswers::default() };
+        Self { listing, skips_record: true, answers, ..Self::default() }
     }
 
     /// Returns the preparations of a call that must not ask again: the question about permissions counts as asked, the
     /// tools count as listed, and an override of the risk counts as recorded.
-    pub(crate) fn finished(
-        granted: Vec<Permission>,
-        confirmed: Vec<ConfirmedTool>,
-        settled: Option<u64>,
-    ) -> Self {
+    pub(crate) fn finished(answers: CallAnswers) -> Self {
         Self {
             listing: ListingState::Last,
-            settled,
             skips_record: true,
             asked: Some(AskOutcomes::default()),
-            granted,
-            confirmed,
+            answers,
             ..Self::default()
         }
     }

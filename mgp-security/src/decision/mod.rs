@@ -24,7 +24,7 @@ use crate::tool::Assessment;
 
 pub(crate) use checks::{ListingState, admit, judge_permissions, missing, see};
 use facts::CallFacts;
-pub(crate) use facts::{CallPreparations, ConfirmedTool};
+pub(crate) use facts::{CallAnswers, CallPreparations, ConfirmedTool};
 use rule_state::RuleState;
 pub(crate) use rule_state::{ServerName, Sources, ToolOrigin};
 use steps::{Passed, Steps, Stopped};

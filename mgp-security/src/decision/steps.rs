@@ -66,6 +66,8 @@ impl<const EXPLAINS: bool> Steps<EXPLAINS> {
 
     fn add(&mut self, stage: Stage, result: StepResult, rules: impl RuleTexts) {
         if EXPLAINS {
+            let is_in_order = self.0.last().is_none_or(|last| last.stage <= stage);
+            debug_assert!(is_in_order, "the stage {stage} comes too late");
             self.0.extend(rules.into_iter().map(|rule| Step { stage, result, rule: rule.into() }));
         }
     }

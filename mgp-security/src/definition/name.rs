@@ -12,6 +12,9 @@ use super::review::name_words;
 /// The maximum length of a tool name or server id, in bytes.
 const NAME_MAX: usize = 128;
 
+/// The maximum length of a server's id, in bytes, for which a tool's name is searched; all ids are shorter.
+const ID_MAX: usize = 512;
+
 /// Server ids that could be mistaken for a part of the protocol, the kernel or the operator.
 const RESERVED_SERVERS: [&str; 14] = [
     "mgp",
@@ -145,10 +148,12 @@ impl NameFlaw {
         is_known: impl Fn(&str) -> bool,
     ) -> Result<(), Self> {
         let is_other = |id: &&str| *id != server.as_str() && is_known(id);
-        let mut ids = tool.match_indices(['.', '/']).map(|(end, _)| &tool[..end]);
+        let ends = tool.match_indices(['.', '/']).map(|(end, _)| end);
+        let mut ids = ends.take_while(|end| *end <= ID_MAX).map(|end| &tool[..end]);
         let of = ids.find(is_other).map(str::to_owned).or_else(|| {
             let joined = tool.contains('.').then(|| format!("{server}.{tool}"))?;
             let ends = joined.match_indices('.').map(|(end, _)| end);
+            let ends = ends.take_while(|end| *end <= ID_MAX);
             let mut ids = ends.filter(|end| *end > server.as_str().len()).map(|end| &joined[..end]);
             ids.find(is_other).map(str::to_owned)
         });
@@ -424,5 +429,18 @@ mod tests {
             let checked = NameFlaw::check_owner(&new, "b.c", |id| id == known);
             assert_eq!(checked.is_ok(), fits, "{known}");
         }
+    }
+
+    /// Regression test: each part of a name of 250 KB up to a dot was looked up, which took quadratic time.
+    #[test]
+    fn the_lookups_for_a_long_name_are_limited() {
+        let looked_up = std::cell::Cell::new(0);
+        let is_known = |id: &str| {
+            looked_up.set(looked_up.get() + id.len());
+            false
+        };
+        let name = "a.".repeat(100_000);
+        assert_eq!(NameFlaw::check_owner(&"new".into(), &name, is_known), Ok(()));
+        assert!(looked_up.get() <= ID_MAX * ID_MAX, "{}", looked_up.get());
     }
 }

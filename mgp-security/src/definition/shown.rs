@@ -13,12 +13,17 @@ use std::sync::Arc;
 
 use mgp_types::mgp::RiskLevel;
 use mgp_types::proposal::{CostCategory, CostHints, ToolConfirmation, ToolCost, required_scopes};
-use mgp_types::{Extras, Payload, RpcError, Sha256Hash, canonical, differs_only_in_case, mcp};
+use mgp_types::{
+    Extras, Lenient, Payload, RpcError, Sha256Hash, canonical, differs_only_in_case, mcp,
+};
 
 use super::number::exact;
 
 /// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
+
+/// The maximum number of permissions, and of scopes, that a tool may require.
+const REQUIRED_MAX: usize = 256;
 
 /// Members that a model does not see; they are not reviewed. No decision depends on them, except for some members of
 /// `_meta`, which are reviewed.
@@ -89,6 +94,7 @@ impl Shown {
         // Duplicate member names are refused here, because parsers differ in which one they use.
         let clean = Payload::from_trusted(canonical(raw.as_str())?);
         let tool: mcp::Tool = clean.get()?;
+        check_number(&tool)?;
         let mut seen: Extras = clean.get()?;
         check_case(&seen, &OF_TOOL)?;
         if let Ok(Some(annotations)) = seen.decode::<Extras>("annotations") {
@@ -111,6 +117,18 @@ impl Shown {
         let (text, fingerprint) = written(&seen)?;
         Ok(Self { tool: tool.into(), text, fingerprint, bare })
     }
+}
+
+/// Refuses a tool that requires too many permissions or scopes, because each call of it compares them with others.
+fn check_number(tool: &mcp::Tool) -> Result<(), Unreadable> {
+    let security = tool.find_security();
+    let security = security.as_ref().and_then(Lenient::valid);
+    let permissions = security.map_or(0, |security| security.permissions_required.len());
+    if permissions.max(required_scopes(tool).len()) <= REQUIRED_MAX {
+        return Ok(());
+    }
+    let why = format!("it requires more than {REQUIRED_MAX} permissions or scopes");
+    Err(Unreadable::Malformed(why))
 }
 
 /// Refuses a member whose name differs from a known name only in case. Hosts that ignore the case of names, as many in
@@ -214,6 +232,23 @@ mod tests {
         same(
             r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#,
         );
+    }
+
+    /// Regression test: each call of a tool compared tens of thousands of permissions with each other.
+    #[test]
+    fn a_tool_that_requires_too_many_permissions_or_scopes_is_refused() {
+        for (count, is_read) in [(REQUIRED_MAX, true), (REQUIRED_MAX + 1, false)] {
+            let names: Vec<_> = (0..count).map(|number| format!("\"a.b.c{number}\"")).collect();
+            let names = names.join(",");
+            let of = |members: &str| {
+                let text = format!(r#"{{"name":"t","inputSchema":{{}},{members}}}"#);
+                Shown::read(&Payload::parse(text).unwrap())
+            };
+            let security =
+                format!(r#""security":{{"risk_level":"safe","permissions_required":[{names}]}}"#);
+            assert_eq!(of(&security).is_ok(), is_read);
+            assert_eq!(of(&format!(r#""required_scopes":[{names}]"#)).is_ok(), is_read);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use mgp_types::RpcError;
-use mgp_types::mgp::{Permission, Validator};
+use mgp_types::mgp::Validator;
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, CredentialGrant, Either, MgpService, Recheck, Reply, Rule,
     WaitMark,
@@ -30,7 +30,7 @@ use self::target::{CallTarget, validated_tool};
 use crate::access::{Credentials, Delegation, name_of};
 use crate::audit::REQUESTS_ONLY;
 use crate::decision::{
-    CallOutcome, CallPreparations, CallVerdict, ConfirmedTool, Requirement, Sources, ToolOrigin,
+    CallAnswers, CallOutcome, CallPreparations, CallVerdict, Requirement, Sources, ToolOrigin,
     admit, decide,
 };
 use crate::definition::{DefinitionRefused, page};
@@ -171,25 +171,6 @@ fn check_may_run(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     Err(deny(sources, call, refused.into()))
 }
 
-/// The answers that persons gave about a single call; an extension of that call.
-#[derive(Clone, Default)]
-struct Answers {
-    /// The permissions that were granted for this call only.
-    granted: Vec<Permission>,
-    /// The confirmations that persons gave after a question; empty for a call that needed no confirmation.
-    confirmed: Vec<ConfirmedTool>,
-    /// The number of changes that the server had announced when its tools counted as current for this call; see
-    /// [`CallPreparations::settled`].
-    settled: Option<u64>,
-}
-
-impl Answers {
-    /// Returns the answers that a call has received so far.
-    fn of(call: &Call) -> Self {
-        call.cx().extensions.get::<Self>().cloned().unwrap_or_default()
-    }
-}
-
 /// Decides about a tool call by the current rules. Adds to the call's audit record which validators ran, for which
 /// agents the call is made, and which access entry or approval made a confirmation unnecessary.
 fn decide_and_note(sources: &Sources, call: &Call, preparations: &CallPreparations) -> CallVerdict {
@@ -217,7 +198,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
-    decide_again(sources, call, Answers::of(call))
+    decide_again(sources, call, CallAnswers::of(call))
 }
 
 /// Puts a function into the context of an admitted call. The function decides about the call again; the code that lets
@@ -239,14 +220,13 @@ fn leave_recheck(sources: &Arc<Sources>, call: &Call) {
         let server = sources.server_of(call.cx());
         let definitions = sources.definitions.as_ref().zip(server);
         let settled = definitions.map(|(definitions, server)| definitions.announcements(server));
-        decide_again(&sources, &call, Answers { settled, ..Answers::of(&call) })
+        decide_again(&sources, &call, CallAnswers { settled, ..CallAnswers::of(&call) })
     });
 }
 
 /// Decides again about a call with the answers that it has received; asks no more questions.
-fn decide_again(sources: &Sources, call: &Call, answers: Answers) -> Result<(), RpcError> {
-    let Answers { granted, confirmed, settled } = answers;
-    let preparations = CallPreparations::finished(granted, confirmed, settled);
+fn decide_again(sources: &Sources, call: &Call, answers: CallAnswers) -> Result<(), RpcError> {
+    let preparations = CallPreparations::finished(answers);
     match decide_and_note(sources, call, &preparations).into_outcome() {
         (CallOutcome::Allow, _) => Ok(()),
         (CallOutcome::Refuse(refusal), _) => Err(deny(sources, call, refusal)),

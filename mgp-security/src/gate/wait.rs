@@ -11,9 +11,9 @@ use mgp_types::service::{
 use mgp_types::{Payload, RpcError};
 
 use super::denial::{deny, log_denied};
-use super::{Answers, check_may_run, decide_and_note, leave_recheck, undecided};
+use super::{check_may_run, decide_and_note, leave_recheck, undecided};
 use crate::decision::{
-    CallOutcome, CallPreparations, ConfirmedTool, ListingState, Requirement, Sources,
+    CallAnswers, CallOutcome, CallPreparations, ConfirmedTool, ListingState, Requirement, Sources,
     judge_permissions, must_be_confirmed,
 };
 use crate::error::Refusal;
@@ -64,9 +64,9 @@ pub(super) async fn run<S: MgpService>(
     }
     CallRecord::mark_held(call.cx(), false);
     check_may_run(&sources, &call)?;
-    let CallPreparations { confirmed, granted, settled, .. } = &mut preparations;
+    let CallAnswers { granted, confirmed, settled } = &mut preparations.answers;
     if !confirmed.is_empty() || !granted.is_empty() || settled.is_some() {
-        let mut answers = Answers::of(&call);
+        let mut answers = CallAnswers::of(&call);
         answers.settled = settled.or(answers.settled);
         answers.granted.append(granted);
         answers.confirmed.append(confirmed);
@@ -96,7 +96,7 @@ async fn get<S: MgpService>(
             let (definitions, server) = definitions.ok_or_else(undecided)?;
             let fetched = definitions.fetch(server, inner, call, tool).await;
             let settled = fetched.inspect_err(|error| log_denied(sources, call, error))?;
-            preparations.settled = settled;
+            preparations.answers.settled = settled;
             preparations.listings += 1;
             // The tools must be listed again if the server announces a change after this list. An unknown tool needs no
             // other list: its calls count as dangerous.
@@ -120,7 +120,7 @@ async fn get<S: MgpService>(
         Requirement::Confirmation => {
             let confirmed = confirm(sources, call, assessment, preparations, &[]).await?;
             preparations.listing = ListingState::Open;
-            preparations.confirmed.push(confirmed);
+            preparations.answers.confirmed.push(confirmed);
             preparations.asked.get_or_insert_default();
         }
     }
@@ -157,9 +157,9 @@ async fn get_permissions(
             // what the call still lacks.
             () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
         };
-        preparations.confirmed.push(confirmed);
+        preparations.answers.confirmed.push(confirmed);
         needed.retain(|permission| !missing.contains(permission));
-        preparations.granted = missing;
+        preparations.answers.granted = missing;
     }
     let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
     let outcomes =

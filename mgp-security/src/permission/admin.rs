@@ -274,7 +274,9 @@ impl Permissions {
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
         };
         let gone = inner.entries.state().take_out(is_meant, event_of).await;
-        gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
+        gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))))?;
+        inner.declared.set(server, &[]);
+        Ok(())
     }
 
     /// Removes the decisions of a tenant. Checks no authority: the caller of this method must have done that.

@@ -18,7 +18,7 @@ use super::rule::{MissingPermission, MissingStatus, PermissionNeed, PermissionSt
 use crate::approval::Approver;
 use crate::entries::Entries;
 use crate::hooks::HookState;
-use crate::policy::{ConfirmRule, Policies, ServerPolicy};
+use crate::policy::{ConfirmRule, Policies, ServerPolicy, withholds};
 
 /// The time limit for a decision about permissions that a server requests when a connection is opened.
 ///
@@ -208,8 +208,8 @@ impl Permissions {
 
     /// Returns an operator's approval in force that names a tool, with its confirmation rule (§4.4).
     ///
-    /// An approval with the rule `never` takes precedence, and one with the rule `usual` does not count. Under the
-    /// policy `config_only`, or an unknown policy, no approval counts.
+    /// An approval with the rule `never` takes precedence. An approval with the rule `usual`, or of a permission that
+    /// the policy denies, does not count. Under the policy `config_only`, or an unknown policy, no approval counts.
     #[must_use]
     pub fn names_tool(
         &self,
@@ -239,7 +239,7 @@ impl Permissions {
 }
 
 /// The decision about all permissions that one call needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PermissionJudgement {
     pub(crate) missing: Vec<MissingPermission>,
     /// `true` if approvers can be asked about every missing permission. If an approver cannot grant one of them, no
@@ -255,6 +255,15 @@ pub(crate) struct PermissionJudgement {
 }
 
 impl PermissionJudgement {
+    /// The judgement about a call that needs no permission. This is not the `Default`, because it allows the call.
+    pub(crate) const NOTHING_NEEDED: Self = Self {
+        missing: Vec::new(),
+        may_ask: false,
+        to_record: false,
+        limits_paths: false,
+        doubt: None,
+    };
+
     /// Returns whether the call lacks no permission, or approvers can be asked about all that it lacks.
     pub(crate) fn may_be_granted(&self) -> bool {
         self.may_ask || self.missing.is_empty()
@@ -280,7 +289,7 @@ impl PermissionView<'_> {
         let book = self.book.as_ref().map_err(Clone::clone)?;
         let PermissionNeed { principal, server, needed, at, .. } = *need;
         let held = book.held(principal.tenant(), server);
-        let mut judgement = PermissionJudgement::default();
+        let mut judgement = PermissionJudgement::NOTHING_NEEDED;
         for permission in standard(needed).iter() {
             let stand = self.inner.stand(policy, server, held, permission, at);
             judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
@@ -291,9 +300,16 @@ impl PermissionView<'_> {
             judgement.missing.extend(stand.missing(permission, need));
         }
         let declared = self.inner.declared.of(server);
-        let declared = declared.iter().flat_map(|all| all.iter());
+        let by = "its server declares it for all of its tools";
+        let declared = declared.iter().flat_map(|all| all.iter()).map(|one| (one, true, by));
         let configured = Permission::canonical(&policy.permissions_required);
-        for permission in configured.iter().chain(declared) {
+        // Every call needs these permissions, because a server must not be able to loosen the operator's rule. A denied
+        // one is refused to each tool that needs it itself.
+        let configured = configured.iter().map(|one| {
+            let by = "the configuration requires it for all tools of the server";
+            (one, withholds(&policy.denied, one), by)
+        });
+        for (permission, for_declaring_tools, by) in configured.chain(declared) {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }
@@ -305,7 +321,8 @@ impl PermissionView<'_> {
                 | PermissionState::Listed(_)
                 | PermissionState::ByPolicy => continue,
                 PermissionState::Open(..) | PermissionState::Closed(..)
-                    if need.tools.is_some_and(|tools| tools.declare(permission)) =>
+                    if for_declaring_tools
+                        && need.tools.is_some_and(|tools| tools.declare(permission)) =>
                 {
                     continue;
                 }
@@ -313,7 +330,7 @@ impl PermissionView<'_> {
                     (status, why)
                 }
             };
-            let why = format!("{why}; its server declares it for all of its tools");
+            let why = format!("{why}; {by}");
             let permission = permission.clone();
             judgement.missing.push(MissingPermission { permission, status, why, may_ask });
         }
@@ -369,6 +386,7 @@ impl PermissionView<'_> {
                 && approval.source == ApprovalSource::Operator
                 && !held.is_over(at)
                 && approval.confirm != Some(ConfirmRule::Usual)
+                && !withholds(&policy.denied, &approval.permission)
                 && approval.tools.iter().any(|named| named == tool)
         });
         let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));

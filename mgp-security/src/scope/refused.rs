@@ -1,25 +1,29 @@
 //! The refusals of calls because of missing scopes.
 
 use mgp_types::Object;
-use mgp_types::service::Rule;
+use mgp_types::mgp::Extension;
+use mgp_types::service::{PeerInfo, Rule};
 
 /// The error for a call without some of the scopes that its tool requires.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "`{tool}` requires the scope `{}`; request it with `mgp/scopes/negotiate`",
-    .missing.join("`, `")
-)]
+#[error("`{tool}` requires the scope `{}`; {remedy}", .missing.join("`, `"))]
 pub struct ScopesMissing {
     tool: String,
     missing: Vec<String>,
+    remedy: &'static str,
     #[source]
     rule: Rule,
 }
 
 impl ScopesMissing {
-    pub(crate) fn new(tool: &str, missing: Vec<String>) -> Self {
+    pub(crate) fn new(tool: &str, missing: Vec<String>, caller: &PeerInfo) -> Self {
         let rule = Rule::new(format!("required_scopes {}", missing.join(" ")));
-        Self { tool: tool.to_owned(), missing, rule }
+        let remedy = if caller.has(Extension::Scopes) {
+            "request it with `mgp/scopes/negotiate`"
+        } else {
+            "an operator can add it to the `scopes` of the agent"
+        };
+        Self { tool: tool.to_owned(), missing, remedy, rule }
     }
 
     /// Returns the scopes that the call lacks.
@@ -33,7 +37,7 @@ impl ScopesMissing {
         // Encoding strings cannot fail.
         drop(details.encode("tool", &self.tool));
         drop(details.encode("missing_scopes", &self.missing));
-        drop(details.encode("remedy", "request the scopes with `mgp/scopes/negotiate`"));
+        drop(details.encode("remedy", self.remedy));
         details
     }
 }

@@ -176,7 +176,10 @@ fn risk(
     let declared = match security {
         Some(security) if word == SecurityWeight::Alone => declared_risk(security),
         Some(security) => declared_risk(security).max(signals.risk()),
-        None if is_believed(&policy.trust) => hinted_risk(tool, signals),
+        None if is_believed(&policy.trust) && tool.find_security().is_none() => {
+            hinted_risk(tool, signals)
+        }
+        // A malformed `security` contradicts the annotations.
         None => RiskLevel::Dangerous,
     };
     let destructive =

@@ -76,12 +76,15 @@ fn undeclared(tool: &mcp::Tool, policy: &ServerPolicy) -> String {
     let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
     let spares = hints.is_some_and(|hints| hints.destructive_hint == Some(false));
     let is_believed = policy.trust.rank() >= TrustLevel::Standard.rank();
-    let has_security = tool.find_security().as_ref().and_then(Lenient::valid).is_some();
+    let security = tool.find_security();
+    let has_security = security.as_ref().and_then(Lenient::valid).is_some();
     if policy.trust.rank() == 0 {
         "its server is not trusted, so all of its tools count as dangerous".to_owned()
     } else if !is_believed && !has_security {
         "what its server declares is not believed at its trust level, so all of its tools count as dangerous".to_owned()
-    } else if reads || spares || tool.find_security().is_some() {
+    } else if security.is_some() && !has_security {
+        "its `security` cannot be read, so it counts as dangerous".to_owned()
+    } else if reads || spares || has_security {
         let says = if reads { "only reads" } else { "is not destructive" };
         let does = if signals.destroys { "destroys" } else { "changes" };
         format!(

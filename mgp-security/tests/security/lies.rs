@@ -402,6 +402,24 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
 }
 
 #[tokio::test]
+async fn a_decoy_does_not_free_other_tools_from_the_permissions_of_the_policy() {
+    let mut policy = ServerPolicy::default();
+    policy.permission_policy = ApprovalPolicy::DenyAll;
+    policy.permissions_required = vec![Permission::Camera];
+    let mut world = world(policy).await;
+    world.names("echo").await;
+    let decoy = claiming(
+        &tools()[7],
+        &json!({"security": {"risk_level": "safe", "permissions_required": ["camera"]}}),
+    );
+    world.liar.lists(&[tools()[0].clone(), decoy]);
+    assert_eq!(world.call("echo").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
+    let camera = World::about(&[Permission::Camera]);
+    world.governance.permissions().approve(&operator(), camera).await.unwrap();
+    world.call("echo").await.unwrap();
+}
+
+#[tokio::test]
 async fn hiding_a_tool_does_not_evade_the_operators_policy() {
     let mut policy = sandboxed();
     policy.validators.insert("run".to_owned(), Validator::Sandbox);

@@ -96,7 +96,7 @@ fn hostile_definitions_take_no_long_time() {
             let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
             let text = &text[..end.unwrap()];
             let tool = serde_json::json!({"name": "t", "description": text, "inputSchema": {}});
-            let started = tokio::time::Instant::now();
+            let started = mgp_testkit::Stopwatch::start();
             let inspection = Inspection::of(&Payload::of(&tool).unwrap());
             let took = started.elapsed();
             assert!(took.as_secs() < 5, "{took:?}: {:?}", text.get(..20));

@@ -117,6 +117,15 @@ fn long_keys_above_many_values_end_in_a_rejection() {
 }
 
 #[test]
+fn long_sql_ends_in_a_rejection() {
+    let arguments = json!({ "sql": format!("SELECT {}", "(".repeat(256 * 1024)) });
+    all(&arguments);
+    let call = GuardedCall::new("get_x", &arguments);
+    let rejection = ValidatorSet::new().check(&Validator::Readonly, &call).expect_err("long SQL");
+    assert!(rejection.reason().contains("the SQL is longer than"), "{rejection}");
+}
+
+#[test]
 fn many_commands_beside_many_arguments_end_in_a_rejection() {
     let mut arguments = json!({ "args": vec!["x"; 9_000] });
     for at in 0..9_000 {
@@ -183,6 +192,15 @@ fn what_a_parser_may_read_again_stays_quick() {
 }
 
 #[test]
+fn many_long_commands_end_in_a_rejection() {
+    let arguments = json!({ "commands": vec!["ls ".repeat(20_000); 9] });
+    all(&arguments);
+    let call = GuardedCall::new("run", &arguments);
+    let rejection = ValidatorSet::new().check(&Validator::Sandbox, &call).expect_err("too long");
+    assert!(rejection.reason().contains("the commands together"), "{rejection}");
+}
+
+#[test]
 fn variables_do_not_make_a_script_long() {
     let (words, uses) = ("a ".repeat(10_000), "$A ".repeat(10_000));
     assert!(!code("bash", &format!("A='{words}'\nls {uses}")));
@@ -190,6 +208,14 @@ fn variables_do_not_make_a_script_long() {
     assert!(!code("bash", &"A+=x\n".repeat(8_000)));
     let values = lines(6, &|at| lines(7, &|value| format!("true && A{at}={value}\n")));
     assert!(!code("bash", &format!("{values}ls $A0 $A1 $A2 $A3 $A4 $A5")));
+}
+
+#[test]
+fn a_script_that_often_changes_its_folder_is_rejected_soon() {
+    assert!(!code("bash", &"cd a;".repeat(300)));
+    let folders = "cd /;cd ~;cd /etc;cd /opt;cd /srv;";
+    assert!(code("bash", &format!("{folders}{}", "ls;".repeat(100))));
+    assert!(!code("bash", &format!("{folders}{}", "ls;".repeat(15_000))));
 }
 
 #[test]

@@ -39,7 +39,7 @@ enum Size {
 /// example with only the required members.
 ///
 /// # Errors
-/// Returns [`NoExample`] if no generated value is valid for the schema.
+/// Returns [`NoExample`] if the schema is not usable, or if none of its own examples and no generated value is valid.
 pub fn examples(schema: &Value) -> Result<Vec<Value>, NoExample> {
     let validator = checker::compile(schema).map_err(NoExample)?;
     let own = schema.get("examples").and_then(Value::as_array).into_iter().flatten().cloned();

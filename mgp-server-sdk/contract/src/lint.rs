@@ -35,7 +35,7 @@ pub struct Lint {
     pub line: Option<usize>,
     /// The name of the tool; empty for a flaw of the whole document.
     pub tool: String,
-    /// The description of the flaw, with its remedy.
+    /// The description of the flaw.
     pub message: String,
 }
 

@@ -87,7 +87,9 @@ impl LockFile {
     }
 
     pub(crate) fn from_value(value: &Value) -> Option<Self> {
-        value.get("lock_version")?;
+        if *value.get("lock_version")? != FORMAT {
+            return None;
+        }
         serde_json::from_value(value.clone()).ok()
     }
 
@@ -182,6 +184,8 @@ fn change_of_package(
              wrote mgp.lock"
         ));
     }
+    // The entry of a server that no package runner starts has its script in place of a package.
+    let what = if old.or(now).is_some_and(|one| one.kind == "file") { "script" } else { what };
     match (old, now) {
         (old, now) if old == now => None,
         (Some(old), Some(now)) => Some(format!("its {what} changed from {old} to {now}")),
@@ -259,6 +263,9 @@ mod tests {
         assert_eq!(LockFile::parse(&lock.to_text()).unwrap(), lock);
         assert_eq!(lock.contracts()[0].name, "s.t");
         assert!(LockFile::parse("{\"lock_version\":9,\"servers\":{}}").unwrap_err().contains('9'));
+        let mut later = json!(lock);
+        later["lock_version"] = json!(9);
+        assert_eq!(LockFile::from_value(&later), None);
     }
 
     #[test]
@@ -313,6 +320,12 @@ mod tests {
             ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]
         );
         assert_eq!(before.changes_of_start(&before), Vec::<String>::new());
+        let file = |hash: &str| LockedServer {
+            package: Some(LockedPackage { kind: "file".to_owned(), ..package(hash) }),
+            ..server("T.")
+        };
+        let changes = file("a").changes_of_start(&file("b"));
+        assert_eq!(changes, ["its script changed from p 1.0.0 (a) to p 1.0.0 (b)"]);
         let unversioned = LockedPackage { version: String::new(), ..package("a") };
         assert_eq!(unversioned.to_string(), "p (a)");
         let scripted = |hash: &str| LockedServer {

@@ -8,9 +8,10 @@ const MAX_TEXT: usize = 1 << 14;
 /// The maximum depth of a regular expression in a schema.
 const MAX_DEPTH: u32 = 64;
 
-/// Returns a text that matches a pattern, with at least `min` characters if the pattern permits it.
+/// Returns a text for a pattern, with at least `min` characters if the pattern permits it. Boundaries such as `\b` are
+/// ignored, so the text might not match.
 ///
-/// Returns `None` if the pattern is not supported.
+/// Returns `None` if the pattern is not supported, or if the text becomes too long.
 pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     let mut parser = regex_syntax::ParserBuilder::new().nest_limit(MAX_DEPTH).build();
     let hir = parser.parse(pattern).ok()?;
@@ -34,7 +35,7 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     Some(text)
 }
 
-/// Appends a text that matches `hir`, a part of the pattern. Each repetition has `more` more rounds than necessary.
+/// Appends a text for `hir`, a part of the pattern. Each repetition has `more` more rounds than necessary.
 /// Returns `None` if the part is not supported, or the text becomes too long.
 fn push(hir: &Hir, more: usize, text: &mut String) -> Option<()> {
     if text.len() > MAX_TEXT {

@@ -41,19 +41,31 @@ impl Gaps {
             // A handler of notifications must not wait for an answer from its peer, so a spawned task requests the
             // events.
             let (own, cx) = (self.clone(), cx.clone());
-            tokio::spawn(async move {
-                if let Err(error) = own.close(&cx).await {
-                    log_error(&format!("replay of missing events failed: {error}"));
-                    let refused = [
-                        ErrorCode::METHOD_NOT_FOUND,
-                        ErrorCode::INVALID_PARAMS,
-                        ErrorCode::PERMISSION_DENIED,
-                    ];
-                    // A refusal with one of these codes is permanent: another request would fail in the same way.
-                    own.refused.store(refused.contains(&error.code()), Ordering::Relaxed);
-                }
-                own.is_requesting.store(false, Ordering::Release);
-            });
+            tokio::spawn(async move { own.request_missing(&cx).await });
+        }
+    }
+
+    /// Requests the missing events, until there are none, or another request would not help.
+    async fn request_missing(&self, cx: &Context) {
+        loop {
+            let before = self.journal.missing();
+            if let Err(error) = self.close(cx).await {
+                log_error(&format!("replay of missing events failed: {error}"));
+                let refused = [
+                    ErrorCode::METHOD_NOT_FOUND,
+                    ErrorCode::INVALID_PARAMS,
+                    ErrorCode::PERMISSION_DENIED,
+                ];
+                // A refusal with one of these codes is permanent: another request would fail in the same way.
+                self.refused.store(refused.contains(&error.code()), Ordering::Relaxed);
+            }
+            self.is_requesting.store(false, Ordering::Release);
+            // An event that arrived before this line has started no task, so check for its gap here.
+            let now = self.journal.missing();
+            let is_over = now.is_empty() || now == before || self.refused.load(Ordering::Relaxed);
+            if is_over || self.is_requesting.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
     }
 

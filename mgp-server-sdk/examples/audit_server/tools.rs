@@ -10,7 +10,7 @@ use mgp_types::mgp::AuditEvent;
 use crate::filter::{Filter, Span};
 use crate::journal::Journal;
 
-/// The maximum number of agents, and of tools, that are counted by name; all others are counted under `…`.
+/// The maximum number of names in each group of counts, e.g. of agents; all other names are counted under `…`.
 const MAX_NAMES: usize = 1000;
 
 /// A page of matching events.
@@ -58,10 +58,10 @@ pub(crate) struct Stats {
     by_agent: BTreeMap<String, u64>,
     /// Keyed by `server/tool`.
     by_tool: BTreeMap<String, u64>,
-    /// The time of the first event.
+    /// The time of the event that arrived first.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
-    /// The time of the last event.
+    /// The time of the event that arrived last.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
     /// The number of missing events.

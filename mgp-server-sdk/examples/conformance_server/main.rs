@@ -8,7 +8,7 @@
 //! | `--auth-fixture FILE` | authenticates requests with the header `X-Test-Mode: auth`; other requests pass without authentication |
 //!
 //! The suite defines the answer of each tool, prompt and resource: `cargo xtask conformance` runs it.
-//! The server offers every MGP extension that the library serves.
+//! The server offers the MGP extensions that a new server offers by default.
 //!
 //! The `FILE` of `--auth-fixture` contains the accepted API keys and tokens, as an object with these optional members:
 //!

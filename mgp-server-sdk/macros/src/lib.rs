@@ -107,8 +107,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Converts the functions with `#[tool]` in an impl block to tools of the type.
 ///
-/// The block stays unchanged. The type implements `IntoTools`, so that a value of it, or an `Arc` of a value that other
-/// parts of the program use too, can be passed to `Server::tool`.
+/// The functions stay unchanged. The type implements `IntoTools`, so that a value of it, or an `Arc` of a value that
+/// other parts of the program use too, can be passed to `Server::tool`.
 ///
 /// ```ignore
 /// struct Weather { home: String }

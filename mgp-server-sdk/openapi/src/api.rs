@@ -54,7 +54,7 @@ pub struct Api {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// The method and the path of the operation that is left out.
+    /// The method and the path of the operation that is left out; only the path if all its operations are left out.
     pub operation: String,
     /// The `operationId` of the operation that is left out.
     pub id: Option<String>,
@@ -189,7 +189,7 @@ impl Api {
     ///
     /// # Errors
     /// Returns an error if the document contains no address, only addresses of single operations, or an address that is
-    /// not an `http` or `https` URL.
+    /// not an `http` or `https` URL, or that contains a user name.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
         let own_url = self.operations.iter().find_map(|one| one.own_url.as_deref());

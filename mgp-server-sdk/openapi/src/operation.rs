@@ -173,7 +173,7 @@ pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
-/// A collector of the arguments of one operation, which become the arguments of its tool.
+/// A collector of the parameters and the body of one operation, which become the arguments of its tool.
 struct Arguments<'a> {
     root: &'a Value,
     schemas: Schemas<'a>,

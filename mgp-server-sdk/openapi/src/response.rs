@@ -116,7 +116,7 @@ pub fn decompressed(response: &FetchResponse, max: usize) -> Result<Cow<'_, [u8]
         }
     };
     let mut plain = Vec::new();
-    let read = decoder.take(max as u64 + 1).read_to_end(&mut plain);
+    let read = decoder.take((max as u64).saturating_add(1)).read_to_end(&mut plain);
     read.map_err(|error| format!("its body cannot be decompressed: {error}"))?;
     if plain.len() > max {
         return Err(format!("its body has more than {max} bytes when it is decompressed"));

@@ -20,8 +20,8 @@ use crate::log::Logger;
 /// # Errors
 /// Code 3003 (timeout) if the question was not answered in time, or was closed without an answer; this never counts as
 /// a confirmation. Code 1000 (permission denied) if the caller supports neither callbacks nor elicitation; for callers
-/// of 2026-07-28, code −32021 (missing client capability) instead. Code 3001 (resource exhausted) if 64 questions of
-/// the caller's session are open. Code −32602 (invalid params) if the answer is not one of the options.
+/// of 2026-07-28, code −32021 (missing client capability) instead. Code 3001 (resource exhausted) if 64 callbacks to
+/// the caller are open, or for a question above 64 KiB. Code −32602 (invalid params) if the answer is not an option.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,

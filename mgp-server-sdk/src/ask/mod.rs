@@ -115,8 +115,8 @@ pub trait ContextExt {
 
     /// Makes the call an MCP task from now on, if the tool and its caller support tasks; otherwise does nothing.
     ///
-    /// Later questions to the caller then belong to the task. Without this method, a call becomes a task when it takes
-    /// longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig).
+    /// Later questions to the caller then belong to the task. Without this method, a call of a caller of 2026-07-28
+    /// becomes a task when it takes longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig).
     #[must_use = "the task starts when it is awaited"]
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
 
@@ -203,8 +203,8 @@ pub(crate) struct QuestionCounter(AtomicU32);
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
-    /// The key that identifies the question. `None` if the author set no key and the call has no counter from which a
-    /// number could be taken; asking then fails.
+    /// The key that identifies the question. `None` if the caller of 2026-07-28 needs a key, but the author set none
+    /// and the call has no counter from which a number could be taken; asking then fails.
     key: Option<String>,
 }
 

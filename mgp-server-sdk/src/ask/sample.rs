@@ -18,7 +18,7 @@ const MAX_TOKENS: u64 = 1_024;
 /// A request to the caller's model; awaiting this value sends it.
 ///
 /// If the caller does not offer sampling but negotiated MGP callbacks, it receives a callback `llm_completion` instead,
-/// unless the request contains tools.
+/// unless the request contains tools, or content other than text.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -89,20 +89,21 @@ impl Sampling {
         }
         let system = self.params.system_prompt.clone();
         let system = system.map(|content| Message { role: "system", content });
-        let messages = self.params.messages.iter().map(|message| Message {
-            role: message.role.as_str(),
-            content: text(&message.content),
+        let messages = self.params.messages.iter().map(|message| {
+            Some(Message { role: message.role.as_str(), content: text(&message.content)? })
         });
-        let messages: Vec<_> = system.into_iter().chain(messages).collect();
+        let messages: Option<Vec<_>> = system.map(Some).into_iter().chain(messages).collect();
+        let messages = messages?;
         params.extra.encode("messages", &messages).ok()?;
         params.extra.encode("max_tokens", &self.params.max_tokens).ok()?;
         Some(params)
     }
 }
 
-fn text(content: &OneOrMany<ContentBlock>) -> String {
-    let texts = content.as_slice().iter().filter_map(ContentBlock::as_text);
-    texts.collect::<Vec<_>>().join("\n")
+/// Returns the text of a message; `None` if the message has other content, which a callback cannot contain.
+fn text(content: &OneOrMany<ContentBlock>) -> Option<String> {
+    let texts: Option<Vec<_>> = content.as_slice().iter().map(ContentBlock::as_text).collect();
+    Some(texts?.join("\n"))
 }
 
 /// Sends the request to the caller as a callback and returns the message of its model. Returns `None` if the caller

@@ -170,7 +170,7 @@ impl Prompts {
     }
 }
 
-/// Returns the arguments as strings; fails if a required argument is missing.
+/// Returns the arguments as strings; fails if one is not a string, or if a required argument is missing.
 fn texts(
     prompt: &Prompt,
     arguments: BTreeMap<String, Payload>,

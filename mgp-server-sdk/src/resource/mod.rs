@@ -72,8 +72,8 @@ impl Source {
     }
 }
 
-/// The default time for which a modern client may cache the contents of a resource with fixed text or bytes, which do
-/// not change while the server runs.
+/// The default time for which a modern client may cache the contents of a resource with fixed text or bytes, which
+/// change only if the author replaces the resource.
 const FIXED_TTL: Duration = Duration::from_mins(1);
 
 /// Sets a field of the definition, whether it is that of a resource or of a template.

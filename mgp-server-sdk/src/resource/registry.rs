@@ -230,9 +230,9 @@ impl Resources {
         self.fixed.get(uri)?.definition.mime_type.clone()
     }
 
-    /// Returns the variables and completion functions of a template; `None` if the template does not exist. For a
-    /// template that only a set might have, returns neither variables nor functions, because this server does not know
-    /// them.
+    /// Returns the variables and completion functions of a template; `None` if the server does not know the URI. For a
+    /// URI that is not one of the server's templates, e.g. a template that only a set might have, the variables are
+    /// unknown.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {

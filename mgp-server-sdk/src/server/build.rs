@@ -112,10 +112,10 @@ impl Server {
         limit
     }
 
-    /// Adds two gates around all others if the server offers extensions beyond MGP. The outermost gate reads the
-    /// members that these extensions add to calls, because all other gates can use them. The second gate answers
-    /// requests for the manifest. If the author handles `tools/call`, the author adds these layers, so this function
-    /// adds none.
+    /// Adds gates around the author's layers: the check that runs before a person is asked about a call, and, if the
+    /// server offers extensions beyond MGP, the layer that reads the members that these extensions add to calls, and
+    /// the layer that answers requests for the manifest. If the author handles `tools/call`, the author adds the last
+    /// two layers, so this function does not.
     fn add_proposal_layer(&mut self) {
         // Only the author's layers can ask a person about a call. A layer inside the one that asks might answer calls
         // of other tools.
@@ -127,7 +127,7 @@ impl Server {
             self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
             self.gates.push(Gate::new(ProposalLayer::new()));
         }
-        // This check is the outermost gate: a gate that asks a person about a call runs the check before it asks.
+        // The outermost gate stores the check in the call, where the gate that asks a person finds it.
         self.gates.extend(self.steps.check(asked_tools, has_others));
     }
 

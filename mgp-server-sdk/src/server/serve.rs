@@ -15,7 +15,7 @@ impl Server {
     /// [drained](Self::drain_handle).
     ///
     /// # Errors
-    /// Returns an error if the connection fails; a disconnect and a requested shutdown are not errors.
+    /// Returns an error if [`Server::into_stack`] or the connection fails, but not at a disconnect or a shutdown.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.

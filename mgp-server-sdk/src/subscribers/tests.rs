@@ -151,10 +151,33 @@ async fn the_guard_of_a_subscription_may_use_the_table_when_it_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_filter_of_listeners_may_use_the_table() {
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    subscribers.announce(ListSet::ALL);
+    let scope = Scope::new(ScopeKind::Connection);
+    subscribers.watch(&peer.peer().context(&scope), "test://a".to_owned()).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    // Run this on a separate thread, because a deadlock would otherwise block the test itself.
+    std::thread::spawn(move || {
+        let notify_again = || {
+            subscribers.changed(ListKind::Prompts);
+            subscribers.updated("test://a");
+            true
+        };
+        subscribers.changed_for(ListKind::Tools, |_, _| notify_again());
+        subscribers.updated_for("test://a", |_| notify_again());
+        done.send(())
+    });
+    ended.recv_timeout(Duration::from_secs(10)).unwrap();
+}
+
+#[tokio::test]
 async fn subscriptions_are_bounded() {
     let (subscribers, peer) = (Subscribers::default(), peer());
     let scope = Scope::new(ScopeKind::Connection);
     let cx = peer.peer().context(&scope);
+    let long = subscribers.watch(&cx, "u".repeat(MAX_URI_BYTES + 1)).unwrap_err();
+    assert_eq!(long.code(), mgp_types::ErrorCode::INVALID_PARAMS);
     for number in 0..MAX_WATCHED {
         subscribers.watch(&cx, number.to_string()).unwrap();
     }

@@ -2,6 +2,9 @@
 
 use mgp_types::{ErrorCode, RpcError};
 
+/// The maximum number of known names that are compared with an unknown name.
+const MAX_COMPARED: usize = 1_000;
+
 /// Returns the error for a disabled tool.
 pub(super) fn disabled(name: &str) -> RpcError {
     let message = format!("the tool `{name}` is disabled by its server; use another listed one");
@@ -12,9 +15,12 @@ pub(super) fn disabled(name: &str) -> RpcError {
 /// list of tools if none is similar.
 pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> RpcError {
     let shown = mgp_types::clip(name, 80);
+    let max_distance = |known: &str| known.len().div_ceil(3);
     let near = known
+        .filter(|known| known.len().abs_diff(shown.len()) <= max_distance(known))
+        .take(MAX_COMPARED)
         .map(|known| (distance(&shown, known), known))
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .filter(|(distance, known)| *distance <= max_distance(known))
         .min();
     let hint = near.map_or_else(
         || "use a name from `tools/list`".to_owned(),

@@ -66,8 +66,8 @@ impl Tools {
     /// Adds a tool, or replaces the tool with the same name. The new tool is enabled, even if the old one was disabled.
     ///
     /// # Errors
-    /// Returns −32603 (internal error) if the tool's name or one of its permissions is invalid, or if the server lacks
-    /// state that the tool needs.
+    /// Returns −32603 (internal error) if the tool is invalid, e.g. its name or one of its permissions, or if the
+    /// server lacks state that the tool needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
         self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }

@@ -20,10 +20,10 @@ use super::result::IntoToolResult;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaxStreamBytes(pub(crate) u64);
 
-/// A recorder of the chunks of one call. It adds them to the result of the call, and marks the last chunk.
+/// A recorder of the chunks of one call. It adds them to the result of the call, and marks the last chunk if that chunk
+/// was not sent before the function returned.
 ///
-/// The recorder holds a chunk back until the function waits or sends the next chunk, because it does not know before
-/// whether the chunk is the last one.
+/// For this mark, the recorder holds a chunk back until the function waits or sends the next chunk.
 pub(crate) struct ChunkRecorder {
     /// The outlet through which chunks are sent to the caller; `Outlet::none()` if the caller wants no chunks.
     inner: Outlet,

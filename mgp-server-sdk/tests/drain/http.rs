@@ -157,7 +157,7 @@ async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
             assert!(too_late.is_disjoint(&began), "{too_late:?}");
         }
     }
-    assert!(answered > 100, "{answered}");
+    assert!(answered > 20, "{answered}");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
     let mut modern = wire::send(to, "POST", &headers, &listens.to_string()).await;
     modern.event().await.unwrap();
     let own = client.clone();
-    let working = tokio::spawn(async move { own.post(to, call(1, "sleep", 150)).await });
+    let working = tokio::spawn(async move { own.post(to, call(1, "sleep", 3_000)).await });
     while began.all().is_empty() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -191,7 +191,7 @@ async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
     assert_eq!(late["error"]["code"], 2001, "the listener still listens");
     server.ended().await;
     assert!(
-        begun.elapsed() < Duration::from_secs(3),
+        begun.elapsed() < Duration::from_secs(20),
         "the drain waited for an idle client: {:?}",
         begun.elapsed()
     );

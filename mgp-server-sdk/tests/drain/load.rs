@@ -195,7 +195,7 @@ async fn a_plain_peer_is_refused_with_an_mcp_error() {
     let hello = mgp_testkit::hello("2025-11-25", &json!({}));
     world.write(&request(0, "initialize", hello)).await;
     world.receive().await.unwrap();
-    let held = call(1, "sleep", 50);
+    let held = call(1, "sleep", 2_000);
     world.write(&held).await;
     world.write(&call(2, "inline", 0)).await;
     assert_eq!(world.receive().await.unwrap()["id"], 2);

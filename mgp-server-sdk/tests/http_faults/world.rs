@@ -188,7 +188,7 @@ impl World {
         format!("Bearer {}", key.reveal())
     }
 
-    /// Waits until nothing runs and nothing is stored.
+    /// Waits until nothing runs and the server holds no bodies.
     #[track_caller]
     pub(crate) fn quiet(&self) -> impl Future<Output = ()> + '_ {
         until_shown(|| {

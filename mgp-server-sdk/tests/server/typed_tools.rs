@@ -408,7 +408,7 @@ async fn a_blocking_tool_is_notified_when_its_call_is_dropped() {
         Tool::new(name, "", work).on_blocking_pool()
     };
     for waits in [false, true] {
-        let short = work("short", waits).timeout(Duration::from_millis(500));
+        let short = work("short", waits).timeout(Duration::from_secs(2));
         let server = Server::new("t", "1").tool(short).tool(work("long", waits));
         let (mut client, _) = connect(server, MGP).await;
         let error = call(&mut client, "short", &json!({})).await.unwrap_err();
@@ -438,7 +438,7 @@ async fn a_blocking_tool_counts_as_running_until_it_returns() {
         });
         let mut limit = LimitConfig::default();
         (limit.max_running, limit.max_waiting, limit.running_per_caller) = (1, 0, per_caller);
-        let scan = scan.on_blocking_pool().timeout(Duration::from_secs(1));
+        let scan = scan.on_blocking_pool().timeout(Duration::from_secs(3));
         let (mut client, _) = connect(Server::new("t", "1").limit(limit).tool(scan), MGP).await;
         let running = tokio::spawn(client.call("tools/call", r#"{"name":"scan"}"#));
         while started.load(Ordering::Relaxed) == 0 {

@@ -30,8 +30,8 @@ impl CallbackAnswer {
 
     /// Returns the answer as the member `response` of `mgp/callback/respond`.
     ///
-    /// A declined confirmation becomes its first option that means "no", or `false` if it has no options. Any other
-    /// answer without a response becomes `null`.
+    /// A declined confirmation becomes its first option that means "no", or `false` if it has no options at all. Any
+    /// other answer without a response becomes `null`, and so does a declined confirmation without such an option.
     #[must_use]
     pub fn into_response(self, question: &CallbackRequestParams) -> Payload {
         let null = || Payload::from_trusted("null");

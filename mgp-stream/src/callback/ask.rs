@@ -28,15 +28,16 @@ const MAX_QUESTION_BYTES: usize = 64 * 1024;
 /// Asks the caller of a running call a question, and waits for the answer. Sets the question's `callback_id` and
 /// `request_id`.
 ///
-/// A caller that negotiated callbacks gets a callback; any other caller gets an elicitation, or a sampling request for
-/// `llm_completion`. A question of the type `notification` is sent without waiting for an answer. `key` identifies the
-/// question within the call, and must be the same each time the handler runs.
+/// A caller that negotiated callbacks gets a callback; any other caller gets an elicitation. For `llm_completion`, a
+/// caller that offers sampling, or did not negotiate callbacks, gets a sampling request. A question of the type
+/// `notification` is sent without waiting for an answer. `key` identifies the question within the call, and must be the
+/// same each time the handler runs.
 ///
 /// # Errors
 /// Returns 3003 (timeout) if there was no answer in time; nothing is confirmed in that case. Returns 3001 (resource
-/// exhausted) if too many questions are open. Returns 1000 (permission denied), or −32021 (missing client capability)
-/// for a modern caller, if the caller cannot be asked. Returns −32602 (invalid params) if its answer is not one of the
-/// possible answers.
+/// exhausted) if too many questions are open or this one is too long. Returns 1000 (permission denied), or −32021
+/// (missing client capability) for a modern caller, if the caller cannot be asked. Returns −32602 (invalid params) if
+/// its answer is not one of the possible answers.
 ///
 /// # Cancel safety
 /// Dropping the future withdraws the question.
@@ -105,7 +106,7 @@ fn unanswered_in(limit: Duration) -> RpcError {
     RpcError::new(ErrorCode::TIMEOUT, message)
 }
 
-/// Asks the question as a callback, and waits for the answer until `deadline`.
+/// Asks the question as a callback, and waits for the answer until the time `until`.
 async fn ask_back(
     cx: &Context,
     channel: &CallbackChannel,

@@ -30,8 +30,8 @@ use crate::collect::{result_extension, set_result_extension};
 ///
 /// A cancellation identifies its call by scope and id, and has an effect only if exactly one call has that id. After
 /// `notifications/cancelled` the call gets no answer. `mgp/stream/cancel` returns the content sent so far, and the call
-/// is answered with the same content. The layer also applies `notifications/mgp.stream.pace` and
-/// `notifications/mgp.stream.gap` to the chunks of its calls.
+/// is answered with the same content, or with the result of a handler that listens to its [`CancelSignal`]. The layer
+/// also applies `notifications/mgp.stream.pace` and `notifications/mgp.stream.gap` to the chunks of its calls.
 ///
 /// ```
 /// use mgp_stream::CancelLayer;

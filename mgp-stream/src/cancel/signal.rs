@@ -1,12 +1,12 @@
 //! The cancellation signal of one call, shared by its handler and the layer.
 
-use std::future::poll_fn;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context as Task, Poll, Waker};
 
 use mgp_types::Payload;
 use mgp_types::service::JoinedContent;
 use mgp_types::sync::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::chunk::{ChunkSender, KeptBytes};
@@ -22,6 +22,8 @@ const MAX_PARTIAL_BYTES: usize = 1 << 20;
 pub struct CancelSignal {
     since: Instant,
     state: Mutex<SignalState>,
+    /// Notified when the call is cancelled.
+    listeners: Notify,
     /// The counter of the bytes of sent chunks that are kept; all calls of the layer share it.
     kept: KeptBytes,
     /// The stream of the call's chunks; not set if the caller did not ask for chunks.
@@ -35,7 +37,6 @@ struct SignalState {
     is_answered: bool,
     listening: bool,
     layer: Option<Waker>,
-    listener: Option<Waker>,
     partial: Vec<Payload>,
     partial_bytes: usize,
     /// `true` if no more chunks are added to the partial result, because a chunk could not be kept or the call was
@@ -69,7 +70,13 @@ impl Partial {
 
 impl CancelSignal {
     pub(crate) fn new(kept: KeptBytes) -> Self {
-        Self { since: Instant::now(), state: Mutex::default(), kept, stream: OnceLock::new() }
+        Self {
+            since: Instant::now(),
+            state: Mutex::default(),
+            listeners: Notify::new(),
+            kept,
+            stream: OnceLock::new(),
+        }
     }
 
     /// Waits until the call is cancelled. After the first poll, a cancellation no longer drops the call.
@@ -77,16 +84,16 @@ impl CancelSignal {
     /// # Cancel safety
     /// Cancel safe: the future may be dropped and created again.
     pub async fn listen(&self) {
-        poll_fn(|task| {
+        // Create the future before the check, so that it also receives a notification that comes after the check.
+        let notified = self.listeners.notified();
+        {
             let mut state = self.state.lock();
             state.listening = true;
             if state.cancelled.is_some() {
-                return Poll::Ready(());
+                return;
             }
-            state.listener = Some(task.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        }
+        notified.await;
     }
 
     /// Returns whether the call was cancelled.
@@ -97,7 +104,7 @@ impl CancelSignal {
 
     /// Cancels the call. Returns the content sent so far, or `None` if the call was already answered.
     pub(super) fn cancel(&self, how: Cancellation) -> Option<Partial> {
-        let (wakers, partial) = {
+        let (layer, partial) = {
             let mut state = self.state.lock();
             if state.is_answered {
                 return None;
@@ -105,9 +112,12 @@ impl CancelSignal {
             state.cancelled.get_or_insert(how);
             state.is_cut = true;
             let partial = Partial { chunks: state.partial.clone(), chunks_sent: state.chunks };
-            ([state.layer.take(), state.listener.take()], partial)
+            (state.layer.take(), partial)
         };
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        if let Some(layer) = layer {
+            layer.wake();
+        }
+        self.listeners.notify_waiters();
         Some(partial)
     }
 

@@ -159,7 +159,7 @@ impl Checkpoints {
     /// call sent before the checkpoint.
     ///
     /// # Errors
-    /// Returns −32603 (internal error) if the description is longer than 4 KiB of JSON.
+    /// Returns −32603 (internal error) if the description cannot be written as JSON, or has more than 4 KiB.
     pub fn seal<T: Serialize>(&self, place: &T, chunks: u64) -> Result<Checkpoint, RpcError> {
         let place = Payload::of(place)?;
         if place.as_str().len() > MAX_PLACE_BYTES {

@@ -1,5 +1,5 @@
-//! The client's record of the chunks of a call that can be resumed. Chunks after the last checkpoint are not delivered
-//! before the next checkpoint arrives, because a resumed call sends them again.
+//! The client's record of the chunks of a call that can be resumed. Chunks after a checkpoint wait for the next
+//! checkpoint before they are delivered, because a resumed call sends them again.
 
 use std::sync::Arc;
 

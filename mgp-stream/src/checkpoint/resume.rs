@@ -20,7 +20,7 @@ use super::received::Received;
 /// The default time after which a call fails if its lost connection is not restored.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The maximum number of times that one call is resumed.
+/// The maximum number of checkpoints from which one call is resumed.
 const MAX_RESUMPTIONS: u32 = 100;
 
 /// Layer that resumes streamed tool calls whose connection was lost. The consumer gets each chunk only once.

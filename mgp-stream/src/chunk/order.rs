@@ -95,8 +95,8 @@ impl ChunkOrder {
         self.arrived
     }
 
-    /// Returns the number of chunks that were lost or dropped. Chunks that still wait for an earlier chunk count as
-    /// dropped.
+    /// Returns the number of chunks that were dropped, and of gaps of lost chunks. Chunks that still wait for an
+    /// earlier chunk count as dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped + self.waiting.len() as u64
     }
@@ -130,7 +130,7 @@ impl ChunkOrder {
 
     fn drop_chunk(&mut self, index: u64) {
         self.dropped += 1;
-        self.next = index.saturating_add(1);
+        self.next = self.next.max(index.saturating_add(1));
     }
 
     /// Moves the chunks that need not wait for earlier chunks any more from `waiting` to `out`.
@@ -243,6 +243,16 @@ mod tests {
             assert_eq!(accept(&mut order, chunk(index)).0, [""; 0]);
         }
         assert_eq!((order.arrived(), order.dropped()), (4, 3));
+    }
+
+    #[test]
+    fn a_repeated_chunk_is_not_counted_after_a_loss() {
+        let mut order = ChunkOrder::default();
+        accept(&mut order, chunk(10));
+        let long = Chunk::text(&"x".repeat(MAX_WAITING_BYTES));
+        order.accept(ReceivedChunk { index: Some(7), chunk: long, reports_loss: false });
+        accept(&mut order, chunk(10));
+        assert_eq!((order.arrived(), order.dropped()), (2, 3));
     }
 
     #[test]

@@ -55,6 +55,8 @@ struct ReceiveState {
     paused_since: Option<Instant>,
     /// The total duration of the earlier pauses of the stream.
     paused_for: Duration,
+    /// `true` while [`limit_pause`](ChunkReceiver::limit_pause) runs.
+    has_limit: bool,
     /// The pace that the caller itself requested, if any; it applies while the stream is not paused.
     own_pace: Option<u32>,
     /// The context for notifications to the callee, and the id that the callee knows for the call.
@@ -136,12 +138,19 @@ impl ChunkReceiver {
     }
 
     /// Waits until the caller has taken enough chunks for the stream to be resumed. If the pauses of the call have
-    /// lasted for [`MAX_PAUSED`] in total before that, asks the callee to resume the stream.
+    /// lasted for [`MAX_PAUSED`] in total before that, asks the callee to resume the stream. Returns immediately if
+    /// another task already does this.
     pub(crate) async fn limit_pause(&self) {
+        if std::mem::replace(&mut self.state.lock().has_limit, true) {
+            return;
+        }
         loop {
             let left = {
                 let mut state = self.state.lock();
-                let Some(since) = state.paused_since else { return };
+                let Some(since) = state.paused_since else {
+                    state.has_limit = false;
+                    return;
+                };
                 let left = MAX_PAUSED.saturating_sub(state.paused_for + since.elapsed());
                 if left.is_zero() {
                     state.end_pause();
@@ -324,6 +333,25 @@ mod tests {
         assert!(lasted.contains(&begin.elapsed()), "{:?}", begin.elapsed());
         assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
         assert!(!receiver.deliver(chunk(1), |_| QueueRoom::High).pauses, "it was paused for long");
+    }
+
+    /// Regression test: each pause had a task of its own, which ended up to 10 s later.
+    #[tokio::test(start_paused = true)]
+    async fn one_task_limits_all_pauses_of_a_stream() {
+        let (receiver, callee) = (Arc::new(ChunkReceiver::default()), Arc::new(Callee::default()));
+        receiver.set_callee(callee.context(), 1.into());
+        assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
+        let first = Arc::clone(&receiver);
+        let first = tokio::spawn(async move { first.limit_pause().await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(receiver.record_taken(&chunk(0).chunk));
+        assert!(receiver.deliver(chunk(1), |_| QueueRoom::High).pauses);
+        let begin = Instant::now();
+        receiver.send_pace().await;
+        receiver.limit_pause().await;
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        first.await.unwrap();
+        assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
     }
 
     #[tokio::test]

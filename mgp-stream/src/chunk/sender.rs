@@ -25,7 +25,7 @@ use crate::recipient::Recipient;
 const MAX_KEPT_CHUNKS: usize = 32;
 /// The maximum size, in bytes, of the kept chunks of one call.
 const MAX_KEPT_BYTES: usize = 64 << 10;
-/// The maximum number of chunks of one call that are sent again.
+/// The maximum number of chunks of one call that are sent again or reported as lost.
 const MAX_RESENT: usize = 256;
 /// The maximum number of missing chunks that are sent again for one notification of a gap; further numbers in the
 /// notification are ignored.

@@ -43,8 +43,8 @@ impl EventHub {
     /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
     ///
     /// # Errors
-    /// Returns −32602 (invalid params) if the caller has no such subscription. Returns 3001 (resource exhausted) if a
-    /// subscription is moved to a connection that has the maximum number of subscriptions.
+    /// Returns −32602 (invalid params) if the caller has no such subscription. Returns 3001 (resource exhausted) if the
+    /// subscriptions that must be moved to the caller's connection exceed its maximum number; none is moved then.
     pub fn attach(
         &self,
         cx: &Context,
@@ -53,9 +53,7 @@ impl EventHub {
     ) -> Result<AttachedEvents, RpcError> {
         let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
         let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
-        for subscription in &subscriptions {
-            self.bind_to_caller(cx, subscription)?;
-        }
+        self.bind_to_caller(cx, &subscriptions)?;
         for (subscription, attachment) in subscriptions.iter().zip(attachments) {
             let target = Target {
                 key: cx.key,

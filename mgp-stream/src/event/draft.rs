@@ -52,8 +52,8 @@ pub struct EventSubject {
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The principal to whom the event belongs, if any. Besides operators, only this principal is allowed to receive
-    /// the event.
+    /// The principal to whom the event belongs, if any. Other principals receive the event only if the hub's function
+    /// for access (see [`EventHub::with_limits`](crate::EventHub::with_limits)) permits it.
     pub owner: Option<Principal>,
     /// `true` if `server` published the event itself, and this kernel only forwards it.
     pub is_forwarded: bool,
@@ -115,7 +115,7 @@ impl EventDraft {
         self
     }
 
-    /// Sets the server, tool and principal to which the event relates, which determine who is allowed to receive it.
+    /// Sets the server, tool, tenant and principal to which the event relates, which determine who may receive it.
     pub fn subject(mut self, subject: EventSubject) -> Self {
         self.subject = subject;
         self

@@ -30,8 +30,8 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Hub that accepts published events and passes them to the subscriptions that match (MGP §13); clones share one hub.
 ///
-/// A channel exists from its declaration or its first event on. Each subscription stores its last 1,024 events, up to 8
-/// MiB; these events are also the queue of the events to send to the subscriber.
+/// A channel exists from its declaration or its first event on. Each subscription that is not durable keeps its last
+/// 1,024 events, up to 8 MiB; these events are also the queue of the events to send to the subscriber.
 ///
 /// ```
 /// use mgp_stream::{EventDraft, EventHub};
@@ -83,7 +83,7 @@ pub(super) struct Hub {
 pub struct Published {
     /// The journal with the newest row that is not stored yet; `None` if all rows are stored.
     storing: Option<(Arc<Journal>, u64)>,
-    /// The subscriptions whose subscribers are slow.
+    /// The subscriptions that have so many unsent events that the publisher should wait.
     behind: Vec<Arc<Subscription>>,
 }
 
@@ -197,9 +197,9 @@ impl EventHub {
     /// Publishes an event: puts it into the queues of the subscriptions that match it.
     ///
     /// # Errors
-    /// Returns −32602 (invalid params) if the channel has no valid name, if the data is too large, or if the event's
-    /// depth in a chain of events exceeds 10. Returns 3001 (resource exhausted) if too many events wait to be stored
-    /// for durable subscriptions; other subscriptions get the event nevertheless.
+    /// Returns −32602 (invalid params) if the channel's name is not valid or is reserved, if the data is too large, or
+    /// if the event's depth in a chain of events exceeds 10. Returns 3001 (resource exhausted) if too many events wait
+    /// to be stored for durable subscriptions; other subscriptions get the event nevertheless.
     pub fn publish(&self, draft: EventDraft) -> Result<Published, RpcError> {
         draft.check()?;
         let hub = &self.0;
@@ -252,8 +252,9 @@ impl EventHub {
     }
 
     /// Waits until the events published so far are sent to the subscriptions of a connection or session. Await this
-    /// before the answer to a call is sent, so that the answer does not arrive before the events of the call. Does not
-    /// wait for a subscriber that reads nothing.
+    /// before the answer to a call is sent, so that the answer does not arrive before the events of the call. Stops
+    /// waiting for the store after 10 s, and for the subscriptions if one of them is sent no event for a quarter of a
+    /// second.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -262,7 +263,9 @@ impl EventHub {
             tracing::warn!(%error, "events of durable subscriptions are not stored");
         }
         for subscription in self.0.sending.all() {
-            subscription.wait_sent(scope.id(), ROOM_TIMEOUT).await;
+            if !subscription.wait_sent(scope.id(), ROOM_TIMEOUT).await {
+                break;
+            }
         }
     }
 
@@ -330,7 +333,7 @@ impl EventHub {
     /// The future may be dropped at any time.
     #[cfg(feature = "sqlite")]
     pub async fn check_db(db: &mgp_types::store::Db) -> Result<(), StoreError> {
-        super::sqlite::check(db).await
+        super::sqlite::read_all(db).await.map(drop)
     }
 
     /// Publishes an event with a severity and data, and waits until it is [acknowledged](Published::acknowledged).

@@ -1,5 +1,4 @@
-//! Durable subscriptions: each event is stored before it is sent, and its publication completes only after it is
-//! stored.
+//! Durable subscriptions: each event is stored before it is sent, and its publisher can wait until it is stored.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,14 +33,15 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A store for durable subscriptions and their events.
 // The methods are not `async`: an operation is queued when its method is called, so that operations stay in order.
 pub trait EventStore: Send + Sync {
-    /// Returns all subscriptions, after removing those that no client has used for a month. A hub calls this at its
-    /// start and once a day.
+    /// Returns all subscriptions, after removing those that were not used for a month, and the events that are older
+    /// than a week. A hub calls this at its start and once a day.
     ///
     /// # Errors
     /// Returns the store's error if the store fails.
     fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>>;
 
-    /// Stores a subscription. It replaces a stored subscription with the same id.
+    /// Stores a subscription. If one with the same id is stored already, changes only its cursor and the time of its
+    /// last use.
     ///
     /// # Errors
     /// Returns the store's error if the store fails.
@@ -53,7 +53,8 @@ pub trait EventStore: Send + Sync {
     /// Returns the store's error if the store fails.
     fn remove(&self, id: &str) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Stores events: either all of them or none.
+    /// Stores events, and the number after the last event of each subscription as its `next_seq`: either all of this or
+    /// nothing.
     ///
     /// # Errors
     /// Returns the store's error if the store fails.
@@ -86,7 +87,8 @@ pub struct StoredSubscription {
     /// The sizes of the stored events, oldest first, as [`load`](EventStore::load) returns them. Their sequence numbers
     /// are consecutive. The list is empty in the argument of [`put`](EventStore::put).
     pub sizes: Vec<u32>,
-    /// The sequence number of the last event that an [`EventReader`](crate::EventReader) has acknowledged.
+    /// The sequence number of the last event that an [`EventReader`](crate::EventReader) has acknowledged, or whose
+    /// sending to a client had begun.
     pub cursor: u64,
 }
 

@@ -12,6 +12,7 @@ mod filter;
 mod hub;
 mod journal;
 mod lifetime;
+mod operator;
 mod pattern;
 mod reader;
 mod recent;

@@ -39,10 +39,11 @@ impl EventHub {
     /// subscription replaces it: the stored events are lost, and the sequence numbers continue.
     ///
     /// # Errors
-    /// Returns −32602 (invalid params) if a channel is not valid or the hub has no store; otherwise the store's error.
+    /// Returns −32602 (invalid params) if a channel is not valid or the hub has no store, 3001 (resource exhausted) if
+    /// the id is in use or a limit of the hub is reached; otherwise the store's error.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the subscription may have been stored.
+    /// If the future is dropped, a replaced subscription may have ended, and the new one may have been stored.
     pub async fn reader<S: AsRef<str>>(
         &self,
         id: &str,
@@ -70,18 +71,20 @@ impl EventHub {
         Ok(EventReader::new(self, new))
     }
 
-    /// Ends the subscriptions that [`reader`](Self::reader) opened in this process or an earlier process, if `is_ended`
-    /// returns `true` for their id. Their stored events are removed.
+    /// Ends those durable subscriptions of the local operator for whose ids `is_ended` returns `true`, e.g. those that
+    /// [`reader`](Self::reader) opened in an earlier process. Their stored events are removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, only some of the subscriptions might have ended.
     pub async fn end_readers(&self, is_ended: impl Fn(&str) -> bool) {
         let principal = Principal::local().operator();
-        let ended: Vec<_> = {
+        let mut ended: Vec<_> = {
             let table = self.0.table.read();
             let readers = table.all().filter(|one| one.principal == principal && one.is_durable());
-            readers.map(|one| one.id.clone()).filter(|id| is_ended(id)).collect()
+            readers.map(|one| one.id.clone()).collect()
         };
+        // The table is unlocked here, because the function may call the hub.
+        ended.retain(|id| is_ended(id));
         for id in ended {
             self.unsubscribe(&principal, id).await;
         }

@@ -16,7 +16,7 @@ const MAX_RECENT: usize = 4_096;
 /// The maximum size of the stored events in total, in bytes.
 const MAX_RECENT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of events in an answer if the caller sets no limit.
+/// The maximum number of events in an answer if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 100;
 /// The maximum number of events in one answer.
 const MAX_LIMIT: u64 = 1_000;

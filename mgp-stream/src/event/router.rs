@@ -13,7 +13,7 @@ use super::subscription::Subscription;
 use super::{EventHub, EventSubject};
 
 impl EventHub {
-    /// Returns whether a caller may see events that relate to a server, tool and principal.
+    /// Returns whether a caller may see events that relate to a subject.
     #[must_use]
     pub fn sees(&self, cx: &Context, subject: &EventSubject) -> bool {
         self.0.sees(cx, subject)

@@ -26,19 +26,23 @@ impl EventHub {
         subscription.set_scope_guard(id, scope.on_end(end));
     }
 
-    /// Moves a subscription to the caller's connection or session, unless it belongs to that already. The subscription
-    /// then ends with the caller's connection or session.
+    /// Moves subscriptions from other connections or sessions to that of the caller, with which they then end. Does
+    /// nothing if the caller has no connection or session. If it has no room for all of them, moves none and returns an
+    /// error.
     pub(super) fn bind_to_caller(
         &self,
         cx: &Context,
-        subscription: &Arc<Subscription>,
+        subscriptions: &[Arc<Subscription>],
     ) -> Result<(), RpcError> {
-        let known = subscription.scope();
-        if !is_lasting(&cx.scope) || known.is_none_or(|known| known == cx.scope.id()) {
+        let scope = cx.scope.id();
+        let stays = |one: &Arc<Subscription>| one.scope().is_none_or(|known| known == scope);
+        if !is_lasting(&cx.scope) || subscriptions.iter().all(stays) {
             return Ok(());
         }
-        self.0.table.write().rebind(&self.0.limits, subscription, cx.scope.id())?;
-        self.end_with(&cx.scope, subscription);
+        let moved = self.0.table.write().rebind(&self.0.limits, subscriptions, scope)?;
+        for subscription in moved {
+            self.end_with(&cx.scope, subscription);
+        }
         Ok(())
     }
 }

@@ -34,11 +34,11 @@ impl SqliteEvents {
 }
 
 /// Reads the durable subscriptions of a database without changing it; tables of an older program are not read.
-pub(super) async fn check(db: &Db) -> Result<(), StoreError> {
+pub(super) async fn read_all(db: &Db) -> Result<Vec<StoredSubscription>, StoreError> {
     if db.steps_run(NAMESPACE, STEPS.len()).await? < STEPS.len() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    db.read(|conn| load(conn).map(drop)).await
+    db.read(load).await
 }
 
 fn seconds(age: Duration) -> i64 {

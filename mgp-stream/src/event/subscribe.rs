@@ -7,6 +7,7 @@ use mgp_types::mgp::{
     SubscribeEventsResult, UnsubscribeResult,
 };
 use mgp_types::service::{Context, Principal};
+use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -15,7 +16,6 @@ use super::EventHub;
 use super::attach::has_stream;
 use super::filter::Filter;
 use super::hub::ID_PREFIX;
-use super::journal::Journal;
 use super::pattern::Pattern;
 use super::sending::spawn;
 use super::subscription::Subscription;
@@ -28,11 +28,11 @@ const MAX_DURABLE: usize = 16;
 /// The maximum number of channels that one subscription request can name.
 const MAX_REQUESTED: usize = 64;
 
-/// The highest sequence number that a client can name when it continues a subscription. Numbers in JSON are exact only
-/// up to 2^53, so half of that leaves room for the numbers of later events.
+/// The maximum sequence number after which a client can continue an unknown subscription; it replaces a higher number.
+/// Numbers in JSON are exact only up to 2^53, so half of that leaves room for the numbers of later events.
 const MAX_BASE: u64 = 1 << 52;
 
-/// The number of replayed events in an answer if the caller sets no limit.
+/// The maximum number of replayed events in an answer if the caller sets no limit.
 const DEFAULT_REPLAY: u64 = 100;
 /// The maximum number of replayed events in one answer.
 const MAX_REPLAY: u64 = 1_000;
@@ -170,7 +170,7 @@ impl EventHub {
     ) -> Result<SubscribeEventsResult, RpcError> {
         check_same(subscription, params)?;
         check_lifetime(subscription.is_durable(), params)?;
-        self.bind_to_caller(cx, subscription)?;
+        self.bind_to_caller(cx, std::slice::from_ref(subscription))?;
         subscription.renew();
         let lost = self.attach_session(cx, subscription, params.after_seq);
         self.record_use(subscription);
@@ -189,34 +189,38 @@ impl EventHub {
             Ok(_) => self.0.remove(&id),
             Err(_) => None,
         };
-        match (&removed, self.0.journal.get()) {
-            (Some(ended), Some(journal)) if ended.is_durable() => {
-                // Remove it in a task: if the caller drops this future, the store must not keep the subscription.
-                let removal = self.clone().remove_stored(Arc::clone(journal), Arc::clone(ended));
-                let (done, finished) = oneshot::channel();
-                spawn(&Handle::current(), async move {
-                    removal.await;
-                    // Ignore the error, which only means that the caller has dropped this future.
-                    let _ = done.send(());
-                });
-                // Ignore the error: the task fails only when the runtime ends.
-                let _ = finished.await;
-            }
-            (Some(ended), _) => ended.wait_idle().await,
-            (None, _) => {}
+        if let Some(ended) = &removed {
+            let stored = ended.is_durable().then(|| id.clone());
+            // Ignore the error, which is logged: the subscription has ended nevertheless.
+            let _ = self.remove_stored(stored.into_iter().collect()).await;
+            ended.wait_idle().await;
         }
         UnsubscribeResult::new(id, removed.is_some())
     }
 
-    /// Removes an ended subscription from the store. Waits for its last events to be stored before, because they would
-    /// otherwise be stored after the removal.
-    async fn remove_stored(self, journal: Arc<Journal>, ended: Arc<Subscription>) {
-        ended.wait_idle().await;
-        let flushed = self.flush().await;
-        let removed = journal.store.remove(&ended.id).await.map_err(RpcError::from);
-        if let Err(error) = removed.and(flushed) {
-            tracing::warn!(%error, "durable subscription not removed from the store");
-        }
+    /// Removes ended subscriptions from the store. First waits, for a limited time, until their last events are stored,
+    /// because they would otherwise be stored after the removal. If this future is dropped after its first poll, the
+    /// subscriptions are removed nevertheless.
+    pub(super) async fn remove_stored(&self, ids: Vec<String>) -> Result<(), StoreError> {
+        let Some(journal) = self.0.journal.get().filter(|_| !ids.is_empty()) else { return Ok(()) };
+        let (hub, store) = (self.clone(), Arc::clone(&journal.store));
+        let (done, finished) = oneshot::channel();
+        spawn(&Handle::current(), async move {
+            if let Err(error) = hub.flush().await {
+                tracing::warn!(%error, "last events of an ended subscription not stored before its removal");
+            }
+            let mut removed = Ok(());
+            for id in ids {
+                if let Err(error) = store.remove(&id).await {
+                    tracing::warn!(subscription = id, %error, "durable subscription not removed from the store");
+                    removed = Err(error);
+                }
+            }
+            // Ignore the error, which only means that the caller has dropped this future.
+            let _ = done.send(removed);
+        });
+        // The task fails only when the runtime ends.
+        finished.await.unwrap_or(Err(StoreError::Closed))
     }
 
     pub(super) async fn replay(

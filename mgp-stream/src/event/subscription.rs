@@ -92,8 +92,8 @@ impl Drop for Lifetime {
 /// The connection or stream that carries the events of a subscription.
 #[derive(Clone)]
 pub(super) struct Target {
-    /// The key of the call that opened the stream. When a stream ends, it detaches only the target with its own key,
-    /// because another target may have replaced that target.
+    /// The key of the call that opened the stream; a new key for a legacy session. When a stream ends, it detaches only
+    /// the target with its own key, because another target may have replaced that target.
     pub(super) key: CallKey,
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.
@@ -183,7 +183,7 @@ impl Subscription {
         drop(unneeded);
     }
 
-    /// Returns whether the subscriber may see events that relate to this server, tool and principal.
+    /// Returns whether the subscriber may see events that relate to this subject.
     pub(super) fn may_see(&self, hub: &Hub, subject: &EventSubject) -> bool {
         hub.sees(&self.state.lock().viewer, subject)
     }

@@ -57,7 +57,7 @@ impl Table {
     }
 
     /// Adds a channel, unless its name is not valid, or the table or the channel's server has too many channels. If the
-    /// channel is known, replaces its description.
+    /// channel is known, a given description replaces the known one.
     pub(super) fn add_channel(
         &mut self,
         server: Option<&ServerId>,
@@ -72,7 +72,9 @@ impl Table {
             None => &mut self.own_channels,
             Some(server) => self.forwarded_channels.entry(server.clone()).or_default(),
         };
-        if channels.contains_key(&name) || (!is_full && channels.len() < MAX_CHANNELS_OF_SERVER) {
+        let has_room = !is_full && channels.len() < MAX_CHANNELS_OF_SERVER;
+        let is_wanted = if channels.contains_key(&name) { description.is_some() } else { has_room };
+        if is_wanted {
             channels.insert(name, description);
         }
     }
@@ -165,24 +167,39 @@ impl Table {
         self.get(&subscription.id).is_some_and(|known| Arc::ptr_eq(known, subscription))
     }
 
-    /// Counts a subscription for the connection or session `scope` instead of its previous connection or session. Fails
-    /// if `scope` already has the maximum number. Changes nothing if the subscription has ended or belongs to no scope.
-    pub(super) fn rebind(
+    /// Counts subscriptions for the connection or session `scope` instead of their previous connections or sessions.
+    /// Returns the subscriptions that were moved; those that have ended or belong to no scope are not.
+    ///
+    /// # Errors
+    /// Moves none, and returns 3001 (resource exhausted), if `scope` would have more than the maximum number.
+    pub(super) fn rebind<'a>(
         &mut self,
         limits: &EventLimits,
-        subscription: &Arc<Subscription>,
+        subscriptions: &'a [Arc<Subscription>],
         scope: ScopeId,
-    ) -> Result<(), RpcError> {
-        let before = subscription.scope().filter(|before| *before != scope);
-        let Some(before) = before.filter(|_| self.has(subscription)) else { return Ok(()) };
-        let count = self.per_scope.entry(scope).or_default();
-        if *count >= limits.per_scope {
+    ) -> Result<Vec<&'a Arc<Subscription>>, RpcError> {
+        let is_elsewhere = |one: &&Arc<Subscription>| {
+            one.scope().is_some_and(|before| before != scope) && self.has(one)
+        };
+        let mut moved: Vec<_> = subscriptions.iter().filter(is_elsewhere).collect();
+        // A client can name a subscription twice.
+        moved.sort_unstable_by_key(|one| Arc::as_ptr(one));
+        moved.dedup_by_key(|one| Arc::as_ptr(one));
+        let count = self.per_scope.get(&scope).copied().unwrap_or_default() + moved.len();
+        if moved.is_empty() {
+            return Ok(moved);
+        }
+        if count > limits.per_scope {
             return Err(exhausted(&too_many_of_scope(limits)));
         }
-        *count += 1;
-        decrement(&mut self.per_scope, &before);
-        subscription.set_scope(scope);
-        Ok(())
+        self.per_scope.insert(scope, count);
+        for one in &moved {
+            if let Some(before) = one.scope() {
+                decrement(&mut self.per_scope, &before);
+            }
+            one.set_scope(scope);
+        }
+        Ok(moved)
     }
 
     /// Returns whether a principal has the maximum number of subscriptions.

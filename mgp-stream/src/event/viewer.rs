@@ -7,9 +7,9 @@ use mgp_types::service::{Context, CredentialGrant, ScopeKind};
 /// Returns the part of a call's context that is needed to check the access to events later.
 ///
 /// For a connection, the copy contains the credentials of the call: when they expire, the subscriber loses access to
-/// further events. For any other scope, the permissions are copied without the expiry. Otherwise events would be lost
-/// until the client has renewed its token. The hub then keeps the events, and sends them only while the credentials of
-/// the client's stream are valid.
+/// further events. For any other scope, the permissions are copied without the expiry, so that the hub keeps the events
+/// that are published before the client has renewed its token. They are sent only on a stream, which has credentials of
+/// its own.
 pub(super) fn viewer(cx: &Context) -> Context {
     let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     viewer.caller = Arc::clone(&cx.caller);

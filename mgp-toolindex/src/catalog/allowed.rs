@@ -2,9 +2,9 @@
 
 /// A policy that decides which tools a search is allowed to return to a caller.
 ///
-/// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
-/// [`Endpoints::caller`](crate::Endpoints::caller) creates an implementation from a `Visibility`; [`AllTools`] is for
-/// programs with one user.
+/// Unless [`extent`](Self::extent) is [`Extent::All`], every hit is checked with [`allows`](Self::allows) before it is
+/// returned, even if it comes from a cache. [`Endpoints::caller`](crate::Endpoints::caller) creates an implementation
+/// from a `Visibility`; [`AllTools`] is for programs with one user.
 ///
 /// ```
 /// use mgp_toolindex::{Allowed, Query, ServerEntry, ToolIndex};

@@ -18,8 +18,11 @@ pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tools: ChunkedList<Option<Record>>,
-    /// The slots of the tools, by the hashes of their names as [`fold_name`] converts them.
+    /// The slots of the tools, by the hashes of their names.
     names: NameIndex,
+    /// The slots of the tools, by the hashes of their names as [`fold_name`] converts them. It is not used for exact
+    /// names, because thousands of names of a hostile server can become the same text.
+    folded_names: NameIndex,
     servers: ChunkedList<Option<Arc<ServerRecord>>>,
     /// The numbers of the servers, by the hashes of their ids.
     ids: NameIndex,
@@ -115,7 +118,7 @@ impl Catalog {
 
     /// Returns the slots of the tools with exactly this name, in ascending order.
     pub(crate) fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Slot> + 'a {
-        let alike = self.names.get(self.name_hash(name));
+        let alike = self.names.get(self.hasher.hash_one(name));
         alike.filter(move |slot| self.entry(*slot).is_some_and(|entry| entry.name() == name))
     }
 
@@ -123,7 +126,7 @@ impl Catalog {
     /// `read_file`.
     pub(crate) fn by_folded<'a>(&'a self, name: &str) -> impl Iterator<Item = Slot> + 'a {
         let folded = fold_name(name);
-        let alike = self.names.get(self.hasher.hash_one(&*folded));
+        let alike = self.folded_names.get(self.hasher.hash_one(&*folded));
         let same = move |slot: &Slot| {
             self.entry(*slot).is_some_and(|entry| fold_name(entry.name()) == folded)
         };
@@ -149,7 +152,9 @@ impl Catalog {
     /// Inserts a tool into a slot; replaces the tool that had the slot before.
     pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
         self.remove(slot, generation);
-        self.names.insert(self.name_hash(entry.name()), slot);
+        let (name, folded) = self.name_hashes(entry.name());
+        self.names.insert(name, slot);
+        self.folded_names.insert(folded, slot);
         self.len += 1;
         self.bytes += entry.definition.len() as u64;
         let record = Record {
@@ -163,7 +168,9 @@ impl Catalog {
 
     pub(crate) fn remove(&mut self, slot: Slot, generation: u64) {
         let Some(entry) = self.record(slot).map(|record| Arc::clone(&record.entry)) else { return };
-        self.names.remove(self.name_hash(entry.name()), slot);
+        let (name, folded) = self.name_hashes(entry.name());
+        self.names.remove(name, slot);
+        self.folded_names.remove(folded, slot);
         self.len -= 1;
         self.bytes -= entry.definition.len() as u64;
         self.tools.set(slot, None, generation);
@@ -197,8 +204,8 @@ impl Catalog {
         self.servers.set(number, None, generation);
     }
 
-    fn name_hash(&self, name: &str) -> u64 {
-        self.hasher.hash_one(&*fold_name(name))
+    fn name_hashes(&self, name: &str) -> (u64, u64) {
+        (self.hasher.hash_one(name), self.hasher.hash_one(&*fold_name(name)))
     }
 }
 

@@ -149,7 +149,7 @@ impl<'a> AvailableTools<'a> {
     }
 }
 
-/// Returns an error that lists the visible categories, if the filter has a category that the caller cannot see. A
+/// Returns an error that lists visible top-level categories, if the filter has a category that the caller cannot see. A
 /// caller without tools sees no category, and gets no error.
 fn known_categories(
     inner: &EndpointsState,
@@ -181,8 +181,8 @@ fn known_categories(
     })
 }
 
-/// Returns an error that lists the servers whose tools the caller sees, if the filter has another server. A caller
-/// without tools gets no error.
+/// Returns an error that lists servers whose tools the caller sees, if the filter has another server. A caller without
+/// tools gets no error.
 fn known_servers(
     inner: &EndpointsState,
     query: &Query,

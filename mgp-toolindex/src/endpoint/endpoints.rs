@@ -155,8 +155,8 @@ impl Endpoints {
     /// session before, so that the caller's list of tools has changed.
     ///
     /// # Errors
-    /// Returns [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal; then nothing
-    /// is recorded.
+    /// Returns [`SessionError::UnknownHandle`] if the handle is unknown, has expired or belongs to another principal;
+    /// then nothing is recorded.
     pub fn record_call(
         &self,
         cx: &Context,

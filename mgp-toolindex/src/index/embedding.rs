@@ -20,7 +20,7 @@ use crate::text::{TextLimits, truncate};
 /// The number of vectors that are published together.
 const BATCH: usize = 32;
 
-/// Duplicates are removed from the queue of servers only if it has at least this length.
+/// Duplicates are removed from the queue of servers only if it is longer than this.
 const MIN_DEDUPLICATED_LEN: usize = 1024;
 
 /// The maximum time that the thread waits for a slow disk before it computes more vectors.
@@ -110,7 +110,8 @@ impl EmbeddingQueue {
             let thread = thread::Builder::new().name("mgp-index-embed".to_owned());
             if let Err(error) = thread.spawn(move || worker.run()) {
                 tracing::error!(%error, "embedding thread not started; tools are found by words only");
-                self.update_progress(|progress| progress.is_running = false);
+                let (model, reason) = (embedder.model().to_owned(), error.to_string());
+                self.set_stopped(EmbedError::Failed { model, reason });
             }
         }
         drop(state);
@@ -201,6 +202,11 @@ impl EmbeddingQueue {
     /// Records that the thread stops because of an error; the next change of the index starts a new thread.
     fn stop(&self, error: EmbedError) {
         let _state = self.state.lock();
+        self.set_stopped(error);
+    }
+
+    /// Publishes that no thread is running because of an error. The caller must hold the lock of the queue.
+    fn set_stopped(&self, error: EmbedError) {
         self.update_progress(|progress| {
             progress.is_running = false;
             progress.stopped = Some(error);

@@ -136,8 +136,9 @@ impl ToolIndex {
     ///
     /// Operators choose the ids of servers, but servers choose the names of their tools, so ids have precedence. A
     /// server cannot capture the id `server.tool` of another server's tool by giving this name to a tool of its own,
-    /// not even for callers without access to the real tool. The id also stays reserved if `server` has no such tool or
-    /// was removed.
+    /// not even for callers without access to the real tool. The id is also reserved if `server` has no such tool. It
+    /// stays reserved after `server` was removed, until the index is closed; only the first 4,096 removed servers
+    /// count.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -170,12 +171,13 @@ impl ToolIndex {
         })
     }
 
-    /// Waits until all vectors are computed.
+    /// Waits until the background computation of vectors has ended. Texts on which the model failed have no vector.
     ///
     /// Searches do not need complete vectors; call this before measurements and exports.
     ///
     /// # Errors
-    /// Returns [`EmbedError`] if the model is unavailable; embedding is retried after the next change.
+    /// Returns [`EmbedError`] if embedding stopped, e.g. because the model is unavailable; embedding is retried after
+    /// the next change.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.

@@ -85,7 +85,7 @@ impl Building {
         match self {
             Self::Idle => Ok(()),
             Self::Inline(builder) => Ok(builder.add(jobs)?),
-            // Ignore an error of `send`: the threads have then ended, and joining them returns their error.
+            // If sending fails, the threads have ended, and joining them returns their error.
             Self::Threads(threads) => {
                 threads.jobs.send(jobs).map_err(|_| mem::take(self).failure())
             }

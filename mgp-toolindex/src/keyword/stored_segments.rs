@@ -30,8 +30,7 @@ const FILES: [SegmentComponent; FILE_COUNT] = [
     SegmentComponent::Store,
 ];
 
-/// The maximum size of all stored segments, in bytes; tools beyond it are indexed again when the index is
-/// opened.
+/// The maximum size of all stored segments, in bytes; tools beyond it are indexed again when the index is opened.
 const MAX_STORED_BYTES: usize = 128 << 20;
 
 /// The value that replaces the slot of a document that is not yet assigned to a tool.
@@ -157,7 +156,7 @@ fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [ToolHash], [&'a [u8]; F
 mgp_types::opaque_debug!(StoredSegment);
 
 impl KeywordReader {
-    /// Returns the segments to store. Segments with a deleted document are left out.
+    /// Returns the segments to store. Segments with a deleted document or an estimated number of words are left out.
     pub(crate) fn save(&self, key: &str, catalog: &Catalog) -> Vec<Vec<u8>> {
         let whole =
             self.segments.iter().filter(|segment| segment.live_count() == segment.documents());
@@ -175,7 +174,8 @@ impl KeywordReader {
     }
 }
 
-/// Serialises a segment; returns `None` if it would exceed the maximum size of all stored segments.
+/// Serialises a segment; returns `None` if it would become larger than `room`, or if the catalogue lacks one of its
+/// tools.
 fn save(
     key: &str,
     body: &SegmentBody,

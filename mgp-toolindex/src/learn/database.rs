@@ -222,7 +222,7 @@ impl History {
     /// Waits until all queries recorded so far are in the database; returns immediately if the history has no database.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if they cannot be written; the write is retried after the next stored call.
+    /// Returns [`StoreError`] if they cannot be written; the write is retried after the next recorded search or call.
     ///
     /// # Cancel safety
     /// Safe to drop at any time; data that was already passed to the database is still written.

@@ -22,7 +22,7 @@ const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
-/// The exponent of the logarithm in [`Model::lift`]. It is below 1, so a lift grows more slowly than the logarithm.
+/// The exponent of the logarithm in [`Model::lift`]. It is below 1, so it reduces large lifts and raises small ones.
 const LIFT_EXPONENT: f32 = 0.8;
 
 /// The number of pseudo-examples that the average in `reach` includes in addition to the stored examples. Each

@@ -60,7 +60,7 @@ impl UnmetSearches {
         let key: UnmetKey = (names(owner), query.into());
         let Some(counts) = self.searches.get_mut(&key) else { return };
         counts.not_called = counts.not_called.saturating_sub(1);
-        if counts.not_called + counts.found_nothing == 0 {
+        if counts.not_called == 0 && counts.found_nothing == 0 {
             self.searches.remove(&key);
         }
         self.mark_changed(&key);

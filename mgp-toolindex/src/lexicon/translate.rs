@@ -63,7 +63,7 @@ const MIN_PART_LETTERS: usize = 3;
 /// The maximum length of a word that is read as a compound, in bytes.
 const MAX_COMPOUND_BYTES: usize = 64;
 
-/// Translates the foreign words in a text; returns `None` if it has no foreign words.
+/// Translates the foreign words in a text; returns `None` if no word can be translated.
 ///
 /// `is_known` returns whether a word, given in lower case, occurs in the index.
 pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<Translation> {
@@ -75,9 +75,7 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     if !latin && !tokens.iter().any(is_foreign) {
         return None;
     }
-    if latin {
-        reader.language = reader.guess();
-    }
+    reader.language = latin.then(|| reader.guess()).flatten();
     let mut writer = Writer { lexicon, translation: Translation::default(), likeliest: Vec::new() };
     let (mut at, mut copied) = (0, 0);
     while at < tokens.len() {
@@ -101,8 +99,9 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
         return None;
     }
     writer.push(&text[copied..]);
-    let Writer { mut translation, likeliest, .. } = writer;
-    translation.lesser.retain(|(word, _)| !likeliest.contains(word));
+    let Writer { mut translation, mut likeliest, .. } = writer;
+    likeliest.sort_unstable();
+    translation.lesser.retain(|(word, _)| likeliest.binary_search(word).is_err());
     Some(translation)
 }
 

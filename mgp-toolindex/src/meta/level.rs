@@ -19,7 +19,7 @@ use crate::tokens::lean;
 /// - L0: every tool with its full definition.
 /// - L1: the meta tools; the search tool's description lists the categories.
 /// - L2: the meta tools.
-/// - L3: the meta tools, the pinned tools and the used tools.
+/// - L3: the meta tools, the pinned tools, and the tools that the session used or requested.
 ///
 /// A tool is listed under its own name if the caller sees only one tool with that name, otherwise as `server.name`. A
 /// name that begins like the names of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
@@ -77,7 +77,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns the full definition of a tool as [`listed_tools`] lists it at L0: under the name that the caller uses, with
-/// its security metadata.
+/// its security metadata; `None` if the definition cannot be parsed.
 #[must_use]
 pub fn listed_tool(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let mut listed = tool.tool().ok()?;

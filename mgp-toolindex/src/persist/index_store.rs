@@ -23,7 +23,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 const MAX_LAST_ATTEMPTS: u32 = 3;
 
 /// The handle of the thread that writes changes to the database. After the handle is dropped, queued changes are still
-/// written.
+/// written, unless writing fails [`MAX_LAST_ATTEMPTS`] times.
 pub(crate) struct IndexStore {
     shared: Arc<SharedQueue>,
     progress: watch::Receiver<WriteProgress>,

@@ -2,7 +2,7 @@
 //!
 //! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged, so
 //! that only the last state of each server remains. As a result, the file can skip states, but never has a state that
-//! the index did not have. Also, the queue is never larger than the index.
+//! the index did not have. After a merge, the queue is not larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;

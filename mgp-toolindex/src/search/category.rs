@@ -18,12 +18,12 @@ use crate::lexicon::to_english;
 
 /// The minimum number of tools that are searched, so that their categories can be compared, even if fewer results are
 /// wanted.
-const MAX_TOOLS: usize = 100;
+const MIN_TOOLS: usize = 100;
 
 impl Search<'_> {
     pub(super) fn rank_by_category(&self, text: &str) -> Result<Ranking, IndexError> {
         let view = self.view;
-        let wide = Search { limit: MAX_TOOLS.max(self.limit), ..*self };
+        let wide = Search { limit: MIN_TOOLS.max(self.limit), ..*self };
         let ranking = wide.rank_by_evidence(text, SearchStrategy::Hybrid)?;
         let words = view.analyzer.query(&to_english(text));
         let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);

@@ -68,7 +68,8 @@ impl Handles {
         Ok((name, cache))
     }
 
-    /// Finds the session of a handle; returns an error if the handle belongs to another principal or has expired.
+    /// Finds the session of a handle; returns an error if the handle is unknown, has expired or belongs to another
+    /// principal.
     pub(super) fn find(
         &self,
         name: &str,

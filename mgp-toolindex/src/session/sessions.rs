@@ -132,7 +132,7 @@ impl Sessions {
     /// Returns the session of a call, if the call has a session; `handle` is the handle that the caller sent.
     ///
     /// # Errors
-    /// Returns [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal.
+    /// Returns [`SessionError::UnknownHandle`] if the handle is unknown, has expired or belongs to another principal.
     pub fn find(
         &self,
         cx: &Context,
@@ -149,7 +149,8 @@ impl Sessions {
     /// Returns the session of a call; opens one if necessary, with a handle for stateless requests.
     ///
     /// # Errors
-    /// Returns [`SessionError`] if the handle belongs to another principal, or if no new handle can be created.
+    /// Returns [`SessionError`] if the handle is unknown, has expired or belongs to another principal, or if no new
+    /// handle can be created.
     pub fn open(&self, cx: &Context, handle: Option<&str>) -> Result<Session, SessionError> {
         if let Some(session) = self.find(cx, handle)? {
             return Ok(session);

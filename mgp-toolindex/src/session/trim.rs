@@ -127,7 +127,8 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
     let schema = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
     STEPS.iter().find_map(|step| {
         let description = description().map(|text| shorten(text, step.description).into_owned());
-        let schema = object(&reduce(&schema, step, step.depth)).ok()?;
+        let schema = without_dangling(reduce(&schema, step, step.depth));
+        let schema = object(&schema).ok()?;
         let text = lean_of(&members.name, description.as_deref(), schema.as_payload().as_str());
         let tokens = max_tokens_of(&text);
         (tokens <= max).then_some(Fitted { description, schema, tokens, is_trimmed: true })
@@ -192,6 +193,27 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
         add_examples(&mut out, words, step);
     }
     Value::Object(out)
+}
+
+/// Removes each reference to a part of the schema that the step has removed, because validators refuse such a schema.
+fn without_dangling(mut schema: Value) -> Value {
+    fn remove(schema: &mut Value, root: &Value) {
+        match schema {
+            Value::Object(members) => {
+                let target = members.get("$ref").and_then(Value::as_str);
+                let place = target.and_then(|target| target.strip_prefix('#'));
+                if place.is_some_and(|place| root.pointer(place).is_none()) {
+                    members.remove("$ref");
+                }
+                members.values_mut().for_each(|value| remove(value, root));
+            }
+            Value::Array(all) => all.iter_mut().for_each(|value| remove(value, root)),
+            _ => {}
+        }
+    }
+    let root = schema.clone();
+    remove(&mut schema, &root);
+    schema
 }
 
 /// Returns whether a step keeps an enumeration. A step keeps an enumeration as a whole or not at all, because a part of
@@ -394,6 +416,27 @@ mod tests {
         assert!(properties["one"]["anyOf"].is_array() && mild["additionalProperties"] == false);
         let examples = properties["many"]["description"].as_str().unwrap();
         assert!(examples.starts_with("E.g. word_0, word_1, "), "{examples}");
+    }
+
+    #[test]
+    fn a_reference_to_a_part_that_is_removed_is_removed_too() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..8 {
+            deep = json!({"type": "array", "items": deep});
+        }
+        let inner = format!("#/properties/d{}", "/items".repeat(8));
+        let schema = json!({"type": "object", "$defs": {"id": {"type": "integer"}}, "properties": {
+            "d": deep, "gone": {"$ref": inner}, "kept": {"$ref": "#/$defs/id"}, "self": {"$ref": "#"}}});
+        assert!(jsonschema::validator_for(&schema).is_ok());
+        for step in &STEPS {
+            let reduced = without_dangling(reduce(&schema, step, step.depth));
+            assert!(jsonschema::validator_for(&reduced).is_ok(), "{reduced}");
+        }
+        let mild = without_dangling(reduce(&schema, &STEPS[0], STEPS[0].depth));
+        let properties = &mild["properties"];
+        assert_eq!(properties["gone"], json!({}));
+        assert_eq!(properties["kept"]["$ref"], "#/$defs/id");
+        assert_eq!(properties["self"]["$ref"], "#");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Collects the words of a tool that are indexed, and the text that is embedded (MGP §16.4).
 
-use rustc_hash::FxHashSet;
+use std::collections::HashSet;
 
 use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
@@ -31,7 +31,7 @@ const MAX_VALUES: usize = 48;
 /// The maximum number of bytes of an indexed value; a longer value is a sentence, a key or a template.
 const MAX_VALUE_BYTES: usize = 40;
 
-/// The maximum number of bytes of all indexed values of a tool; with 0, no values are indexed.
+/// The maximum number of bytes of all indexed values of a tool.
 const MAX_ALL_VALUES_BYTES: usize = 256;
 
 /// The version of the indexed words. Increase it when a change of the code changes the words of tools; stored words
@@ -94,7 +94,7 @@ impl ToolText<'_> {
         if words.is_empty() {
             return;
         }
-        let mut known: FxHashSet<&str> = text.split(' ').collect();
+        let mut known: HashSet<&str, ahash::RandomState> = text.split(' ').collect();
         let new: Vec<&str> = words.split(' ').filter(|word| known.insert(*word)).collect();
         for word in new {
             text.push(' ');

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The maximum nesting depth that is read; no useful parameter is nested more deeply.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of values that are read for a parameter.
+/// The maximum number of values that are read for a parameter, and the maximum number of its formats.
 const MAX_VALUES: usize = 16;
 
 /// A parameter, i.e. a property at any depth of the schema.
@@ -193,7 +193,9 @@ impl<'a> Reader<'a> {
             (Kind::Schema, Some("title")) if parameter.description.is_empty() => {
                 parameter.description = unescape(text);
             }
-            (Kind::Schema, Some("format" | "contentMediaType" | "contentEncoding")) => {
+            (Kind::Schema, Some("format" | "contentMediaType" | "contentEncoding"))
+                if parameter.kinds.len() < MAX_VALUES =>
+            {
                 parameter.kinds.push(unescape(text));
             }
             (Kind::Values, None) | (Kind::Schema, Some("const"))
@@ -269,6 +271,9 @@ mod tests {
         let deep = r#"{"properties":{"a":"#.repeat(10_000) + "1" + &"}}".repeat(10_000);
         assert_eq!(parameters(&deep, 1000).len(), MAX_DEPTH / 2);
         assert_eq!(parameters(&deep, 5).len(), 5);
+        let formats = r#"{"format":"csv"},"#.repeat(1000);
+        let many = format!(r#"{{"properties":{{"a":{{"anyOf":[{formats}{{}}]}}}}}}"#);
+        assert_eq!(parameters(&many, 5)[0].kinds.len(), MAX_VALUES);
         assert_eq!(compact(&deep).1, 20_000);
     }
 

@@ -1,9 +1,9 @@
 //! Computes the stems of English words (MGP §16.4).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use rust_stemmers::{Algorithm, Stemmer};
-use rustc_hash::FxHashMap;
 
 /// The maximum number of cached stems. When the cache is full, it is cleared, because that costs less than evicting
 /// single stems.
@@ -18,7 +18,8 @@ pub(super) struct WordStemmer {
 /// A stemmer with a cache, for a batch of texts.
 pub(super) struct StemCache {
     stemmer: WordStemmer,
-    stems: FxHashMap<Box<str>, Box<str>>,
+    /// The stems by word. The hashes have a random key, because hostile servers choose the words.
+    stems: HashMap<Box<str>, Box<str>, ahash::RandomState>,
 }
 
 impl WordStemmer {
@@ -33,7 +34,7 @@ impl WordStemmer {
 
 impl StemCache {
     pub(super) fn new() -> Self {
-        Self { stemmer: WordStemmer::new(), stems: FxHashMap::default() }
+        Self { stemmer: WordStemmer::new(), stems: HashMap::default() }
     }
 
     /// Appends the stem of a word in lower case.

@@ -61,8 +61,8 @@ impl TokenCounter {
 
     /// Counts the tokens of a text.
     ///
-    /// If a text contains 64 KiB without a place where it can be split, the result is an upper bound. No real
-    /// definition has such a text.
+    /// If 64 KiB of the text have no place where they can be split, e.g. because the text contains control characters,
+    /// the result is an upper bound.
     #[must_use]
     pub fn count(&self, text: &str) -> u32 {
         #[cfg(feature = "tokens")]

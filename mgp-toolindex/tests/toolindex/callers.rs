@@ -334,7 +334,7 @@ async fn a_change_of_a_session_is_notified_although_its_request_was_dropped() {
     let endpoints = Endpoints::new(index, Sessions::new())
         .availability(move |_: &Context, _: &IndexedTool| {
             begun.send(()).unwrap();
-            // Waits until the test drops the sender.
+            // Wait until the test drops the sender.
             let _ = waits.lock().unwrap().recv();
             Availability::Callable
         })

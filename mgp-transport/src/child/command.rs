@@ -122,8 +122,8 @@ impl ChildCommand {
         self
     }
 
-    /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). The path of
-    /// the program must then be absolute, and the paths of the rights UTF-8; otherwise, the child does not start.
+    /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). Use an
+    /// absolute path of the program then. If a path of the rights is not UTF-8, the child does not start.
     pub fn confined(mut self, rights: Confinement) -> Self {
         self.confinement = Some(rights);
         self
@@ -167,7 +167,7 @@ impl ChildCommand {
 
     /// Sets how long a shutdown waits after SIGTERM before it sends SIGKILL. Default: 3 s.
     ///
-    /// Processes that remain in the child's group after the child has ended get the same time to end.
+    /// On Linux, processes that remain in the child's group after the child has ended get the same time to end.
     pub fn term_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.term = grace;
         self

@@ -16,9 +16,9 @@ use super::keeper::Keeper;
 /// The argument after the keeper's marker; it makes this process's program confine itself and execute another program.
 pub(super) const MARKER: &str = "confine";
 
-/// The rights of a confined child and its descendants; everything else is denied.
+/// The rights of a confined child and its descendants. Access to other files is denied, and so is TCP without a right.
 ///
-/// UDP, signals and the execution of the system's programs are not restricted.
+/// UDP is not restricted. Only Linux 6.12 and later denies signals to processes outside of the confinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Confinement {

@@ -25,8 +25,8 @@
 //! together with the child.
 //!
 //! Processes that remain in a child's group after the child ended by itself get SIGTERM and, after a timeout, SIGKILL.
-//! Until they have ended, the child counts as running and is not reaped, so that no other process can get its process
-//! id while signals might still be sent to it.
+//! Until they have ended, or for 1 s after SIGKILL, the child counts as running and is not reaped, so that no other
+//! process can get its process id while signals might still be sent to it.
 //!
 //! Other Unix systems have no parent death signal, and remaining processes get SIGKILL immediately. On Windows there
 //! are no groups, and no SIGTERM stage: a shutdown kills the child and, with `taskkill`, the processes that it started.

@@ -11,9 +11,9 @@ pub const PROGRAM_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 /// need an interpreter.
 const STARTED: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
 
-/// Finds the file of a program whose name has no extension, as Windows does. The file has one of the `extensions` (in
-/// the form of `PATHEXT`) and is in the folder that the name contains or, if the name contains none, in a folder of
-/// `path`. Returns `None` if the name has an extension, or if no such file exists.
+/// Finds the file of a program whose name has no extension, as Windows does. The file has one of those `extensions` (in
+/// the form of `PATHEXT`) that need no interpreter, and is in the folder that the name contains or, if the name
+/// contains none, in a folder of `path`. Returns `None` if the name has an extension, or if no such file exists.
 #[must_use]
 pub fn find_program(program: &OsStr, path: &OsStr, extensions: &str) -> Option<PathBuf> {
     let name = Path::new(program);
@@ -49,8 +49,8 @@ pub fn is_program(file: &Path) -> bool {
     file.is_file()
 }
 
-/// Returns the folders of a search path. Relative folders are left out, because the current folder could contain
-/// programs of a stranger.
+/// Returns the folders of a search path. Relative folders are left out, because the current folder could contain any
+/// program.
 fn folders(path: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
 }

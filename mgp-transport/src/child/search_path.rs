@@ -60,11 +60,12 @@ const MAX_VERSIONS: usize = 256;
 const MAX_ALIAS_BYTES: u64 = 64;
 
 /// Returns the search path for programs of servers: the variable `PATH` of this process, followed by those usual
-/// folders of the user that exist and that `PATH` lacks.
+/// folders that exist and that `PATH` lacks.
 ///
 /// A folder that other users could change is left out: the folder, and each folder that contains it, must belong to the
-/// user or to root and be writable by no other user. On systems other than Unix, where this cannot be checked, no
-/// folder is added. The call reads folders, so it blocks for a moment.
+/// user or to root and be writable by no other user; a containing folder with the sticky bit may be writable. On
+/// systems other than Unix, where this cannot be checked, no folder is added. The call reads folders, so it blocks for
+/// a moment.
 #[must_use]
 pub fn search_path() -> OsString {
     with_usual_folders(std::env::var_os("PATH").filter(|path| !path.is_empty()))
@@ -99,8 +100,8 @@ impl SkippedFolder {
         Self::all().into_iter().find(|skipped| super::is_program(&skipped.folder.join(name)))
     }
 
-    /// Returns an instruction for the user, e.g. a command to run. Once the user has followed it, the folder is no
-    /// longer skipped.
+    /// Returns an instruction for the user, e.g. a command to run. Once the user has followed it, other users can no
+    /// longer change the folder `open`.
     #[must_use]
     pub fn remedy(&self) -> String {
         let open = self.open.display();
@@ -182,7 +183,7 @@ fn usual_folders() -> Vec<PathBuf> {
 }
 
 /// Returns the folder with the programs of a version of Node that nvm installed. This is its default version or, if nvm
-/// does not name that version by a number, the newest version.
+/// does not name that version by a number or it is not installed, the newest version.
 #[cfg(unix)]
 fn nvm_folder(home: &Path) -> Option<PathBuf> {
     use std::io::Read as _;

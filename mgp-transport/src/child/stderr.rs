@@ -1,8 +1,8 @@
 //! The stderr of a child: it is read to the end, and logged up to a limit.
 //!
 //! See MGP §11. Each line is logged as one event with target `mgp::child`, level info, and the fields `server` and
-//! `pid`. Reading never stops before the end of the stream. Lines above the limit are counted and dropped, and one
-//! event at level warn reports the counts.
+//! `pid`. Lines above the limit are still read; they are counted and dropped, and one event at level warn reports the
+//! counts of a time window.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -12,10 +12,9 @@ use super::{CloseReason, Limits};
 #[derive(Default)]
 pub(super) struct Closing {
     phase: Phase,
-    /// The deadline of the connection: it ends at this time if its peer still does not read, or if closing has not
-    /// finished.
+    /// The time at which the connection ends if its peer still does not read, or if closing has not finished.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// If this side closes the connection, the latest time at which it ends, however slowly the peer reads.
+    /// If this side drains the connection, the latest time at which it ends, however slowly the peer reads.
     hard_deadline: Option<Instant>,
 }
 
@@ -41,6 +40,11 @@ impl Closing {
     /// Returns whether messages are still read.
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Open
+    }
+
+    /// Returns whether this side closes the connection, and running calls can still complete.
+    pub(super) fn is_draining(&self) -> bool {
+        self.phase == Phase::Draining
     }
 
     /// Returns whether the calls that still run are dropped.
@@ -79,15 +83,16 @@ impl Closing {
         self.deadline = None;
     }
 
-    /// Records that the peer has read something, which ends a stall. An answer that is being written can take as long
-    /// as it needs.
+    /// Removes the deadline of an open or draining connection, e.g. because the peer has read something. The next
+    /// deadline is not later than `hard_deadline`.
     pub(super) fn note_progress(&mut self) {
         if matches!(self.phase, Phase::Open | Phase::Draining) {
             self.deadline = None;
         }
     }
 
-    /// Waits until the deadline. If no deadline is set yet, this method sets it to `time` from now.
+    /// Waits until the deadline. If no deadline is set yet, this method sets it to `time` from now, or to
+    /// `hard_deadline` if that is earlier.
     pub(super) fn poll_deadline(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
         let hard_deadline = self.hard_deadline;
         let deadline = self.deadline.get_or_insert_with(|| {

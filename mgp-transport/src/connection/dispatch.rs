@@ -86,12 +86,12 @@ impl<R, W> Driver<R, W> {
         self.calls.push(Running { request: Some(request), future });
     }
 
-    /// Returns whether a request must be refused at the limits of running calls and of their bytes. A small ping can
-    /// run beyond both, because a peer must be able to ping a busy server.
+    /// Returns whether a request must be refused at the limits of running calls and of their bytes. Small pings, and
+    /// small requests for health or shutdown, can run beyond both, because a busy server must answer them.
     fn exceeds_limits(&self, method: &Method, size: usize) -> bool {
         let limits = &self.connection.limits;
         let held = self.connection.counters.held.load(Ordering::Relaxed);
-        // A request is always accepted if no other bytes are held, however long its line may be.
+        // A request may be of any size if no other bytes are held.
         let is_heavy = held > 0 && held.saturating_add(size) > limits.held_bytes;
         if !is_heavy && !self.has_too_many_calls() {
             return false;

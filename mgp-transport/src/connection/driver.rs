@@ -8,7 +8,7 @@
 //! ```text
 //! state                   reads                      starts calls  runs calls  writes
 //! open                    yes                        yes           yes         yes
-//! too many calls (pause)  ahead, dispatches pings    no            yes         yes
+//! too many calls (pause)  ahead, to find pings       pings         yes         yes
 //! the peer closed         no                         no            yes         yes
 //! draining                no                         no            yes         yes
 //! flushing                no                         no            no          what is queued
@@ -78,7 +78,7 @@ where
     }
 
     pub(super) async fn run(mut self) -> CloseReason {
-        let closed = poll_fn(|task| self.turn(task)).await;
+        let closed = poll_fn(|task| self.drive(task)).await;
         self.end();
         if !matches!(closed, CloseReason::Io(_) | CloseReason::Stalled(_)) {
             // Shut the writer down, because a writer with a buffer of its own (a file, a terminal) has written
@@ -94,7 +94,7 @@ where
     ///
     /// Other tasks run even if the peer sends without end: each read uses up a part of tokio's budget for this task.
     /// Without budget, tokio's readers return `Pending` and wake the task again.
-    fn turn(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
+    fn drive(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         loop {
             let has_more = self.answer_finished(task);
             self.notifications.poll(task);
@@ -145,6 +145,11 @@ where
     /// reads once and dispatches what arrived.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<Progress> {
         if !self.closing.is_open() {
+            // A connection that is being drained can still be closed, which drops the calls that run.
+            if self.closing.is_draining() && self.outbox().is_closed() {
+                self.closing.start_flush(FlushReason::Local);
+                return Ok(Progress::Made);
+            }
             return Ok(Progress::None);
         }
         if let Some(request) = self.outbox().close_request() {

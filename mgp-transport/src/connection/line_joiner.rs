@@ -10,7 +10,7 @@ const ESCAPE: u8 = 0x1b;
 const BELL: u8 = 0x07;
 
 /// A joiner of lines. It begins to collect at a line that consists of an opening bracket only, because programs also
-/// print lines that are not messages. It stops at the closing bracket.
+/// print lines that are not messages. It stops at the matching bracket.
 #[derive(Default)]
 pub(super) struct LineJoiner {
     text: String,
@@ -29,7 +29,7 @@ pub(super) enum JoinedLine {
 }
 
 impl LineJoiner {
-    /// Adds a line. At most `max_bytes` bytes are collected, and only as long as the lines can be parts of JSON.
+    /// Adds a line. Collecting stops above `max_bytes` bytes, and at a line that cannot be a part of JSON.
     pub(super) fn add(&mut self, line: ByteString, max_bytes: usize) -> JoinedLine {
         let part = line.trim();
         let is_bracket = matches!(part, "{" | "[");
@@ -46,7 +46,7 @@ impl LineJoiner {
             return JoinedLine::Text(std::mem::replace(&mut self.text, format!("{part} ")).into());
         }
         self.text.push_str(part);
-        // No text of JSON contains a line break, so a space may replace it.
+        // JSON strings cannot contain line breaks, so a space may replace a line break.
         self.text.push(' ');
         match depth_after(part, self.depth) {
             Some(depth @ 1..) if self.text.len() <= max_bytes => {
@@ -102,7 +102,7 @@ fn behind_escapes(text: &str) -> Option<&str> {
 }
 
 /// Returns whether a character before a message is ignored. .NET writes a byte order mark for each writer that a
-/// program creates, so it can precede any message.
+/// program creates, so such a mark can precede any message.
 fn is_skipped(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}' || c.is_control() && c != ESCAPE as char
 }
@@ -121,7 +121,7 @@ fn escape_length(text: &[u8]) -> Option<usize> {
     Some(2 + length)
 }
 
-/// Returns whether a line is a whole message or an array of messages, and not a part of a message.
+/// Returns whether a line looks like a whole message or array of messages, and not like a part of a message.
 fn is_message(part: &str) -> bool {
     let is_whole = part.starts_with('{') && part.ends_with('}')
         || part.starts_with('[') && part.ends_with(']');

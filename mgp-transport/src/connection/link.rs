@@ -62,7 +62,7 @@ fn closed_by_peer() -> RpcError {
 }
 
 /// A guard for a request that waits for its answer. Dropping the guard removes the request and, if it is still
-/// unanswered, sends a cancellation to the peer.
+/// unanswered and not `initialize`, sends a cancellation to the peer.
 struct PendingGuard<'a> {
     send_half: &'a SendHalf,
     number: i64,
@@ -124,8 +124,8 @@ const MAX_KIND_BYTES: usize = 64;
 ///
 /// # Errors
 /// Returns error 5000 if the result is of another kind, or if its questions cannot be read. Without this check, a
-/// modern caller would receive questions of the callee that no layer has checked. A legacy callee has only complete
-/// results.
+/// modern caller would receive questions of the callee that no layer has checked. A legacy callee may return complete
+/// results only; nothing is checked if its caller is legacy too.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Result<Reply, RpcError> {
     use mgp_types::mcp::Era;
     use mgp_types::service::{Body, InputRequired, is_clearly_complete, result_type};

@@ -57,11 +57,11 @@ pub struct Limits {
     /// The maximum total size of the params of running requests, of waiting notifications, and of the answers of
     /// batches that are not complete. A request that exceeds it is answered with code 3001 (resource exhausted). Two
     /// kinds of requests are exempt: a request that runs alone, and a small request that is a ping or asks for the
-    /// server's health or shutdown. Notifications are limited by their own size alone. If a notification exceeds the
-    /// limit, it is dropped if it only reports something (progress, logs); any other notification ends the connection.
-    /// A long answer of a batch is replaced by an error with code 5000 (upstream error). Partial results of calls that
-    /// this side made have a separate limit of the same size; those that exceed it are dropped and counted. Default: 64
-    /// MiB.
+    /// server's health or shutdown. For a notification, only the other waiting notifications count; a single one may be
+    /// of any size. One that exceeds the limit is dropped if it only reports something (progress, logs, chunks);
+    /// otherwise the connection ends. A long answer of a batch is replaced by an error with code 5000 (upstream error).
+    /// Partial results of calls that this side made have a separate limit of the same size; those that exceed it are
+    /// dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.
@@ -305,7 +305,7 @@ impl CloseHandle {
     /// Stops reading. Running calls, and requests that have been read already, are still answered; the connection ends
     /// after the last answer.
     ///
-    /// Calls that take longer than [`Limits::linger_timeout`] are dropped.
+    /// Calls that take too long are dropped; see [`Limits::linger_timeout`].
     pub fn drain(&self) {
         self.0.outbox.drain();
     }
@@ -315,8 +315,8 @@ impl CloseHandle {
 pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) held: AtomicUsize,
-    /// The number of notifications that wait for an earlier notification. Only the HTTP client uses it; the driver of a
-    /// byte stream counts its own queue.
+    /// The number of queued notifications. Only the HTTP client uses it; the driver of a byte stream counts its own
+    /// queue.
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
     /// The ability of the peer to send requests, as far as it is known.

@@ -72,7 +72,7 @@ impl HeldNotifications {
     }
 }
 
-/// Returns whether a notification only reports something (progress, logs and similar), so that it can be dropped under
+/// Returns whether a notification only reports something (progress, logs, chunks), so that it can be dropped under
 /// load.
 pub(super) fn is_report(method: &str) -> bool {
     matches!(

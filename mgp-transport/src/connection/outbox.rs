@@ -200,7 +200,8 @@ impl Outbox {
         }
     }
 
-    /// Drops the queued bytes of a connection that has ended; those that were taken are never written either.
+    /// Drops the queued bytes after the connection has ended or a write has failed. Bytes that were taken before no
+    /// longer count as unwritten.
     pub(crate) fn discard(&self) {
         let mut state = self.state.lock();
         state.buffer = Vec::new();

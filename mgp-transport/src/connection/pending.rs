@@ -179,7 +179,7 @@ impl PendingRequests {
     }
 
     /// Returns whether a request other than the given requests is unanswered. Subscriptions do not count, because they
-    /// end only with the connection.
+    /// are answered only at their end.
     pub(crate) fn has_other_calls(&self, numbers: &FxHashSet<i64>) -> bool {
         let table = self.table.lock();
         table.entries.iter().any(|(number, entry)| {
@@ -323,8 +323,8 @@ impl ItemReceiver for Slot {
         let is_chunk = matches!(item, OutletItem::Chunk(_));
         let stopped = state.has_gap && is_chunk;
         let size = item_size(&item);
-        // If no item is waiting, an item of any size is accepted, so that a fast consumer receives even chunks above
-        // the limit.
+        // If no item is waiting, an item may exceed `MAX_INBOX_BYTES`, so that a fast consumer receives even such
+        // chunks.
         let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
         if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;

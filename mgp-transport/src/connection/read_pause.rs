@@ -14,8 +14,8 @@ use super::priority::is_light_ping;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
 /// The pause gives the runtime time to run short calls, because a peer can send them faster than they are scheduled. If
-/// the calls take longer, the pause is too short to disturb the peer: messages that it sends after them (e.g. a
-/// cancellation, or an answer that a call needs) are still read soon enough.
+/// the calls take longer, the pause is too short to disturb the peer: messages that the peer sends after these calls
+/// (e.g. a cancellation, or an answer that a call needs) are still read soon enough.
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 
 /// The number of bytes after which reading ahead stops; later messages, including pings, then wait.

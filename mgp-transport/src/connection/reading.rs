@@ -22,7 +22,7 @@ pub(super) struct Reading {
     lines: LineBuffer,
     /// The lines of a message that a child writes with line breaks.
     joiner: LineJoiner,
-    /// The beginning of an overlong message that does not contain the id; stored until the message's end arrives.
+    /// The beginning of an overlong message, if it does not contain the id; stored until the message's end arrives.
     cut_head: Option<Bytes>,
     /// The pause, with the messages that were read ahead, which are dispatched before those in `lines`.
     pub(super) pause: ReadPause,
@@ -137,8 +137,8 @@ impl Reading {
         }
     }
 
-    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once the id is known, an
-    /// overlong request is answered with an error, and an overlong answer fails the call that waits for it.
+    /// Handles an overlong message, whose id is searched at its beginning and then at its end. An answer fails the call
+    /// that waits for it. Any other message is answered with an error, which has no id if no id was found.
     fn parse_cut<R, W>(
         &mut self,
         head: &Bytes,

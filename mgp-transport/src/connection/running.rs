@@ -77,7 +77,7 @@ impl Batch {
     }
 
     /// Adds the answer to one message; an empty answer adds nothing. Returns the array of answers when all messages are
-    /// answered.
+    /// answered, unless it is empty.
     pub(super) fn close(&self, answer: &[u8]) -> Option<Vec<u8>> {
         let mut answers = self.0.lock();
         answers.open -= 1;

@@ -15,7 +15,7 @@ use super::outbox::{Outbox, request_numbers};
 pub(super) struct Writing {
     bytes: Vec<u8>,
     written: usize,
-    /// `true` after a write failed. The answers to this side's own requests are still read, but no more calls start.
+    /// `true` after a write failed. Answers that have already arrived are still read, but no more calls start.
     pub(super) has_failed: bool,
 }
 

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use mgp_types::service::{AgentId, Principal, Subject, TenantId};
 
 /// The factor that limits one caller: the caller may use at most the free part of the limit multiplied by this factor.
-/// So there is always room for a new caller.
+/// So a few callers cannot use up a large limit.
 ///
 /// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;

@@ -47,8 +47,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes over the process's stdin and stdout as the two ends of a protocol channel.
 ///
-/// Afterwards, descriptor 0 is `/dev/null` and descriptor 1 is stderr, for this process and for children that it starts
-/// later. On Windows, the handles stay unchanged.
+/// Afterwards, descriptor 0 is `/dev/null` and descriptor 1 is stderr, or `/dev/null` if stderr is the same file as
+/// stdout. This applies to this process and to children that it starts later. On Windows, the handles stay unchanged.
 ///
 /// The channel must be taken before other code reads `std::io::stdin`, because bytes that are buffered there are lost.
 /// Text that `std::io::stdout` has buffered is written to stderr.

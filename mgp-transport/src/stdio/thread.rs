@@ -1,7 +1,7 @@
 //! Descriptors with blocking I/O; each direction uses one thread.
 //!
 //! Used for stdio where non-blocking I/O is not possible: files, terminals, devices. Both directions are bounded. The
-//! reader stores at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and then stops reading. The writer stores at
+//! reader queues at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and then stops reading. The writer stores at
 //! most [`MAX_BUFFERED`] bytes, plus the same number that its thread is writing, and then the caller waits. The threads
 //! are detached, so a thread that is blocked in a system call does not prevent the process from ending.
 

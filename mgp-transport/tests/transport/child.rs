@@ -128,7 +128,8 @@ async fn a_child_that_hangs_is_killed_within_the_graces() {
 
 #[tokio::test]
 async fn a_child_that_never_reads_blocks_its_writer_only() {
-    let (child, _reader, mut writer) = start(&hurried("never-read"));
+    let command = hurried("never-read").term_timeout(Duration::from_secs(5));
+    let (child, _reader, mut writer) = start(&command);
     let other = start(&zoo("echo"));
     let block = vec![b'x'; 1 << 20];
     let stuck = tokio::spawn(async move { writer.write_all(&block).await });

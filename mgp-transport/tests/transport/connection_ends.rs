@@ -346,6 +346,23 @@ async fn a_call_that_does_not_end_is_dropped() {
     assert_eq!(begun.elapsed(), Limits::default().linger_timeout);
 }
 
+/// Regression test: closing a connection that was being drained had no effect.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_drained_can_still_be_closed() {
+    let (here, mut client) = duplex();
+    let stack = Stack::from_fn(|_| std::future::pending());
+    let connection = Connection::new(here.reader, here.writer, stack);
+    let (peer, ending, begun) = (connection.peer(), connection.close_handle(), Instant::now());
+    let running = tokio::spawn(connection.run());
+    client.writer.write_all(&requests(1)).await.unwrap();
+    tokio::task::yield_now().await;
+    ending.drain();
+    tokio::task::yield_now().await;
+    peer.close("no time left");
+    assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_last_answers_whole() {
     let Server { mut client, ending, monitor, running } = Server::start(delayed_answer(120_000));

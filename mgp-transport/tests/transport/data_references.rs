@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_testkit::{http_response, serve_http};
+use mgp_testkit::{http_response, serve_http, unused_address};
 use mgp_transport::http::{
     GuardedFetch, OriginFault, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
     ReferenceSettings, RemoteReference,
@@ -36,15 +36,21 @@ async fn served(data: ReferenceData, size: Option<u64>) -> (ReferenceServer, Str
 #[tokio::test]
 async fn a_range_is_a_part_of_the_same_bytes() {
     let whole = sample(1000);
-    let (_server, url) = served(ReferenceData::Bytes(whole.clone().into()), Some(1000)).await;
-    for (range, status, expected) in [
-        (None, 200, &whole[..]),
-        (Some("bytes=0-"), 206, &whole[..]),
-        (Some("bytes=990-"), 206, &whole[990..]),
-        (Some("bytes=10-19"), 206, &whole[10..20]),
-        (Some("bytes=1000-"), 416, &[]),
-    ] {
-        let mut request = FetchRequest::get(&url);
+    // The second server passes on data whose size it does not know.
+    let (_server, first) = served(ReferenceData::Bytes(whole.clone().into()), None).await;
+    let remote = RemoteReference { url: first.clone(), fetch: local() };
+    let (_second, second) = served(ReferenceData::Remote(remote), None).await;
+    for (url, (range, status, expected)) in [&first, &second].into_iter().flat_map(|url| {
+        [
+            (None, 200, &whole[..]),
+            (Some("bytes=0-"), 206, &whole[..]),
+            (Some("bytes=990-"), 206, &whole[990..]),
+            (Some("bytes=10-19"), 206, &whole[10..20]),
+            (Some("bytes=1000-"), 416, &[]),
+        ]
+        .map(|case| (url, case))
+    }) {
+        let mut request = FetchRequest::get(url);
         if let Some(range) = range {
             request = request.header("range", range);
         }
@@ -54,6 +60,16 @@ async fn a_range_is_a_part_of_the_same_bytes() {
             assert!(answer.header("content-range").unwrap().ends_with("/1000"), "{range:?}");
         }
     }
+}
+
+/// Regression test: the computed end of this range exceeded the largest number, which is a panic in a debug build.
+#[tokio::test]
+async fn a_range_at_the_largest_position_is_survived() {
+    let (_server, url) = served(ReferenceData::File("unopened".into()), None).await;
+    let largest = u64::MAX;
+    let mut request = FetchRequest::get(&url).header("range", format!("bytes={largest}-{largest}"));
+    request.method = "HEAD";
+    assert_eq!(local().fetch(request).await.unwrap().status, 206);
 }
 
 #[tokio::test]
@@ -122,7 +138,7 @@ async fn data_of_another_size_than_its_server_named_are_refused() {
 #[tokio::test]
 async fn a_reader_gets_the_fault_for_which_a_second_server_cannot_read_the_data() {
     let (origin, url) = served(ReferenceData::Bytes(sample(10).into()), Some(10)).await;
-    let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let stopped = unused_address();
     let (public, inner) = (Arc::new(GuardedFetch::new().unwrap()), url.clone());
     for (url, fetch, size, expected) in [
         (format!("{}/references/x", origin.base_url()), local(), 10, OriginFault::Refused),

@@ -123,6 +123,6 @@ async fn time_and_size_are_bounded() {
     let fetch = fetcher(long).with_limits(Duration::from_secs(5), 10);
     failed(&fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
 
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let closed = mgp_testkit::unused_address();
     failed(&fetcher(closed).fetch(get(closed)).await.unwrap_err(), "refused");
 }

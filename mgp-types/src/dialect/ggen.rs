@@ -106,7 +106,7 @@ struct Violation {
     message: String,
 }
 
-/// Converts an error to an error with the code and data of ggen. The data always contain the trace id of the request.
+/// Converts an error to an error with the code and data of ggen; `trace_id` is the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     let code = to_ggen(error.code());

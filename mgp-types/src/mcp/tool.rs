@@ -30,7 +30,8 @@ open_enum! {
 }
 
 record! {
-    /// Hints on the behaviour of a tool. They come from the server, so security decisions must not depend on them.
+    /// Hints on the behaviour of a tool. They come from the server, so they must not loosen a rule unless the operator
+    /// trusts the server.
     pub struct ToolAnnotations {
         /// The display name of the tool.
         opt title: Option<String>,
@@ -68,8 +69,8 @@ record! {
         opt execution read object: Option<ToolExecution>,
         /// The icons of the tool.
         list icons: List<Icon>,
-        /// The security metadata (MGP). A malformed value counts as absent, and a tool without valid metadata counts as
-        /// dangerous.
+        /// The security metadata (MGP). A tool with a malformed value is dangerous. A tool without a value is dangerous
+        /// too, unless its annotations declare a lower risk and the operator trusts the server.
         opt security: Option<Lenient<ToolSecurity>>,
         /// The `_meta` member.
         opt meta as "_meta" read object: Option<Meta>,

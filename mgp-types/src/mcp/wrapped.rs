@@ -15,8 +15,9 @@ use crate::wire::Payload;
 /// own parts begin with this pointer.
 const INNER: &str = "#/properties/result";
 
-/// Returns whether two definitions of a tool are equal, except that the output schema of one definition is the legacy
-/// form of the other's: wrapped in the schema of an object, or with the reference at its root followed.
+/// Returns whether two definitions of a tool in canonical JSON are equal, except that the output schema of one
+/// definition is the legacy form of the other's: wrapped in the schema of an object, or with the reference at its root
+/// followed.
 ///
 /// ```
 /// use mgp_types::Payload;

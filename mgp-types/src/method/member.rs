@@ -12,7 +12,8 @@ pub struct MemberInfo {
     pub method: &'static str,
     /// The section of MGP (e.g. `12.3`) or the proposal (e.g. `proposal 5`) that defines the member.
     pub section: &'static str,
-    /// The extension that the peer must have negotiated; `None` if the peer needs to have negotiated only MGP itself.
+    /// The extension that the peer must have negotiated; `None` if MGP itself is enough, or if the member is part of the
+    /// negotiation.
     pub extension: Option<Extension>,
     /// `true` if the member is accepted but never sent.
     pub read_only: bool,

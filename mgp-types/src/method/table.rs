@@ -384,6 +384,12 @@ methods! {
     /// Returns recent events.
     Request KernelEvents = "mgp/kernel/events" (mgp::KernelEventsParams) -> mgp::KernelEventsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the subscriptions of clients to events.
+    Request KernelSubscriptions = "mgp/kernel/subscriptions" (mgp::KernelSubscriptionsParams) -> mgp::KernelSubscriptionsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Ends a subscription of a client to events.
+    Request KernelSubscriptionsEnd = "mgp/kernel/subscriptions/end" (mgp::KernelSubscriptionEndParams) -> mgp::KernelSubscriptionEndResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the webhooks and their failures.
     Request KernelWebhooks = "mgp/kernel/webhooks" (mgp::KernelWebhooksParams) -> mgp::KernelWebhooksResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];

@@ -85,6 +85,8 @@ tools! {
     "mgp.kernel.permissions.revoke" = "mgp/kernel/permissions/revoke";
     "mgp.kernel.permissions.reset" = "mgp/kernel/permissions/reset";
     "mgp.kernel.events" = "mgp/kernel/events";
+    "mgp.kernel.subscriptions" = "mgp/kernel/subscriptions";
+    "mgp.kernel.subscriptions.end" = "mgp/kernel/subscriptions/end";
     "mgp.kernel.webhooks" = "mgp/kernel/webhooks";
     "mgp.kernel.audit" = "mgp/kernel/audit";
     "mgp.kernel.audit.verify" = "mgp/kernel/audit/verify";

@@ -48,7 +48,7 @@ record! {
         req agent_id: String,
         /// The id of the server.
         req server_id: String,
-        /// The tool; if absent, all entries of the agent on the server are listed.
+        /// The tool; if absent, all entries that apply to the agent on the server are listed.
         opt tool_name: Option<String>,
     }
 
@@ -68,7 +68,7 @@ record! {
         opt agent_id: Option<String>,
         /// The id of the queried server.
         opt server_id: Option<String>,
-        /// The agent's entries for the server, if the query named no tool.
+        /// The entries that apply to the agent on the server, if the query named no tool.
         list entries: List<AccessEntry>,
     }
 
@@ -146,7 +146,7 @@ record! {
         req server_id: String,
         /// The scope of the entry.
         req entry_type: EntryType,
-        /// The tool; if absent, every `tool_grant` of the agent on the server is revoked.
+        /// The tool of a `tool_grant`; if absent, all entries of this scope for the agent and the server are revoked.
         opt tool_name: Option<String>,
     }
 

@@ -88,7 +88,8 @@ impl MgpCapability {
         ExtensionSet::from_offer(&self.extensions)
     }
 
-    /// Returns whether the peer offers any extension that §2.2 does not list, i.e. that a later revision of MGP added.
+    /// Returns whether the peer offers a known extension that §2.2 does not list, e.g. one that a later revision of MGP
+    /// added.
     #[must_use]
     pub fn speaks_later_words(&self) -> bool {
         let is_later = |name: &String| {

@@ -24,7 +24,7 @@ open_enum! {
         PendingApproval = "pending_approval",
         /// An operator rejected the registration.
         Rejected = "rejected",
-        /// The server did not start.
+        /// The server is not running, e.g. because it did not start.
         Error = "error",
         /// The server is removed.
         Deregistered = "deregistered",
@@ -167,7 +167,7 @@ record! {
     pub struct DeregisterResult {
         /// The id of the server.
         req id: String,
-        /// `deregistered`.
+        /// `deregistered`, or `draining` while calls of the server are still running.
         req status: RegistrationStatus,
         /// A message for display.
         opt message: Option<String>,

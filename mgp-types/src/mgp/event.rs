@@ -83,7 +83,8 @@ record! {
         /// event (an addition of this implementation).
         opt after_seq read whole: Option<u64>,
         /// The lifetime of the subscription in seconds, from 1 to 2,592,000 (30 days). A number outside this range is
-        /// replaced by the nearest number in the range (an addition of this implementation).
+        /// replaced by the nearest number in the range; a durable subscription must not have a lifetime (an addition of
+        /// this implementation).
         opt ttl_seconds read whole: Option<u64>,
     }
 

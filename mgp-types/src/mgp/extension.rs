@@ -196,8 +196,13 @@ impl ExtensionSet {
     /// ```
     #[must_use]
     pub fn from_offer<I: IntoIterator<Item: AsRef<str>>>(names: I) -> Self {
-        let named: Vec<_> =
-            names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect();
+        let mut named: Vec<Extension> = Vec::new();
+        for extension in names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())) {
+            // Keep each name once: a peer may repeat it a million times, and the names are compared with each other.
+            if !named.contains(&extension) {
+                named.push(extension);
+            }
+        }
         let is_restricted = |whole: &Extension| {
             whole.is_split() && named.iter().any(|half| half.whole() == *whole && half != whole)
         };
@@ -376,6 +381,13 @@ mod tests {
         // The offer names a whole extension and the half that this side does not support, so nothing is negotiated.
         let offer = ExtensionSet::from_offer(["security", "permissions"]);
         assert!((offer & ExtensionSet::from_names(["tool_security"])).is_empty());
+    }
+
+    /// Regression test: the time was quadratic, and a peer chooses the number of names.
+    #[test]
+    fn an_offer_of_many_names_is_read_in_linear_time() {
+        let set = ExtensionSet::from_offer(std::iter::repeat_n("security", 200_000));
+        assert_eq!(set, ExtensionSet::EMPTY.with(Extension::Security));
     }
 
     #[test]

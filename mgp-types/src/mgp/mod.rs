@@ -50,10 +50,11 @@ pub use kernel::{
     KernelSavedDay, KernelServer, KernelServerLogsParams, KernelServerLogsResult,
     KernelServerParams, KernelServerResult, KernelServerTokens, KernelServersParams,
     KernelServersResult, KernelSession, KernelSessionsParams, KernelSessionsResult,
-    KernelStopParams, KernelStopResult, KernelTokensParams, KernelTokensResult, KernelTool,
-    KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
-    KernelUnmetSearch, KernelWebhook, KernelWebhookFailure, KernelWebhooksParams,
-    KernelWebhooksResult, ToolStanding,
+    KernelStopParams, KernelStopResult, KernelSubscription, KernelSubscriptionEndParams,
+    KernelSubscriptionEndResult, KernelSubscriptionsParams, KernelSubscriptionsResult,
+    KernelTokensParams, KernelTokensResult, KernelTool, KernelToolDecisionParams,
+    KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, KernelUnmetSearch,
+    KernelWebhook, KernelWebhookFailure, KernelWebhooksParams, KernelWebhooksResult, ToolStanding,
 };
 pub use lifecycle::{
     HealthStatus, LifecycleParams, PingParams, PingResult, RestartConfig, RestartPolicy,

@@ -1,6 +1,6 @@
 //! Permissions: names, risk, requests and grants (MGP §3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -105,13 +105,9 @@ impl Permission {
     /// Expands short names to standard permissions, and removes duplicates; the order is preserved.
     #[must_use]
     pub fn canonical<'a, I: IntoIterator<Item = &'a Self>>(permissions: I) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
-        for permission in permissions.into_iter().flat_map(Self::expand) {
-            if !all.contains(&permission) {
-                all.push(permission);
-            }
-        }
-        all
+        let mut seen = HashSet::new();
+        let all = permissions.into_iter().flat_map(Self::expand);
+        all.filter(|permission| seen.insert(permission.clone())).collect()
     }
 
     /// Returns whether the name is valid: a standard name, a short name, or a name in reverse-domain notation.
@@ -308,6 +304,14 @@ mod tests {
                 "com.example.x"
             ]
         );
+    }
+
+    /// Regression test: the time was quadratic, and a server chooses the number of permissions.
+    #[test]
+    fn many_names_become_standard_ones_in_linear_time() {
+        let name = |at: u32| Permission::from(&*format!("com.example.p{at}"));
+        let names: Vec<_> = (0..100_000).map(name).collect();
+        assert_eq!(Permission::canonical(&names), names);
     }
 
     #[test]

@@ -96,8 +96,8 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the level of the first specification (§2.3) that corresponds to this level; `experimental` becomes
-    /// `sandboxed`.
+    /// Returns the level of the first specification (§2.3) that corresponds to this level; `experimental` and unknown
+    /// levels become `sandboxed`.
     #[must_use]
     pub fn seed(&self) -> Self {
         match self.rank() {
@@ -107,7 +107,8 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the level of later revisions of MGP that corresponds to this level.
+    /// Returns the level of later revisions of MGP that corresponds to this level; an unknown level becomes
+    /// `untrusted`.
     #[must_use]
     pub fn later(&self) -> Self {
         match self.rank() {

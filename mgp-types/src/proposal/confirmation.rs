@@ -14,6 +14,9 @@ const MESSAGE: &str = "confirmation_message";
 /// The maximum length, in bytes, of an argument's value in a confirmation message; a longer value is shortened.
 const MAX_VALUE: usize = 200;
 
+/// The maximum length of a placeholder's name, with its brace, in bytes.
+const MAX_NAME: usize = 256;
+
 /// The maximum length of a confirmation message, in bytes; a longer message is shortened.
 const MAX_MESSAGE: usize = 2_000;
 
@@ -159,10 +162,15 @@ impl ToolConfirmation {
 pub fn fill_message(template: &str, arguments: &str) -> String {
     let arguments: Object = serde_json::from_str(arguments).unwrap_or_default();
     let (mut filled, mut rest) = (String::new(), template);
-    while let Some(start) = rest.find('{') {
+    // The template is from a server. So stop when the message is long enough, and search the end of each name in a
+    // limited part of the template only.
+    while filled.len() <= MAX_MESSAGE
+        && let Some(start) = rest.find('{')
+    {
         filled.push_str(&rest[..start]);
         rest = &rest[start..];
-        let name = rest[1..].find('}').map(|end| &rest[1..=end]);
+        let name = rest.bytes().take(MAX_NAME).position(|byte| byte == b'}');
+        let name = name.map(|end| &rest[1..end]);
         let value = name.and_then(|name| Some((name.len() + 2, shown(arguments.get(name)?))));
         let (length, value) = value.unwrap_or_else(|| (1, "{".to_owned()));
         filled.push_str(&value);
@@ -203,5 +211,12 @@ mod tests {
         ] {
             assert_eq!(fill_message(template, arguments), expected);
         }
+    }
+
+    /// Regression test: the time was quadratic, and a server chooses the length of the template.
+    #[test]
+    fn a_template_of_many_braces_is_filled_in_linear_time() {
+        let filled = fill_message(&"{".repeat(2_000_000), "{}");
+        assert_eq!(filled.len(), MAX_MESSAGE + "…".len());
     }
 }

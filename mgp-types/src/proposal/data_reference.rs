@@ -64,8 +64,8 @@ impl Checksum {
     /// Returns the bytes of a SHA-256 checksum.
     ///
     /// # Errors
-    /// Returns −32602 (invalid params) for another algorithm, because MD5 is not secure, and for a value of the wrong
-    /// length.
+    /// Returns −32602 (invalid params) for another algorithm, because MD5 is not secure, and for a value that is not 64
+    /// hexadecimal digits.
     pub fn to_sha256(&self) -> Result<Vec<u8>, RpcError> {
         if !self.algorithm.eq_ignore_ascii_case("sha256") {
             let message = format!("the checksum `{}` is not supported; use sha256", self.algorithm);

@@ -9,7 +9,8 @@ use crate::{RpcError, Timestamp};
 /// The maximum length of an idempotency key, in bytes.
 const MAX_KEY_BYTES: usize = 128;
 
-/// The key that a caller chooses for a call. Of several calls with the same key, only the first call runs.
+/// The key that a caller chooses for a call. Of several calls with the same key, only the first runs, as long as the
+/// server remembers the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub String);
@@ -42,7 +43,7 @@ impl Member for IdempotencyKey {
     const NAME: &'static str = "idempotency_key";
 }
 
-/// The time, in seconds, for which the server remembers the key of a call.
+/// The time, in seconds, for which the server should remember the key of a call; the server can limit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyTtl(pub u64);

@@ -1,6 +1,7 @@
 //! Proposal 10 (`multimodal_signatures`): the media types and sizes that a tool accepts and returns.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -42,7 +43,8 @@ impl MediaSignature {
         ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
 
     /// Returns the signature that a tool declares: the members in its definition or, if it has none of these members,
-    /// the members in its `_meta`. Malformed members count as absent.
+    /// those in its `_meta`, or else the signature that [`fold`](Self::fold) moved there. Malformed members count as
+    /// absent.
     #[must_use]
     pub fn of(tool: &Tool) -> Option<Self> {
         let in_meta = || tool.meta.as_ref().and_then(|meta| Self::of_members(&meta.0));
@@ -103,11 +105,14 @@ impl MediaSignature {
         Some(signature)
     }
 
-    /// Writes the members of the signature into a tool's definition.
+    /// Writes the members of the signature into a tool's definition. Unknown members of the signature are left out: a
+    /// server could otherwise replace any part of the definition, e.g. the description, after its approval.
     pub fn put(&self, tool: &mut Tool) {
-        let members = Payload::of(self).and_then(|text| text.get::<Object>());
-        for (name, value) in members.unwrap_or_default().iter() {
-            tool.extra.insert(name, value.clone());
+        let members = Payload::of(self).and_then(|text| text.get::<Object>()).unwrap_or_default();
+        for name in Self::MEMBERS {
+            if let Some(value) = members.get(name) {
+                tool.extra.insert(name, value.clone());
+            }
         }
     }
 
@@ -170,6 +175,7 @@ fn saved_by_decoding(tool: &Tool, arguments: &str) -> u64 {
             .is_ok_and(|property| property.encoding.as_deref() == Some("base64"))
     };
     let encoded = schema.properties.iter().filter(|(_, property)| is_base64(property));
+    let values: HashMap<_, _> = values.iter().collect();
     let texts = encoded.filter_map(|(name, _)| values.get(name)?.get::<String>().ok());
     texts.map(|text| (text.len() - text.trim_end_matches('=').len() * 3 / 4) as u64).sum()
 }
@@ -205,6 +211,17 @@ mod tests {
         assert_eq!(MediaSignature::of(&tool), Some(media.clone()));
         assert_eq!(MediaSignature::unfold(&mut tool), Some(media));
         assert_eq!(tool, plain);
+    }
+
+    #[test]
+    fn a_signature_in_meta_cannot_replace_other_members() {
+        let text = r#"{"name":"t","inputSchema":{},"_meta":{"dev.cloto/mgp":{"media":{"max_input_size_bytes":10,"description":"other"}}}}"#;
+        let mut tool: Tool = serde_json::from_str(text).unwrap();
+        MediaSignature::unfold(&mut tool).unwrap().put(&mut tool);
+        assert_eq!(
+            serde_json::to_string(&tool).unwrap(),
+            r#"{"name":"t","inputSchema":{},"max_input_size_bytes":10}"#
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Proposal 8 (`streaming`, `progress_notifications`): converts stream messages of MGP §12 to the member names of the
-//! proposal and back, without loss.
+//! proposal and back. Well-formed messages that are not nested too deeply lose nothing.
 //!
 //! The names of the proposal correspond to those of MGP: `operation_id` to `request_id`, `sequence` to `index`,
 //! `is_final` to `done`, `data` to `content`, and `estimated_remaining_seconds` to `estimated_remaining_ms`. If a value
@@ -171,15 +171,22 @@ fn to_millis(seconds: &Payload) -> u64 {
 /// text nor a content block.
 const DATA: &str = "data";
 
+/// The maximum depth of nesting in data that count as a content block. [`as_block`] calls itself for data within data,
+/// so deeper nesting could overflow the stack.
+const MAX_DEPTH: usize = 32;
+
 /// Converts the data of a chunk to a content block. A text becomes a text block, a content block stays unchanged, and
 /// any other data becomes a text block with the data in its `_meta`.
 fn to_content(data: &Payload) -> ContentBlock {
-    if let Ok(text) = data.get::<String>()
-        && quoted(&text) == data.as_str()
-    {
-        return ContentBlock::text(text);
+    as_content(data).unwrap_or_else(|| wrapped(data))
+}
+
+/// Returns the content block for data that are a text or a content block.
+fn as_content(data: &Payload) -> Option<ContentBlock> {
+    match data.get::<String>() {
+        Ok(text) if quoted(&text) == data.as_str() => Some(ContentBlock::text(text)),
+        _ => as_block(data),
     }
-    as_block(data).unwrap_or_else(|| wrapped(data))
 }
 
 fn to_data(content: &ContentBlock) -> Payload {
@@ -190,8 +197,8 @@ fn to_data(content: &ContentBlock) -> Payload {
     }
     if let ContentBlock::Text(text) = content
         && let Some(data) = text.meta.as_ref().and_then(|meta| meta.get(DATA))
-        && to_content(data) == wrapped(data)
         && *content == wrapped(data)
+        && as_content(data).is_none()
     {
         return data.clone();
     }
@@ -199,10 +206,14 @@ fn to_data(content: &ContentBlock) -> Payload {
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns the data as a content block, if they are a content block. A text block with other data in its `_meta` does
-/// not count, because [`to_content`] uses this form for data that are not a content block.
+/// Returns the data as a content block, if they are one that is not nested deeper than [`MAX_DEPTH`]. A text block with
+/// other data in its `_meta` does not count, because [`to_content`] uses this form for data that are not a content
+/// block.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
-    let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
+    if !data.as_str().starts_with('{') || data.is_deeper_than(MAX_DEPTH) {
+        return None;
+    }
+    let block: ContentBlock = data.get().ok()?;
     (to_data(&block) == *data).then_some(block)
 }
 
@@ -328,6 +339,18 @@ mod tests {
             sent.gap_unrecoverable = lost;
             let mapped = OperationChunk::from(sent.clone());
             prop_assert_eq!(ChunkParams::from(mapped), sent);
+        }
+    }
+
+    /// Regression test: each level of such data took several levels of the stack.
+    #[test]
+    fn deeply_nested_data_does_not_overflow_the_stack() {
+        for depth in [MAX_DEPTH / 2, 20_000] {
+            let open = r#"{"type":"text","text":"","_meta":{"data":"#.repeat(depth);
+            let data = Payload::from_trusted(format!("{open}1{}", "}}".repeat(depth)));
+            let sent = OperationChunk::new("7", 0_u64, data);
+            let mapped = ChunkParams::from(sent.clone());
+            assert_eq!(OperationChunk::from(mapped), sent, "{depth}");
         }
     }
 

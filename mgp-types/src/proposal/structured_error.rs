@@ -174,23 +174,17 @@ impl StructuredError {
         self.clone().attach(RpcError::new(code, self.message.clone()).recovery(hints))
     }
 
-    /// Returns the error with its secrets replaced. Its link is removed if it is not an `https` URL.
+    /// Returns the error with the secrets in its suggestion and details replaced. Its link is removed if it is not an
+    /// `https` URL.
     #[must_use]
     fn cleaned(mut self) -> Self {
         self.documentation_url = self.documentation_url.filter(|url| url.starts_with("https://"));
         self.suggestion = self.suggestion.map(|text| clean_text(&text).unwrap_or(text));
-        if let Some(details) = &mut self.details {
-            let names: Vec<_> = details.iter().map(|(name, _)| name.to_owned()).collect();
-            for name in names {
-                let mut value = details.get(&name).and_then(|value| value.get::<Value>().ok());
-                if let Some(value) = &mut value
-                    && clean_member(&name, value)
-                {
-                    // Cannot fail: a value that was decoded can be encoded again.
-                    drop(details.encode(name, value));
-                }
-            }
-        }
+        // Collect the members into a new object: finding each one in the old object would take quadratic time, and a
+        // peer chooses their number.
+        self.details = self.details.map(|details| {
+            details.iter().map(|(name, value)| (name, cleaned_member(name, value))).collect()
+        });
         self
     }
 }
@@ -262,7 +256,7 @@ fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
     let number = || {
         let digits = name.strip_prefix("CODE_")?;
         let (sign, digits) = digits.strip_prefix("MINUS_").map_or((1, digits), |rest| (-1, rest));
-        i32::try_from(sign * digits.parse::<i64>().ok()?).ok().map(ErrorCode)
+        i32::try_from(sign * i64::from(digits.parse::<u32>().ok()?)).ok().map(ErrorCode)
     };
     own.or_else(read).or_else(known).or_else(number).unwrap_or(match kind {
         ErrorKind::Transient => ErrorCode::UPSTREAM_UNAVAILABLE,
@@ -271,6 +265,14 @@ fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
         ErrorKind::RateLimited => ErrorCode::RATE_LIMITED,
         ErrorKind::Permanent | ErrorKind::Other(_) => ErrorCode::UPSTREAM_ERROR,
     })
+}
+
+/// Returns the value of a member with its secrets replaced.
+fn cleaned_member(name: &str, member: &Payload) -> Payload {
+    let mut value = member.get::<Value>().ok();
+    let is_changed = value.as_mut().is_some_and(|value| clean_member(name, value));
+    let cleaned = value.filter(|_| is_changed).and_then(|value| Payload::of(&value).ok());
+    cleaned.unwrap_or_else(|| member.clone())
 }
 
 /// Replaces the secrets in the value of a member; returns whether it contained any.
@@ -371,7 +373,7 @@ mod tests {
             "AUTHENTICATION_REQUIRED", "SCOPE_INSUFFICIENT", "OPERATION_TIMEOUT",
             "PAYLOAD_TOO_LARGE", "IDEMPOTENCY_CONFLICT", "INVALID_PARAMETERS", "TOKEN_EXPIRED",
             "CONFLICT", "SERVER_ERROR", "UPSTREAM_ERROR", "TIMEOUT", "UNSUPPORTED_OPERATION",
-            "CODE_", "CODE_x", "", "ä",
+            "CODE_", "CODE_x", "CODE_MINUS_-9223372036854775808", "", "ä",
         ];
         for name in names {
             for kind in ErrorKind::KNOWN {
@@ -403,6 +405,18 @@ mod tests {
             details,
             r#"{"api_key":"[removed]","deep":[{"Password":"[removed]"},"[removed]"],"n":1.50}"#
         );
+    }
+
+    /// Regression test: the time was quadratic, and a server chooses the number of details.
+    #[test]
+    fn many_details_are_cleaned_in_linear_time() {
+        let details: Vec<_> = (0..200_000).map(|at| format!(r#""{at}":1"#)).collect();
+        let text = format!(
+            r#"{{"code":"X","message":"m","category":"permanent","details":{{{}}}}}"#,
+            details.join(",")
+        );
+        let error: StructuredError = serde_json::from_str(&text).unwrap();
+        assert_eq!(error.clone().cleaned(), error);
     }
 
     #[test]

@@ -33,11 +33,13 @@ impl<'a> ToolMembers<'a> {
     }
 }
 
-/// The prefix that the paths of all members of tool definitions have in the [table of members](crate::method::MEMBERS).
+/// The prefix of the paths of those members of tool definitions that this implementation writes to `_meta`, in the
+/// [table of members](crate::method::MEMBERS). The members of [`MediaSignature`](super::MediaSignature) are not among
+/// them.
 const PLACE: &str = "result.tools[]._meta.";
 
 /// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool and from the top level of its
-/// definition.
+/// definition. [`MediaSignature`](super::MediaSignature) removes its own members.
 ///
 /// ```
 /// use mgp_types::mcp::Tool;
@@ -62,8 +64,8 @@ pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
     }
 }
 
-/// Copies the members that belong to the `wanted` extensions from one definition of a tool into the `_meta` of another
-/// definition.
+/// Copies the members that belong to the `wanted` extensions, except those of
+/// [`MediaSignature`](super::MediaSignature), from one definition of a tool into the `_meta` of another definition.
 pub fn copy_tool_members(from: &mcp::Tool, to: &mut mcp::Tool, wanted: ExtensionSet) {
     for (name, _) in names().filter(|(_, extension)| wanted.contains(*extension)) {
         let in_meta = from.meta.as_ref().and_then(|meta| meta.get(name));

@@ -69,7 +69,7 @@ open_enum! {
 open_enum! {
     /// The state of a step.
     pub enum StepStatus {
-        /// The call is running, or was interrupted.
+        /// The call is running, was interrupted, or failed after it may have had an effect.
         Started = "started",
         /// The call succeeded.
         Done = "done",

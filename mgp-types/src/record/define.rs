@@ -43,9 +43,9 @@
 /// ```
 ///
 /// The struct has a public field for each declared member, and `extra: Extras` for all other members. The macro
-/// implements `new` with an argument for each `req` and `seq` member, or `Default` if no such member is declared. It
-/// also implements `Serialize` (declared members first, then the other members in the order received), `Deserialize`
-/// (if a member is repeated, its last value counts) and, with the feature `schema`, `JsonSchema`.
+/// implements `new` with an argument for each `req` and `seq` member; without such members, also `Default`. It also
+/// implements `Serialize` (declared members first, then the other members in the order received), `Deserialize` (if a
+/// member is repeated, its last value counts) and, with the feature `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
         $(#[doc = $doc:literal])*

@@ -40,8 +40,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for ObjectOrList<T> {
     }
 }
 
-/// A JSON Schema in which members with the value `null` are removed, and empty lists in place of objects, e.g. as
-/// `properties`, are replaced by empty objects.
+/// A JSON Schema in which members with the value `null` are removed, except `const` and `default`, and empty lists in
+/// place of objects, e.g. as `properties`, are replaced by empty objects.
 pub(crate) struct Schema<T>(pub(crate) T);
 
 impl<'de, T: From<RawObject>> Deserialize<'de> for Schema<T> {

@@ -1,9 +1,9 @@
 //! Wire structs and enums that preserve unknown members and values (MGP §1.1, §10.2).
 //!
-//! Three macros define every wire type of this crate: [`record!`] defines a struct, `open_enum!` an extensible enum of
-//! strings, and `tagged!` an enum of records distinguished by one member. None of them uses serde's `flatten`,
-//! `untagged` or internal tagging, because these buffer the whole value and cannot contain raw JSON, while every wire
-//! type may contain a [`Payload`](crate::Payload).
+//! Four macros define most wire types of this crate: [`record!`] defines a struct, `open_enum!` an extensible and
+//! `string_enum!` a closed enum of strings, and `tagged!` an enum of records distinguished by one member. None of them
+//! uses serde's `flatten`, `untagged` or internal tagging, because these buffer the whole value and cannot contain raw
+//! JSON, while every wire type may contain a [`Payload`](crate::Payload).
 
 mod choice;
 mod define;

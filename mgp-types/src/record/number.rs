@@ -1,5 +1,5 @@
-//! Numbers: a type that writes a number exactly as it was read (MGP §12.6), and a decoder of whole numbers that accepts
-//! each way of writing them.
+//! Numbers: a type that keeps integers and floats apart (MGP §12.6), and a decoder of whole numbers that accepts each
+//! way of writing them.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::Nullable;
 /// The largest number up to which a float represents every whole number exactly: 2^53.
 pub(crate) const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A JSON number that is written exactly as it was read, so that `1` and `1.0` stay distinct.
+/// A JSON number that stays an integer or a float, as it was read, so that `1` and `1.0` stay distinct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Number(serde_json::Number);

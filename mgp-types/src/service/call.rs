@@ -209,7 +209,7 @@ impl Call {
 pub struct Context {
     /// The key of the call in this process.
     pub key: CallKey,
-    /// The caller. Only the transport sets the principal, and forwarding never changes it.
+    /// The principal for whom the call is made. It is never read from params, and forwarding never changes it.
     pub principal: Principal,
     /// The result of the negotiation with the caller.
     pub caller: Arc<PeerInfo>,
@@ -221,7 +221,7 @@ pub struct Context {
     pub scope: Scope,
     /// The connection over which the call was received, or will be sent.
     pub peer: Peer,
-    /// The request id that the caller chose. It is only used to find the call if the caller cancels it.
+    /// The request id that the caller chose. Messages between this side and the caller refer to the call by this id.
     pub wire_id: Option<Id>,
     /// The id of the logical call, if this call is one of its rounds (repetitions with answers) or attempts (retries).
     pub logical: Option<ByteString>,
@@ -273,13 +273,14 @@ impl Context {
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
     /// # Errors
-    /// Returns 1000 (permission denied) if the caller cannot be asked (−32021, missing client capability, for a caller
-    /// of MCP 2026-07-28), else the error that the caller returned. An
-    /// error whose code [means that the call did not run](ErrorCode::is_refusal) has `details.started`, because
-    /// handlers ask after they have begun. A layer that asks before the handler runs should return an error of its own.
+    /// Returns 1000 (permission denied) if the caller cannot be asked during this call or does not accept such
+    /// questions (−32021, missing client capability, if a caller of MCP 2026-07-28 does not accept them), else the
+    /// error of the caller or of its connection. An error whose code [means that the call did not
+    /// run](ErrorCode::is_refusal) has `details.started`, because handlers ask after they have begun. A layer that asks
+    /// before the handler runs should return an error of its own.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the question.
+    /// Dropping the future withdraws the question; a caller of MCP 2026-07-28 may receive it nevertheless.
     pub async fn ask(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
         self.ask_with_progress(key, ask, Outlet::none()).await
     }
@@ -291,7 +292,7 @@ impl Context {
     /// Returns the same errors as [`ask`](Self::ask).
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the question.
+    /// The same as for [`ask`](Self::ask).
     pub async fn ask_with_progress(
         &self,
         key: &str,
@@ -347,7 +348,7 @@ impl Context {
     /// Returns the same errors as [`ask`](Self::ask).
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the question.
+    /// The same as for [`ask`](Self::ask).
     pub async fn ask_again(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
         if let CallerAccess::Channel(asker) = &self.caller_access {
             asker.forget_early(key);

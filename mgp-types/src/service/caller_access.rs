@@ -45,8 +45,8 @@ pub trait CallerChannel: Send + Sync {
         false
     }
 
-    /// Returns whether a further question would reach the caller immediately. Returns `false` while an earlier question
-    /// waits for its answer, and after the call has ended.
+    /// Returns whether a further question would reach the caller immediately. A channel whose call goes on while its
+    /// questions are open returns `false` while one is open, and after the call has ended.
     fn can_ask_now(&self) -> bool {
         true
     }

@@ -61,7 +61,7 @@ pub enum FetchError {
         /// The rule that forbids the request.
         why: String,
     },
-    /// The server was not reached, or the response is incomplete.
+    /// The server was not reached, or the whole response could not be read.
     #[error("`{}` could not be fetched: {why}", shown_url(url))]
     Failed {
         /// The requested URL; the message shows it through [`shown_url`](super::shown_url()).

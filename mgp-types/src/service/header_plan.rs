@@ -2,6 +2,8 @@
 //!
 //! The annotations are read from the text of the schema alone: `$ref` is never followed, not even within the schema.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::HeaderParams;
@@ -10,6 +12,10 @@ use crate::record::RawObject;
 use crate::wire::{ErrorCode, RpcError};
 
 const ANNOTATION: &str = "x-mcp-header";
+
+/// The maximum number of arguments of a tool that are repeated in headers. HTTP implementations accept about a hundred
+/// headers, and a server must not make its clients examine millions of annotations.
+const MAX_HEADERS: usize = 64;
 
 /// The schema keywords whose values are data, so annotations in them are ignored.
 const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "example", "examples"];
@@ -38,7 +44,8 @@ pub struct HeaderPlan(Vec<Mirrored>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mirrored {
-    path: Vec<String>,
+    /// The names on the way to the argument; paths share them, because a server chooses their number and length.
+    path: Vec<Arc<str>>,
     header: String,
 }
 
@@ -55,6 +62,9 @@ pub enum HeaderPlanError {
     /// Two arguments have the same header; header names that differ only in case count as equal.
     #[error("two arguments have the header `{0}`")]
     Twice(String),
+    /// More than 64 arguments have a header.
+    #[error("more than {MAX_HEADERS} arguments have a header")]
+    TooMany,
     /// The argument is not a string, integer or boolean.
     #[error("`{0}` must be a string, an integer or a boolean to be repeated in a header")]
     Type(String),
@@ -88,7 +98,8 @@ impl HeaderPlan {
     /// Reads the annotations in the input schema of a tool.
     ///
     /// # Errors
-    /// Returns the first invalid annotation; a client must not call such a tool over HTTP.
+    /// Returns the first invalid annotation, or an error if a schema that may have annotations cannot be read; a client
+    /// must not call such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
         // Parse only schemas that can contain an annotation: most have none, and a text search is faster. With `\u`
@@ -117,11 +128,11 @@ impl HeaderPlan {
 
     /// Returns the headers for a call of the tool with these arguments.
     ///
-    /// Absent and null arguments have no header, nor do arguments that are objects or arrays.
+    /// Absent and null arguments have no header.
     ///
     /// # Errors
-    /// Returns −32602 (invalid params) if the arguments are not JSON, or if a number is not an integer that every JSON
-    /// reader represents exactly.
+    /// Returns −32602 (invalid params) if the arguments are not JSON, if an argument with a header is an object or
+    /// array, or if a number is not an integer that every JSON reader represents exactly.
     pub fn headers(&self, arguments: &str) -> Result<HeaderParams, RpcError> {
         let mut headers = HeaderParams::new();
         let arguments: Value = serde_json::from_str(arguments).map_err(RpcError::invalid_params)?;
@@ -142,7 +153,10 @@ impl HeaderPlan {
                     };
                     headers.push(header.clone(), integer.to_string());
                 }
-                _ => {}
+                Some(Value::Object(_) | Value::Array(_)) => {
+                    return Err(RpcError::invalid_params(HeaderPlanError::Type(path.join("."))));
+                }
+                Some(Value::Null) | None => {}
             }
         }
         Ok(headers)
@@ -183,7 +197,7 @@ impl HeaderPlan {
     fn walk(
         &mut self,
         schema: &Map<String, Value>,
-        path: &mut Vec<String>,
+        path: &mut Vec<Arc<str>>,
     ) -> Result<(), HeaderPlanError> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
@@ -191,7 +205,7 @@ impl HeaderPlan {
                 ("properties", Value::Object(properties)) => {
                     for (name, property) in properties {
                         let Value::Object(property) = property else { continue };
-                        path.push(name.clone());
+                        path.push(name.as_str().into());
                         self.add(property, path)?;
                         self.walk(property, path)?;
                         path.pop();
@@ -206,7 +220,7 @@ impl HeaderPlan {
     fn add(
         &mut self,
         property: &Map<String, Value>,
-        path: &[String],
+        path: &[Arc<str>],
     ) -> Result<(), HeaderPlanError> {
         let header = match property.get(ANNOTATION) {
             None => return Ok(()),
@@ -221,6 +235,9 @@ impl HeaderPlan {
         }
         if self.0.iter().any(|known| known.header.eq_ignore_ascii_case(header)) {
             return Err(HeaderPlanError::Twice(header.clone()));
+        }
+        if self.0.len() == MAX_HEADERS {
+            return Err(HeaderPlanError::TooMany);
         }
         self.0.push(Mirrored { path: path.to_vec(), header: header.clone() });
         Ok(())
@@ -278,10 +295,10 @@ fn is_token(byte: u8) -> bool {
 // === Arguments ===
 
 /// Returns the argument at a path; `None` if it is absent or null.
-fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
+fn value_at<'a>(arguments: &'a Value, path: &[Arc<str>]) -> Option<&'a Value> {
     let mut value = arguments;
     for name in path {
-        value = value.as_object()?.get(name)?;
+        value = value.as_object()?.get(&**name)?;
     }
     (!value.is_null()).then_some(value)
 }

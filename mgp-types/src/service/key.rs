@@ -22,7 +22,8 @@ pub struct TraceSpan(pub u64);
 static PROCESS: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..) | (1 << 63));
 
 impl TraceSpan {
-    /// Returns the id of the span of a call. It differs from the ids of all other calls, also in other processes.
+    /// Returns the id of the span of a call. It differs from the ids of all other calls of this process and, very
+    /// probably, from those of other processes.
     #[must_use]
     pub fn of(key: CallKey) -> Self {
         Self(key.0 ^ *PROCESS)

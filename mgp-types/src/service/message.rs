@@ -46,7 +46,7 @@ pub enum Message {
     Batch(Vec<ByteString>),
 }
 
-/// The error for a text that is not a valid message. It contains the answer that must be sent for the text.
+/// The error for a text that is not a valid message. It contains the answer, if the text must be answered.
 #[derive(Debug)]
 pub struct InvalidMessage {
     /// The id that the error response must repeat, if it could be read.
@@ -123,7 +123,8 @@ impl Message {
         }
     }
 
-    /// Converts a response that is not valid UTF-8 into an error response, so that the call that waits for it ends.
+    /// Converts a response that is not valid UTF-8 into an error response, so that the call that waits for it ends;
+    /// returns `None` for any other line, or if the id cannot be read.
     ///
     /// ```
     /// use mgp_types::service::Message;

@@ -28,7 +28,7 @@ impl Client {
     /// Sends a request and waits for its result.
     ///
     /// # Errors
-    /// Returns the error of the stack.
+    /// Returns the error of the stack, or −32603 (internal error) if the reply has no complete result.
     pub async fn request(&mut self, method: &str, params: &str) -> Result<Payload, RpcError> {
         let reply = self.call(method, params).await?;
         match reply.as_body() {

@@ -109,7 +109,7 @@ impl From<ConsumerGone> for RpcError {
 /// A consumer of the items of one call. A layer can wrap it in its own consumer to observe the items.
 // `send` is not `async`, so that a layer that wraps a sink can return the boxed future of the inner sink unchanged.
 pub trait Sink: Send + Sync {
-    /// Consumes an item. Waits while the consumer is slow; the implementation bounds the wait.
+    /// Consumes an item. Waits while the consumer is slow; the implementation decides for how long.
     ///
     /// # Errors
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
@@ -227,7 +227,8 @@ impl Outlet {
         Self::new(Arc::new(Function(take)))
     }
 
-    /// Creates an outlet to a queue with room for `room` items (at least one); a sender waits while the queue is full.
+    /// Creates an outlet to a queue with room for `room` items (at least one); a sender waits while the queue is full,
+    /// without a time limit. So read the receiver, or drop it.
     #[must_use]
     pub fn channel(room: usize) -> (Self, mpsc::Receiver<OutletItem>) {
         struct Queue(mpsc::Sender<OutletItem>);

@@ -10,10 +10,10 @@ use crate::wire::{Id, RpcError};
 
 /// A connection as layers use it. The trait is object safe and free of I/O types, so that tests can implement it
 /// easily.
-// `send` is not `async`, because it must queue the call before it returns, so that calls keep their order.
+// `send` is not `async`, because the trait must be object safe.
 pub trait Link: Send + Sync + 'static {
     /// Sends a call. The future of a request completes with the answer, the future of a notification when the
-    /// notification has been sent.
+    /// notification has been sent or queued.
     ///
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
@@ -39,8 +39,7 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
-    /// Closes the connection after sending the queued messages; running calls end with an error
-    /// that contains the reason.
+    /// Closes the connection after sending the queued messages; running calls end with an error. The reason is logged.
     fn close(&self, _reason: &str) {}
 
     /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream later. Returns
@@ -79,7 +78,7 @@ pub enum QueueRoom {
     Free,
     /// The queue is filled above its high-water mark; a peer that supports pacing should be asked to send more slowly.
     High,
-    /// The queue was full, so the item was dropped and counted; the final answer reports the missing items.
+    /// The queue was full, so the item was dropped; the final answer reports the number of dropped chunks.
     Full,
 }
 
@@ -160,7 +159,7 @@ impl Peer {
         self.0.is_closed()
     }
 
-    /// Closes the connection; running calls end with an error that contains the reason.
+    /// Closes the connection; running calls end with an error. The reason is logged.
     pub fn close(&self, reason: &str) {
         self.0.close(reason);
     }

@@ -63,7 +63,7 @@ impl AcceptedRequests {
         }
     }
 
-    /// Returns whether the client accepts requests of a method.
+    /// Returns whether the client accepts requests of a method; `true` for a method that has no field here.
     #[must_use]
     pub fn accepts(self, method: &str) -> bool {
         match method {

@@ -55,7 +55,7 @@ macro_rules! name_newtype {
 }
 
 name_newtype!(
-    /// The name of the tenant to which a principal belongs; it is part of every storage key.
+    /// The name of the tenant to which a principal belongs.
     TenantId
 );
 name_newtype!(
@@ -67,7 +67,8 @@ name_newtype!(
     AgentId
 );
 name_newtype!(
-    /// The configured id of a server; an id that the server claims is shown, but never used as a key.
+    /// The id under which a server is configured or registered; an id that the server claims is shown, but never used
+    /// as a key.
     ServerId
 );
 
@@ -114,7 +115,7 @@ struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Authority {
-    /// No administrative authority: the principal can only call tools.
+    /// No administrative authority.
     User,
     /// The authority to administer access, permissions and approvals of the principal's own tenant, but nothing that
     /// several tenants share.

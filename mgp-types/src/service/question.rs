@@ -72,8 +72,8 @@ impl InputRequired {
         out.push(b'}');
     }
 
-    /// Reads a result that asks for input; returns `None` for other kinds of results. The questions keep their order,
-    /// because a person is asked in this order.
+    /// Reads a result that asks for input; returns `None` for other kinds of results, and if there are more than 64
+    /// questions. The questions keep their order, because a person is asked in this order.
     #[must_use]
     pub fn read(result: &Payload) -> Option<Self> {
         #[derive(serde::Deserialize)]
@@ -93,6 +93,9 @@ impl InputRequired {
             return None;
         }
         let read: Result = serde_json::from_str(result.as_str()).ok()?;
+        if read.requests.len() > MAX_QUESTIONS {
+            return None;
+        }
         let asks = read.requests.iter().map(|(key, question)| {
             let Question { method, params } = question.get().ok()?;
             let params = params.unwrap_or_else(Payload::empty_object);
@@ -101,6 +104,9 @@ impl InputRequired {
         Some(Self { asks: asks.collect::<Option<_>>()?, state: read.state })
     }
 }
+
+/// The maximum number of questions in one result.
+const MAX_QUESTIONS: usize = 64;
 
 /// The beginning of the text of almost all results.
 const LEADING: &str = r#"{"resultType":""#;
@@ -204,5 +210,19 @@ mod tests {
         let keys: Vec<_> = read.asks.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["user", "city"]);
         assert_eq!(read.asks[1].1.params().as_str(), "{}");
+    }
+
+    /// Regression test: a server could ask its caller a million questions in one round.
+    #[test]
+    fn the_number_of_questions_is_limited() {
+        for (count, is_read) in [(MAX_QUESTIONS, true), (MAX_QUESTIONS + 1, false)] {
+            let asks: Vec<_> = (0..count).map(|at| format!(r#""{at}":{{"method":"m"}}"#)).collect();
+            let text = format!(
+                r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#,
+                asks.join(",")
+            );
+            let read = InputRequired::read(&Payload::from_trusted(text));
+            assert_eq!(read.is_some(), is_read, "{count}");
+        }
     }
 }

@@ -86,7 +86,7 @@ impl Reply {
         }
     }
 
-    /// Writes the JSON of the result.
+    /// Writes the JSON of the result; `{}` for [`Reply::None`].
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Complete(body) | Self::Task(body) => body.write(out),
@@ -143,7 +143,7 @@ impl Body {
         self.raw.get::<crate::Object>().ok()?.get(name).cloned()
     }
 
-    /// Returns the result with the added members, as JSON.
+    /// Returns the JSON that [`write`](Self::write) writes.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.raw.as_str().len() + 32);
@@ -151,7 +151,7 @@ impl Body {
         out
     }
 
-    /// Writes the result with the added members.
+    /// Writes the result with the added members; a result that is not an object is written without them.
     pub fn write(&self, out: &mut Vec<u8>) {
         let raw = self.raw.as_str();
         if (self.extra.is_empty() && self.meta.is_empty()) || !raw.trim_start().starts_with('{') {

@@ -5,8 +5,8 @@ use std::error::Error as _;
 
 use crate::wire::RpcError;
 
-/// A description of the rule that led to the decision about a call. It is written to the audit log, and never sent to a
-/// peer.
+/// A description of the rule that led to the decision about a call. It is written to the audit log, and not sent to the
+/// caller.
 ///
 /// The error of a refusal contains the rule in its chain of sources, where [`Rule::of`] finds it.
 ///

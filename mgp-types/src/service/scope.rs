@@ -58,6 +58,12 @@ struct ScopeState {
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
+impl ScopeState {
+    fn value(&self, id: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.values.iter().find(|(known, _)| *known == id).map(|(_, value)| Arc::clone(value))
+    }
+}
+
 impl Scope {
     /// Creates a scope with a new id and no values.
     #[must_use]
@@ -88,18 +94,22 @@ impl Scope {
         self.id() == other.id() || !stays(self) && !stays(other)
     }
 
-    /// Returns the scope's value of type `T`; creates it with `T::default()` on first use.
+    /// Returns the scope's value of type `T`; creates it with `T::default()` on first use. A value that is created
+    /// after the scope has ended is dropped together with the scope itself.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let mut state = self.0.state.lock();
         let id = TypeId::of::<T>();
-        let value = if let Some((_, value)) = state.values.iter().find(|(known, _)| *known == id) {
-            Arc::clone(value)
-        } else {
-            let value: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
-            state.values.push((id, Arc::clone(&value)));
-            value
-        };
+        let known = self.0.state.lock().value(id);
+        let value = known.unwrap_or_else(|| {
+            // Create the value before the lock is acquired, because `T::default` may use the scope.
+            let created: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
+            let mut state = self.0.state.lock();
+            if let Some(first) = state.value(id) {
+                return first;
+            }
+            state.values.push((id, Arc::clone(&created)));
+            created
+        });
         // The downcast cannot fail, because the value was found by its type. The default value only avoids a panic.
         value.downcast().unwrap_or_default()
     }
@@ -202,6 +212,18 @@ mod tests {
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         scope.on_end(hook()).keep();
         assert_eq!(runs.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_default_value_may_use_its_scope() {
+        thread_local!(static SCOPE: Scope = Scope::new(ScopeKind::Session));
+        struct Outer(Arc<u8>);
+        impl Default for Outer {
+            fn default() -> Self {
+                Self(SCOPE.with(Scope::state))
+            }
+        }
+        assert_eq!(*SCOPE.with(Scope::state::<Outer>).0, 0);
     }
 
     #[test]

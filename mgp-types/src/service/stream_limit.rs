@@ -41,7 +41,7 @@ impl StreamLimit {
         Self(Mutex::new(Current { bytes, is_default: true, setting: None }))
     }
 
-    /// Returns the limit of a call; `None` if the call sends no chunks.
+    /// Returns the limit of a call; `None` if its caller wants no chunks.
     #[must_use]
     pub fn of(cx: &Context) -> Option<&Self> {
         cx.extensions.get()

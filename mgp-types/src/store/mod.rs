@@ -219,8 +219,7 @@ impl Change {
         self
     }
 
-    /// Returns the keys in a space that the change writes or removes. Each key is returned with `true` if its record
-    /// exists after the change.
+    /// Returns the keys in a space that the change writes (with `true`) or removes (with `false`).
     pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
         let of_space = self.writes.iter().filter(move |write| write.space == space);
         of_space.map(|write| (write.key.as_str(), write.value.is_some()))
@@ -294,7 +293,7 @@ pub enum StoreError {
     /// The content cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
     Unreadable(String),
-    /// The operating system or the database reported an error.
+    /// The store failed for the reason in the source, e.g. an error of the operating system or the database.
     #[error("the store failed: {0}")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
 }

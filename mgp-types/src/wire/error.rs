@@ -75,6 +75,7 @@ impl RpcError {
     /// Creates error −32601 (method not found) for an unknown method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
+        let method = crate::clip(method, 120);
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
@@ -90,7 +91,7 @@ impl RpcError {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
 
-    /// Sets the source of the error, which is only used in local logs and never sent to a peer.
+    /// Sets the source of the error, for logs, audit records and checks in this process; it is never sent to a peer.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
@@ -142,7 +143,8 @@ impl RpcError {
         self
     }
 
-    /// Sets `error.data`. When the error is sent, its recovery hints are added to this data.
+    /// Sets `error.data`. When the error is sent, its recovery hints are added to this data; they are not sent if the
+    /// data is not an object.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);

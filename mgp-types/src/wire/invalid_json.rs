@@ -1,5 +1,13 @@
 //! Describes the reason why JSON cannot be decoded, without terms of Rust.
 
+use crate::clip;
+
+/// The maximum length in bytes of a value of the peer in a reason.
+const MAX_VALUE_BYTES: usize = 120;
+
+/// The maximum length in bytes of a reason, which can contain a name or a word of the peer.
+const MAX_REASON_BYTES: usize = 1000;
+
 /// The names that Rust and serde use for types in the messages of decoders, each with the usual name of the type in
 /// JSON.
 const NAMES: [(&str, &str); 14] = [
@@ -33,9 +41,10 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
         text.strip_prefix("invalid value: ").filter(|rest| rest.starts_with("integer `-"));
     let mismatch = text.strip_prefix("invalid type: ").or(negative);
     if let Some((found, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("expected {}, found {}", of_json(expected), of_json(found));
+        let found = clip(of_json(found), MAX_VALUE_BYTES);
+        return format!("expected {}, found {found}", of_json(expected));
     }
-    text.to_owned()
+    clip(text, MAX_REASON_BYTES)
 }
 
 fn of_json(name: &str) -> &str {
@@ -78,5 +87,8 @@ mod tests {
             let error = serde_json::from_str::<Sample>(text).unwrap_err();
             assert_eq!(super::reason(&error), expected);
         }
+        let text = format!(r#"{{"name":"a","list":"{}"}}"#, "x".repeat(100_000));
+        let error = serde_json::from_str::<Sample>(&text).unwrap_err();
+        assert!(super::reason(&error).len() < 200, "a long value is clipped");
     }
 }

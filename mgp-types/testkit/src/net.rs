@@ -1,8 +1,8 @@
-//! An HTTP request written as text, and a proxy that cuts a connection.
+//! An HTTP request written as text, a proxy that cuts a connection, and addresses at which nothing listens.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +40,29 @@ pub async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>)
         }
     });
     address
+}
+
+/// Returns an address of this machine at which nothing listens. The system gives its port to no other program that
+/// requests a free port, and each call returns another one.
+///
+/// # Panics
+/// Panics if no such port is free.
+#[must_use]
+pub fn unused_address() -> SocketAddr {
+    /// The ports below those that systems choose for programs.
+    const PORTS: std::ops::Range<u16> = 10_000..30_000;
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    // Test processes with neighbouring ids run at the same time, so their first ports are apart.
+    let first = std::process::id().wrapping_mul(16) % count;
+    let candidates = std::iter::repeat_with(|| {
+        let offset = (first + u32::from(CALLS.fetch_add(1, Ordering::SeqCst))) % count;
+        let port = PORTS.start + u16::try_from(offset).expect("it is below the number of ports");
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    });
+    let mut candidates = candidates.take(PORTS.len());
+    let is_free = |address: &SocketAddr| std::net::TcpListener::bind(address).is_ok();
+    candidates.find(is_free).expect("a port is free")
 }
 
 async fn forward(near: TcpStream, to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) {

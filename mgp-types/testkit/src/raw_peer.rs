@@ -12,7 +12,8 @@ use tokio::time::timeout;
 const LINE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One end of a connection in memory, over which a test can write any message, as a client or a server. The test also
-/// reads every message of the other end. All methods panic if the connection breaks.
+/// reads every message of the other end. All methods panic if the connection breaks, or if a line does not arrive in
+/// time.
 #[derive(Debug)]
 pub struct RawPeer {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,

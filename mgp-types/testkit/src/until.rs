@@ -1,4 +1,4 @@
-//! Waits for a condition, for a limited time.
+//! Waits for a condition, for a limited time, or for a fixed time.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -51,11 +51,18 @@ pub fn until_blocking(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits in ten parts, so that other tasks run before the end of the wait even if this process is suspended meanwhile.
+pub async fn sleep_in_parts(time: Duration) {
+    for _ in 0..10 {
+        tokio::time::sleep(time / 10).await;
+    }
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the bound is one of real time, also when tokio's clock is paused"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_testkit::{ChildTest, child_role, report};
+use mgp_testkit::{ChildTest, Stopwatch, child_role, report};
 use mgp_types::Payload;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
@@ -131,7 +131,7 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
     let (mut openings, mut newest) = (Vec::new(), 0);
     for kill in 0..KILLS {
         let acknowledged = write_and_kill(&folder.file(), kill);
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let db = Db::open(folder.file()).await.unwrap();
         openings.push(begun.elapsed());
         let kept = number(&db, "left").await;
@@ -216,7 +216,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
     let mut news = db.revision();
     let mut worst = Duration::ZERO;
     for _ in 0..10 {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let mine = db.commit(Change::new().put("s", "yours", Payload::null())).await.unwrap();
         news.wait_for(|revision| *revision > mine).await.unwrap();
         // The measured time covers a change in each direction, so take half of it.

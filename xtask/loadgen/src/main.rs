@@ -4,7 +4,7 @@
 //! `stdio`, `--depth` is the number of requests in flight. In mode `http`, `--depth` is the number of keep-alive
 //! connections, each with a session and one request in flight. The default call is `tools/call` of the tool `echo` with
 //! a message that begins with the sequence number of the request. Each reply must contain this number, so that a server
-//! cannot return a cached reply; `bad` counts the replies without the number.
+//! cannot return a cached reply; `bad` counts wrong replies, such as replies without the number.
 mod account;
 mod http;
 mod message;

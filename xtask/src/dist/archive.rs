@@ -1,4 +1,4 @@
-//! Writes archives whose bytes depend only on their content, and not on the time, the user or the order of folders.
+//! Writes archives whose bytes depend only on the given entries and the given time, not on the clock or the user.
 
 use crate::run::{Context, Outcome};
 use flate2::{Compression, GzBuilder};

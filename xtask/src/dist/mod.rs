@@ -1,6 +1,6 @@
 //! The command `dist`: packs the program `mgp` in every form in which users install it.
 //!
-//! The command publishes nothing. Two runs with the same `SOURCE_DATE_EPOCH` produce the same bytes.
+//! The command publishes nothing. Two runs with the same program and `SOURCE_DATE_EPOCH` produce the same bytes.
 
 mod archive;
 mod deb;

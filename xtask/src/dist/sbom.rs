@@ -1,4 +1,4 @@
-//! The bill of materials: every crate that is linked into the program, in the format `CycloneDX`.
+//! The bill of materials: every crate on which the program depends, in the format `CycloneDX`.
 
 use super::Release;
 use crate::run::{Context, Outcome, Program};
@@ -37,8 +37,8 @@ fn component(package: &Value) -> Value {
     })
 }
 
-/// Returns the packages that are linked into the program: its dependencies, except the dependencies of tests and build
-/// scripts.
+/// Returns the packages on which the program depends, directly or not, including procedural macros, but without the
+/// dependencies of tests and build scripts.
 fn used(metadata: &Value) -> Outcome<BTreeSet<String>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("resolve")?;
     let packages = metadata["packages"].as_array().context("packages")?;

@@ -101,14 +101,19 @@ impl Term {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ApprovalList(Vec<KernelApproval>);
+pub(crate) struct ApprovalList {
+    approvals: Vec<KernelApproval>,
+    /// `true` in `mgp approvals watch`, which does not recommend itself.
+    #[serde(skip)]
+    is_watch: bool,
+}
 
 impl Render for ApprovalList {
     fn render(&self, out: &mut Output) {
-        if self.0.is_empty() {
+        if self.approvals.is_empty() {
             return out.line("no pending approvals");
         }
-        let rows = self.0.iter().map(|one| {
+        let rows = self.approvals.iter().map(|one| {
             let color = match one.state.as_str() {
                 "open" => Color::Yellow,
                 "denied" => Color::Red,
@@ -139,7 +144,7 @@ impl Render for ApprovalList {
             ]
         });
         out.table(["ID", "KIND", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
-        for open in self.0.iter().filter(|one| one.state == "open") {
+        for open in self.approvals.iter().filter(|one| one.state == "open") {
             out.line("");
             out.line(format!("{}:", open.id));
             for line in open.question.lines() {
@@ -155,11 +160,12 @@ impl Render for ApprovalList {
                 out.hint(format!("  The whole script: `mgp approvals show {}`", open.id));
             }
         }
-        if self.0.iter().any(|one| one.state == "open") {
+        if self.approvals.iter().any(|one| one.state == "open") {
+            let watch = if self.is_watch { "" } else { ", or `mgp approvals watch`" };
             out.line("");
-            out.hint("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`");
+            out.hint(format!("answer: `mgp approvals approve ID`, `mgp approvals deny ID`{watch}"));
         }
-        if self.0.iter().any(|one| one.state == "open" && one.kind == "call") {
+        if self.approvals.iter().any(|one| one.state == "open" && one.kind == "call") {
             out.line("a call that no longer waits runs when it is made again after the approval");
         }
     }
@@ -259,9 +265,9 @@ async fn execute(
 ) -> CliResult<Option<ActionReport>> {
     match approvals {
         Approvals::Ls | Approvals::Watch => {
-            let all = backend.approvals(None).await?;
-            let has_registrations = all.iter().any(is_registration);
-            print(global, &ApprovalList(all))?;
+            let approvals = backend.approvals(None).await?;
+            let has_registrations = approvals.iter().any(is_registration);
+            print(global, &ApprovalList { approvals, is_watch: false })?;
             if has_registrations && !backend.decides_registrations() {
                 print_note(global, &format!("mgp: {NEEDS_KERNEL}"));
             }
@@ -387,9 +393,10 @@ fn is_permission(asked: &KernelApproval) -> bool {
 
 /// Describes in words which calls an approval, or a denial of permissions, covers; `None` for a registration.
 fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
+    let until = params.until.as_ref().map(Cell::from);
     if is_permission(asked) {
         let server = asked.server_id.as_deref()?;
-        let end = params.until.as_ref().map(|until| format!("until {until}"));
+        let end = until.map(|until| format!("until {}", until.text()));
         let end = end.unwrap_or_else(|| "until they are revoked".to_owned());
         return Some(format!(
             "for all tools of {server}, {end}; `mgp permissions revoke {server} PERMISSION` ends it"
@@ -400,8 +407,9 @@ fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Opti
     let server = asked.server_id.as_deref().unwrap_or("SERVER");
     let end =
         format!("`mgp permissions ls` lists it, and `mgp permissions revoke {server} ID` ends it");
-    Some(match (params.term.as_deref(), &params.until) {
+    Some(match (params.term.as_deref(), until) {
         (Some("tool"), Some(until)) => {
+            let until = until.text();
             format!("for all calls of {tool} by {agent} until {until}, with any arguments; {end}")
         }
         (Some("like"), _) => {
@@ -446,6 +454,27 @@ mod tests {
         };
         assert_eq!(of("ann", Some("app")), "app (ann)");
         assert_eq!((of("local", Some("ada")), of("ann", None)), ("ada".into(), "ann".into()));
+    }
+
+    #[test]
+    fn a_watch_does_not_recommend_itself() {
+        let asked = KernelApproval::new("a", "call", "open", "?", "eve", Timestamp::now());
+        for is_watch in [true, false] {
+            let mut out = Output::default();
+            ApprovalList { approvals: vec![asked.clone()], is_watch }.render(&mut out);
+            assert_ne!(out.text().contains("approvals watch"), is_watch, "{}", out.text());
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_approval_is_shown_in_whole_seconds() {
+        let mut asked = KernelApproval::new("a", "call", "open", "?", "eve", Timestamp::now());
+        asked.tool = Some("files.look".to_owned());
+        let mut params = KernelApprovalDecisionParams::new("a");
+        params.term = Some("tool".to_owned());
+        params.until = Some(Timestamp::from("2026-11-27T18:35:59.123Z"));
+        let shown = effect(&asked, &params).unwrap();
+        assert!(shown.contains("by eve until 2026-11-27T18:35:59Z, with any"), "{shown}");
     }
 
     #[test]

@@ -16,9 +16,16 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-pub(crate) fn run(completions: &Completions, command: &mut Command) -> CliResult {
+pub(crate) fn run(completions: &Completions, command: &Command) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(completions.shell, command, "mgp", &mut script);
+    // Leave out hidden commands, because `clap_complete` offers them too.
+    let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let mut command = Command::new("mgp")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(command.get_arguments())
+        .subcommands(shown);
+    clap_complete::generate(completions.shell, &mut command, "mgp", &mut script);
     script.extend_from_slice(names_script(completions.shell).as_bytes());
     write_stdout(&String::from_utf8_lossy(&script))
 }

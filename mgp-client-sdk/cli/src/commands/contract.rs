@@ -5,6 +5,7 @@ pub(crate) mod diff;
 pub(crate) mod lint;
 pub(super) mod source;
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::{print_json, write_stdout};
+use crate::output::{escape_lines, print_json, write_stdout};
 use crate::replace_file::replace_file;
 use crate::time_args;
 
@@ -112,6 +113,8 @@ pub(crate) async fn run(global: &Global, contract: &Contract) -> CliResult {
             let tools = source::read_all(global, source).await?;
             let text = write_spec(title, &tools);
             match out {
+                // Terminals interpret control characters in the texts of servers; a file keeps these texts unchanged.
+                None if io::stdout().is_terminal() => write_stdout(&escape_lines(&text)),
                 None => write_stdout(&text),
                 Some(file) => {
                     replace_file(file, &text).map_err(|error| Failure::unwritable(file, &error))

@@ -69,6 +69,8 @@ pub(crate) struct ImportResult {
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
+    /// The reasons for which files of hosts are not read.
+    faults: Vec<String>,
 }
 
 /// A server of another host.
@@ -166,6 +168,9 @@ impl Render for ImportResult {
         for server in &self.servers {
             server.render(out);
         }
+        for fault in &self.faults {
+            out.hint(with_tilde(&format!("! {fault}")));
+        }
         GrantResult::render_all(&self.granted, out);
         GrantResult::render_failed(&self.granted, &BTreeSet::new(), out);
         let added = self.servers.iter().filter(|server| server.is_added()).count();
@@ -192,7 +197,7 @@ impl Render for ImportResult {
 
 pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let file = import.config.file_to_edit()?;
-    let mut sources = sources::read_all(global, import)?;
+    let (mut sources, faults) = sources::read_all(global, import)?;
     if let Some(agent) = &import.agent {
         for source in &mut sources {
             source.agent.clone_from(agent);
@@ -206,6 +211,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         access: if import.no_grant { BTreeMap::new() } else { planned.access() },
         servers: std::mem::take(&mut planned.servers),
         granted: Vec::new(),
+        faults,
     };
     if import.apply {
         admit_edit(global, &import.config).await?;

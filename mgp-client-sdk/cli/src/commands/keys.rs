@@ -71,7 +71,7 @@ pub(crate) struct Add {
     /// Agent name of callers with the key
     agent: String,
     /// Create a key for an operator: operators of the tenant `local` may change everything, operators of another tenant
-    /// only its access, permissions and approvals
+    /// only the access, permissions, approvals, questions, transactions and subscriptions of its agents
     #[arg(long)]
     admin: bool,
     /// Tenant of callers with the key: they see nothing of other tenants, and operators change only rules of their own

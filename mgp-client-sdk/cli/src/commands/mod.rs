@@ -34,6 +34,7 @@ pub(crate) mod servers;
 pub(crate) mod service;
 pub(crate) mod setup;
 mod streamed_call;
+pub(crate) mod subscriptions;
 pub(crate) mod tenants;
 pub(crate) mod tools;
 pub(crate) mod transactions;

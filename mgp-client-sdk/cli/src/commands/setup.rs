@@ -68,13 +68,12 @@ pub(crate) struct SetupResult {
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
+    /// The reasons for which files of hosts are not read or not changed.
+    faults: Vec<String>,
     /// Servers that were not ready when the hosts were tried. Servers that had already failed to start for the grants
     /// are not in the set.
     #[serde(skip)]
     not_ready: BTreeSet<String>,
-    /// The reasons for which files of hosts are not read or not changed.
-    #[serde(skip)]
-    faults: Vec<String>,
 }
 
 /// A host of `mgp setup`.
@@ -206,15 +205,6 @@ impl HostReport {
 }
 
 impl SetupResult {
-    /// Prints the result, and after its many lines what keeps mgp from other hosts.
-    fn print(&self, global: &Global) -> CliResult {
-        print(global, self)?;
-        for fault in &self.faults {
-            print_note(global, &with_tilde(&format!("mgp: {fault}")));
-        }
-        Ok(())
-    }
-
     /// Returns whether neither a file nor a grant would change.
     fn changes_nothing(&self) -> bool {
         self.hosts.iter().all(|host| host.difference.is_empty())
@@ -239,10 +229,17 @@ impl SetupResult {
         for host in &self.hosts {
             host.render_plan(out);
         }
+        self.render_faults(out);
         for host in &self.without_servers {
             out.hint(format!(
                 "{host} has no servers; `mgp connect {host} --grant all` gives it yours"
             ));
+        }
+    }
+
+    fn render_faults(&self, out: &mut Output) {
+        for fault in &self.faults {
+            out.hint(with_tilde(&format!("! {fault}")));
         }
     }
 
@@ -255,6 +252,7 @@ impl SetupResult {
         for host in &self.hosts {
             host.render_done(out);
         }
+        self.render_faults(out);
         GrantResult::render_failed(&self.granted, &self.not_ready, out);
         let changed = || self.hosts.iter().filter(|host| !host.difference.is_empty());
         // Advise a restart only of hosts that were tried. A host whose file could not be written, or whose mgp does not
@@ -405,21 +403,25 @@ fn changeable_source(global: &Global, setup: &Setup, host: KnownHost) -> CliResu
 }
 
 pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
-    let planned = Planned::new(global, setup)?;
-    if !setup.yes {
-        planned.result.print(global)?;
+    let mut planned = Planned::new(global, setup)?;
+    let has_changes = !planned.result.changes_nothing();
+    // With `--json`, a plan without changes is not printed, because the result follows as the only document.
+    if setup.dry_run || (!setup.yes && (has_changes || !global.json)) {
+        print(global, &planned.result)?;
         if setup.dry_run {
             return Ok(());
         }
-        if !planned.result.changes_nothing() {
-            let no_terminal = "nothing was changed: there is no terminal for the question; `mgp setup --yes` changes the files without asking, and `mgp setup --dry-run` only shows the changes";
-            prompt::require(global, "Change these files?", "nothing was changed", no_terminal)?;
-        }
+        // Do not print the faults again with the result.
+        planned.result.faults.clear();
+    }
+    if has_changes && !setup.yes {
+        let no_terminal = "nothing was changed: there is no terminal for the question; `mgp setup --yes` changes the files without asking, and `mgp setup --dry-run` only shows the changes";
+        prompt::require(global, "Change these files?", "nothing was changed", no_terminal)?;
     }
     admit_edit(global, &setup.config).await?;
     let interactive = match setup.interactive {
         Some(answer) => Some(answer == YesNo::Yes),
-        None if setup.yes || planned.result.changes_nothing() => None,
+        None if setup.yes || !has_changes => None,
         None => ask_at_hosts(global, &planned.import.config().kernel)?,
     };
     // Create the state folder first: if it cannot be used, no file is written.
@@ -429,7 +431,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();
     let has_problem = !result.hosts.is_empty() && result.hosts.iter().all(is_useless)
         || result.hosts.iter().any(|host| host.ready.is_none());
-    result.print(global)?;
+    print(global, &result)?;
     if has_problem {
         return Err(Failure::failed(
             "not every host can use mgp yet; `mgp doctor` checks all of it, `mgp undo` restores the files",

@@ -8,6 +8,7 @@ use mgp_client_sdk::Client;
 use mgp_discovery::{Config, TokenTenant};
 use mgp_lifecycle::{Idempotency, Transactions};
 use mgp_security::{Governance, InboxConfig, TenantHoldings};
+use mgp_server_sdk::EventHub;
 use mgp_toolindex::{Erase, History, HistoryConfig};
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
@@ -30,7 +31,7 @@ use crate::{control, prompt, state};
 pub(crate) enum Tenants {
     /// List the tenants for which something is stored, e.g. keys, access entries or searches
     Ls,
-    /// Revoke all keys of a tenant, and delete its decisions, logins, searches and transactions
+    /// Revoke all keys of a tenant, and delete its decisions, logins, searches, transactions and subscriptions
     #[command(after_help = "Example:\n  mgp tenants rm acme")]
     Rm(Remove),
 }
@@ -69,6 +70,8 @@ pub(crate) struct TenantInfo {
     results: usize,
     /// The number of transactions, including those that have ended.
     transactions: usize,
+    /// The number of durable subscriptions to events.
+    subscriptions: usize,
     /// The agents that the tenant's keys, decisions and other stored data name.
     #[serde(skip)]
     agents: BTreeSet<String>,
@@ -81,9 +84,9 @@ pub(crate) struct TenantInfo {
 pub(crate) struct TenantList(Vec<TenantInfo>);
 
 impl TenantInfo {
-    fn parts(&self) -> [(usize, &'static str); 8] {
+    fn parts(&self) -> [(usize, &'static str); 9] {
         let Self { keys, access, permissions, approvals, logins, .. } = *self;
-        let Self { searches, results, transactions, .. } = *self;
+        let Self { searches, results, transactions, subscriptions, .. } = *self;
         [
             (keys, "key"),
             (access, "access entry"),
@@ -93,6 +96,7 @@ impl TenantInfo {
             (searches, "stored query"),
             (results, "stored result"),
             (transactions, "transaction"),
+            (subscriptions, "subscription"),
         ]
     }
 
@@ -130,6 +134,7 @@ impl Render for TenantList {
             "SEARCHES",
             "RESULTS",
             "TRANSACTIONS",
+            "SUBSCRIPTIONS",
         ];
         out.grid(&heads, rows);
     }
@@ -172,7 +177,7 @@ async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
     }
     // Only log the failure, because the command must still be able to revoke the tenant's keys.
     if let Err(error) = count_calls(&db, &mut all).await {
-        tracing::warn!(%error, "not all searches, results and transactions were counted");
+        tracing::warn!(%error, "not all searches, results, transactions and subscriptions were counted");
     }
     for (tenant, one) in &mut all {
         let files = login::files_of_agents(global, tenant, &one.agents).unwrap_or_default();
@@ -181,8 +186,8 @@ async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
     Ok(all.into_iter().map(|(tenant, one)| TenantInfo { tenant, ..one }).collect())
 }
 
-/// Counts the searches, the results of calls and the transactions. If the callers of a tenant have access tokens and no
-/// keys, these may be the only data that name the tenant.
+/// Counts the searches, the results of calls, the transactions and the subscriptions. If the callers of a tenant have
+/// access tokens and no keys, these may be the only data that name the tenant.
 async fn count_calls(db: &Db, all: &mut BTreeMap<String, TenantInfo>) -> Result<(), StoreError> {
     let mut of = |caller: &Principal, count: fn(&mut TenantInfo)| {
         let one = all.entry(caller.tenant().to_string()).or_default();
@@ -198,6 +203,9 @@ async fn count_calls(db: &Db, all: &mut BTreeMap<String, TenantInfo>) -> Result<
     }
     for caller in Transactions::open(store).await?.callers() {
         of(&caller, |one| one.transactions += 1);
+    }
+    for caller in EventHub::subscribers(db).await? {
+        of(&caller, |one| one.subscriptions += 1);
     }
     Ok(())
 }
@@ -267,8 +275,8 @@ async fn delete_rest(
     Ok(notes)
 }
 
-/// Erases the searches, the idempotency keys and the transactions of a tenant from the memory of the running kernel, if
-/// any, and from the state folder.
+/// Erases the searches, the idempotency keys, the transactions and the subscriptions of a tenant from the memory of the
+/// running kernel, if any, and from the state folder.
 async fn erase_calls(global: &Global, tenant: &str, running: Option<Client>) -> CliResult {
     if let Some(client) = running {
         let mut params = KernelReloadParams::new();
@@ -282,6 +290,9 @@ async fn erase_calls(global: &Global, tenant: &str, running: Option<Client>) -> 
     let store: Arc<dyn Store> = Arc::new(db.clone());
     Transactions::open(Arc::clone(&store)).await?.remove_tenant(&tenant).await?;
     Idempotency::open(store).await?.remove_tenant(&tenant).await?;
+    let events = EventHub::new();
+    events.keep_in_db(db.clone()).await?;
+    events.end_subscriptions(&tenant, None).await?;
     History::open(db, HistoryConfig::new()).await?.erase(Erase::Tenant(&tenant)).await?;
     Ok(())
 }

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{
-    Cell, Output, Render, first_line, plural, print, print_json, print_note, print_stderr,
-    write_stdout,
+    Cell, Output, Render, escape_lines, first_line, plural, print, print_json, print_note,
+    print_stderr, write_stdout,
 };
 use crate::signals::{Signals, exit_code};
 use crate::time_args;
@@ -129,7 +129,7 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
             if global.json {
                 print_json(&report)?;
             } else {
-                write_stdout(&(report.to_text() + "\n"))?;
+                write_stdout(&(escape_lines(&report.to_text()) + "\n"))?;
             }
             write_files(&server.judged.files, &report)?;
             verdict(&report)

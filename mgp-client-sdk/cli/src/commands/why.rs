@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     let mut result = match explained {
         Ok(result) => result,
         Err(error) if error.code() == ErrorCode::INVALID_PARAMS => {
-            return Err(not_explained(&client, why, &error).await?);
+            return Err(not_explained(global, &client, why, &error).await?);
         }
         Err(error) => return Err(error.into()),
     };
@@ -153,6 +153,7 @@ async fn note_on_keys(global: &Global, agent: &str) {
 
 /// Returns the failure for a tool that the kernel does not find, or finds several times.
 async fn not_explained(
+    global: &Global,
     client: &Client,
     Why { agent, tool, .. }: &Why,
     error: &mgp_client_sdk::Error,
@@ -172,10 +173,14 @@ async fn not_explained(
         return Ok(Failure::usage(error));
     }
     if has(agent) && !tool.contains('.') {
-        let word = shell_word_or("AGENT", tool);
-        return Ok(Failure::usage(format!(
-            "`{agent}` is a tool; name the agent before it: `mgp why {word} {agent}`"
-        )));
+        let known = KnownNames::read_alone(global).await?;
+        // A known agent can have the name of a tool.
+        if known.note_on_unknown_agent(agent).is_some() {
+            let word = shell_word_or("AGENT", tool);
+            return Ok(Failure::usage(format!(
+                "`{agent}` is a tool; name the agent before it: `mgp why {word} {agent}`"
+            )));
+        }
     }
     Ok(no_tool(tool, all.iter().map(|known| known.tool_id.as_str())))
 }

@@ -127,6 +127,16 @@ fn a_server_of_another_file_keeps_its_decisions() {
 }
 
 #[test]
+fn the_decisions_about_a_server_deleted_by_hand_are_removed_without_a_kernel() {
+    let home = Home::with_servers(&["files"]);
+    home.succeed(&["access", "grant", "ada", "files"]);
+    home.write(".config/mgp/servers.toml", "");
+    let removed = home.run(&["servers", "rm", "files"]);
+    assert!(removed.code == Some(0) && removed.err.contains("removed with it"), "{removed:?}");
+    home.fail(1, &["servers", "rm", "files"], "there is no server `files`");
+}
+
+#[test]
 fn a_name_that_nothing_has_is_refused() {
     let home = Home::new();
     home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &program("echo")]);

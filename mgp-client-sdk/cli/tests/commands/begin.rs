@@ -299,6 +299,7 @@ fn each_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = home.succeed(&["completions", shell]);
         assert!(script.contains("doctor") && script.contains("permissions"), "{shell}");
+        assert!(!script.contains("__kernel") && !script.contains("try-host"), "{shell}");
     }
 }
 

@@ -123,7 +123,7 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
 #[test]
 fn the_doctor_names_a_proxy_that_does_not_answer() {
     let home = Home::with_servers(&["a"]);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = mgp_testkit::unused_address();
     let proxy = format!("http://ann:secret@{closed}");
     let report = home.run_with(&["doctor", "--no-start"], &[("HTTPS_PROXY", &proxy)]);
     let expected = format!("HTTPS_PROXY names {closed}, which does not answer");

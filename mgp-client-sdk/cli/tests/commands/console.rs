@@ -568,7 +568,7 @@ fn the_console_serves_while_the_program_that_opened_the_browser_runs() {
     let (_, link) = page.split_once("url=http://").unwrap();
     let (address, path) = link.split('"').next().unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut status = String::new();
     BufReader::new(stream).read_line(&mut status).unwrap();

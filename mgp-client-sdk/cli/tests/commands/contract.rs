@@ -1,5 +1,7 @@
 //! Tests of `mgp contract`.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::program::program;
@@ -26,6 +28,10 @@ fn a_change_demands_its_version() {
     assert_eq!(report["tools"][0]["required_version"], "2.0.0");
     assert_eq!(report["tools"][0]["changes"][0]["path"], "/inputSchema/properties/q/type");
     home.fail(1, &["contract", "diff", &old, &new], "the version is too low: `notes.find`");
+    let candidate = new.replace("new.json", "candidate.json");
+    home.write("candidate.json", &fs::read_to_string(&old).unwrap().replace("1.2.0", "1.0.0-rc.1"));
+    let diff = home.succeed(&["contract", "diff", &candidate, &new]);
+    assert!(diff.contains("; the next version is higher than 1.0.0-rc.1\n"), "{diff}");
     let same = home.json("contract-diff", &["contract", "diff", &old, &old]);
     assert_eq!(same["bump"], "none");
     home.fail(1, &["contract", "diff", "missing.json", &new], "there is no file");

@@ -392,8 +392,8 @@ fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
 #[test]
 fn an_address_for_metrics_that_is_in_use_is_found() {
     let home = Home::new();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let address = mgp_testkit::unused_address();
+    let taken = std::net::TcpListener::bind(address).unwrap();
     home.write(".config/mgp/servers.toml", &format!("[kernel]\nmetrics = '{address}'\n"));
     let (report, code) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "kernel");

@@ -10,6 +10,16 @@ use crate::program::program;
 use crate::world::Home;
 
 #[test]
+fn a_host_that_starts_mgp_only_in_this_project_is_not_advised_to_connect_it() {
+    let home = Home::new();
+    home.write(".cursor/mcp.json", "{}");
+    home.succeed(&["connect", "cursor", "--project", "--interactive", "no"]);
+    let printed = home.succeed(&["doctor", "--no-start"]);
+    assert!(printed.contains("cursor in this project starts mgp"), "{printed}");
+    assert!(!printed.contains("does not start mgp"), "{printed}");
+}
+
+#[test]
 fn servers_that_connect_took_out_come_back_though_the_host_removed_the_entry_of_mgp() {
     let home = Home::new();
     let echo = program("echo");

@@ -339,6 +339,21 @@ fn a_rejected_definition_is_shown_with_each_finding_once_and_can_be_approved() {
 }
 
 #[test]
+fn a_server_whose_tools_are_all_unusable_is_described_once() {
+    let home = Home::new();
+    let tools = json!([{"name": "bare"}, tool("bad name", "Reads")]);
+    home.write(".config/mgp/servers.toml", &stub(&home, "odd", &tools, &json!({})));
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are judged", || {
+        kernel.server("odd")["lacks"].to_string().contains("2 definitions cannot be used")
+    });
+    let report = kernel.home.json("doctor", &["doctor"]);
+    let checks = report["checks"].as_array().unwrap().iter();
+    let of_odd = checks.filter(|check| check["server"] == "odd" && check["level"] == "warn");
+    assert_eq!(of_odd.count(), 2, "{report}");
+}
+
+#[test]
 fn the_text_of_a_server_is_no_order_to_the_terminal() {
     let home = Home::new();
     let text = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{e0041}first\nsecond\u{ad}";

@@ -309,6 +309,9 @@ fn unreadable_sources_are_named() {
     // `.cursor` is a file here, so reading a path below it fails, as it does in another user's folder.
     home.write(".cursor", "");
     home.fail(1, &["import"], "no host's servers can be read: `");
+    claude(&home);
+    let seen = home.json("import", &["import"]);
+    assert!(seen["faults"][0].as_str().unwrap().contains(".cursor"), "{seen}");
     let long = format!("{{\"mcpServers\": {{}}}}{}", " ".repeat(17 << 20));
     home.write(".gemini/settings.json", &long);
     let report = home.run(&["doctor", "--no-start"]).out;

@@ -119,7 +119,7 @@ fn a_proxy_that_opens_no_connection_is_named_with_the_remedy() {
         address
     };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused = mgp_testkit::unused_address();
     for (address, reason) in [
         (silent.local_addr().unwrap(), "it does not answer"),
         (refusing("407 Proxy Authentication Required"), "(HTTP 407)"),

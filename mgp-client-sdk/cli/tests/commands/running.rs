@@ -257,7 +257,7 @@ fn a_server_that_writes_no_mcp_is_reported_with_its_words() {
     let prints = r#"while echo "blah $API_TOKEN blah"; do sleep 0.2; done"#;
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'prints'\ncommand = 'sh'\nargs = ['-c', '{prints}']\n\
-         start_timeout = '1s'\nenv = {{ API_TOKEN = 'hunter2-hunter2' }}\n"
+         start_timeout = '4s'\nenv = {{ API_TOKEN = 'hunter2-hunter2' }}\n"
     ));
     let home = &kernel.home;
     let stray = "it wrote lines to standard output that are not MCP: “blah … blah”";

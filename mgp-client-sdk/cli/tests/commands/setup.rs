@@ -252,15 +252,15 @@ fn a_file_that_cannot_be_changed_does_not_stop_the_other_hosts() {
     let cursor = json!({ "mcpServers": { "own": { "command": program("echo"), "args": ["--tools", "1"] } } });
     let cursor = home.write(".cursor/mcp.json", &cursor.to_string());
     let planned = home.run(&["setup", "--dry-run"]);
-    let fault = "mgp: `~/.config/goose/config.yaml` was not changed";
-    assert!(planned.out.contains("windsurf has no servers"), "{planned:?}");
-    assert!(planned.err.contains(fault) && !planned.err.contains("it is not JSON"), "{planned:?}");
+    let fault = "! `~/.config/goose/config.yaml` was not changed";
+    assert!(planned.out.contains(fault) && !planned.out.contains("it is not JSON"), "{planned:?}");
+    let json = home.json("setup", &["setup", "--dry-run"]);
+    assert!(json["faults"][0].as_str().unwrap().contains("config.yaml` was not changed"), "{json}");
     let done = home.run(&["setup", "--yes", "--interactive", "no"]);
     home.succeed(&["stop"]);
-    assert!(done.code == Some(0) && done.err.contains(fault), "{done:?}");
+    assert!(done.code == Some(0) && done.out.contains(fault), "{done:?}");
+    assert!(fs::read_to_string(&cursor).unwrap().contains(env!("CARGO_BIN_EXE_mgp")));
     assert_eq!(fs::read_to_string(&file).unwrap(), goose);
-    let text = fs::read_to_string(&cursor).unwrap();
-    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
     assert!(!fs::read_to_string(home.own()).unwrap().contains("goose"), "it is not imported");
     home.fail(1, &["setup", "goose", "--yes"], "was not changed");
 }

@@ -53,7 +53,7 @@ fn a_result_is_printed_while_it_arrives() {
     assert_eq!(texts(&lines), (vec!["aaa".to_owned(), "bbb".to_owned()], "aaabbb".to_owned()));
 
     let mut slow = home
-        .command(&call(&["chunks=2", "bytes=4", "delay_ms=1500"]))
+        .command(&call(&["chunks=2", "bytes=4", "delay_ms=5000"]))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

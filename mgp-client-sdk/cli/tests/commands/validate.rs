@@ -56,6 +56,15 @@ fn a_program_that_is_no_server_fails_once_with_its_reason() {
 }
 
 #[test]
+fn invisible_characters_in_the_messages_of_a_server_are_escaped() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no \u202e"}}"#;
+    let script = format!("while read -r line; do printf '%s\\n' '{answer}'; done");
+    let output = Home::new().run(&["validate", "server", "--", "sh", "-c", &script]);
+    let is_escaped = output.out.contains(r#""no \u{202e}""#) && !output.out.contains('\u{202e}');
+    assert!(is_escaped, "{} {}", output.out, output.err);
+}
+
+#[test]
 fn a_client_is_judged_by_its_messages() {
     let world = Home::new();
     let handshake = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}

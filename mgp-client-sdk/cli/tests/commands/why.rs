@@ -102,6 +102,15 @@ fn why_applies_the_limits_of_a_key_and_names_keys_that_it_leaves_out() {
 }
 
 #[test]
+fn an_agent_with_the_name_of_a_tool_is_not_taken_for_the_tool() {
+    let kernel = tiny("");
+    let why = ["why", "look", "typo"];
+    kernel.home.fail(2, &why, "`look` is a tool; name the agent before it: `mgp why typo look`");
+    kernel.home.succeed(&["access", "grant", "look", "tiny"]);
+    kernel.home.fail(1, &why, "there is no tool `typo`");
+}
+
+#[test]
 fn why_names_how_much_of_each_quota_is_used() {
     let limits = "[servers.mgp]\ndefault_policy = 'opt-out'\n\
                   [agents.ada.limits]\ncalls_per_day = 2\nunits_per_day = 90\n";

@@ -67,8 +67,10 @@ impl Terminal {
     /// Waits until the command exits; returns its exit code and the output since the last answer.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = within(|| self.child.try_wait().unwrap());
-        thread::sleep(Duration::from_millis(50));
-        self.read();
+        // Read until the end of the output, unless a program that the command started keeps the terminal open.
+        while let Ok(piece) = self.pieces.recv_timeout(Duration::from_secs(3)) {
+            self.shown.push_str(&String::from_utf8_lossy(&piece));
+        }
         self.input = None;
         (status.code(), std::mem::take(&mut self.shown))
     }

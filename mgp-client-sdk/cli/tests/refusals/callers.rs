@@ -18,7 +18,7 @@ use mgp_types::RawObject;
 use mgp_types::method::TransactionBegin;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{BeginTransactionParams, Compensation, TransactionId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::serving::Serving;
 use crate::world::World;
@@ -166,9 +166,16 @@ async fn an_agent_of_another_tenant_is_shown_with_it_and_sent_to_its_operators()
     let kept = ada.call("notes.keep").arg("title", "a").arg("text", "b").await;
     let refused = kept.unwrap_err().to_string();
     assert!(refused.contains("ask an operator of the tenant `acme` to decide it"), "{refused}");
+    let made = world.json(&["keys", "add", "boss", "--tenant", "acme", "--admin"]);
+    let boss = serving.comes(made["key"].as_str().unwrap()).await;
+    boss.list_tools().await.unwrap();
     let clients = world.json(&["status"])["clients"].take();
-    let is_ada = |one: &Value| one["agent"] == "ada" && one["tenant"] == "acme";
-    assert!(clients.as_array().unwrap().iter().any(is_ada), "{clients}");
+    for (agent, operator) in [("ada", false), ("boss", true)] {
+        let expected = json!([agent, "acme", operator]);
+        let is_shown =
+            |one: &Value| json!([one["agent"], one["tenant"], one["operator"]]) == expected;
+        assert!(clients.as_array().unwrap().iter().any(is_shown), "{clients}");
+    }
     for command in [&["status"][..], &["sessions"], &["audit", "query", "--agent", "ada"]] {
         let shown = || String::from_utf8(world.command(command).output().unwrap().stdout).unwrap();
         until("it shows the tenant", async || shown().contains("ada of acme")).await;

@@ -28,12 +28,12 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     let key = made["key"].as_str().unwrap();
     let host = serving.comes(key).await;
     host.list_tools().await.unwrap();
-    let brief = world.json(&["keys", "add", "ada", "--expires", "4s"]);
+    let brief = world.json(&["keys", "add", "ada", "--expires", "8s"]);
     let brief = brief["key"].as_str().unwrap();
     let last = serving.comes(brief).await;
     // The kernel refuses an expired key with code 1003 (auth expired), and an unknown key with code 1002 (auth
     // required).
-    let until_now = tokio::time::Instant::now() + Duration::from_secs(10);
+    let until_now = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
         match last.list_tools().await {
             Err(error) if error.code().0 == 1003 => break,

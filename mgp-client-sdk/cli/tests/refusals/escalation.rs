@@ -137,11 +137,12 @@ async fn one_granted_tool_gives_nothing_else() {
 }
 
 /// The prefixes of the methods that show and change only what belongs to the caller's tenant.
-const OF_TENANT: [&str; 5] = [
+const OF_TENANT: [&str; 6] = [
     "mgp/access/",
     "mgp/kernel/approvals",
     "mgp/kernel/callbacks",
     "mgp/kernel/permissions",
+    "mgp/kernel/subscriptions",
     "mgp/kernel/transactions",
 ];
 

@@ -16,10 +16,10 @@ use crate::world::{ERAS, World};
 /// A configuration in which a person may take longer to confirm a call than a tool may take to run.
 const CONFIG: &str = r#"
 [kernel]
-timeout = "1s"
-max_timeout = "1s"
-form_timeout = "4s"
-approval_timeout = "5s"
+timeout = "3s"
+max_timeout = "3s"
+form_timeout = "8s"
+approval_timeout = "10s"
 
 [agents.legacy-form]
 interactive = true
@@ -51,7 +51,7 @@ fn world() -> World {
 /// Creates a world in which the kernel refuses a call from a host without forms after a short wait. Once an operator
 /// has approved it, the host can repeat the call.
 fn quick_world() -> World {
-    world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
+    world_of(&CONFIG.replace(r#"approval_timeout = "10s""#, r#"approval_timeout = "50ms""#))
 }
 
 fn world_of(config: &str) -> World {
@@ -79,7 +79,7 @@ async fn person(question: ElicitParams) -> ElicitResult {
         std::future::pending::<()>().await;
     }
     if says("slow") {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
     }
     answer
 }
@@ -260,7 +260,10 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
     let desk = Desk::new(&world, Era::Legacy, true).await;
     world.knows(1).await;
     let call = desk.host.call("write_file").arg("path", "/srv/a/never").arg("content", "a");
-    tokio::time::timeout(Duration::from_secs(1), call.into_future()).await.unwrap_err();
+    tokio::select! {
+        ended = call.into_future() => panic!("{ended:?}"),
+        () = until("the form is shown", async || desk.forms.load(Ordering::SeqCst) == 1) => {}
+    }
     until("it is on the record", async || desk.events(&world, "TOOL_BLOCKED").len() == 1).await;
     assert_eq!(desk.events(&world, "TOOL_BLOCKED")[0]["details"]["cancelled"], true);
     assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 0);
@@ -273,7 +276,7 @@ async fn a_kernel_that_stops_waits_for_no_person() {
         [(true, "closed without an answer; it is dangerous"), (false, "approval")]
     {
         // Remove the short time limits, so that no call in this test ends by itself.
-        let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
+        let slow = CONFIG.replace(r#"form_timeout = "8s""#, "").replace(r#""10s""#, r#""2m""#);
         let world = world_of(&slow);
         let desk = Desk::new(&world, Era::Legacy, has_form).await;
         world.knows(1).await;
@@ -366,7 +369,7 @@ async fn a_form_offers_what_the_inbox_offers() {
 #[tokio::test]
 async fn a_late_answer_about_permissions_is_for_the_calls_of_all_agents() {
     for (answer, decision) in [("approve", "approved"), ("deny", "denied")] {
-        let config = CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#);
+        let config = CONFIG.replace(r#"approval_timeout = "10s""#, r#"approval_timeout = "50ms""#);
         let world = world_of(&format!("{config}risk = {{ write_file = \"moderate\" }}\n"));
         let desks =
             [Desk::new(&world, ERAS[0], false).await, Desk::new(&world, ERAS[1], false).await];
@@ -524,7 +527,7 @@ async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsew
                     // Another terminal grants the permission while the person reads the form.
                     let granting = move || grant.lock().unwrap().status().unwrap();
                     assert!(tokio::task::spawn_blocking(granting).await.unwrap().success());
-                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    tokio::time::sleep(Duration::from_secs(4)).await;
                 }
                 let mut answer = ElicitResult::new(ElicitAction::Accept);
                 answer.content = Some(serde_json::from_value(json!({"confirm": true})).unwrap());
@@ -551,7 +554,7 @@ async fn the_question_about_a_doubtful_argument_names_it() {
     let schema = json!({"type": "object", "properties": {"path": text, "via": text}});
     let tools = json!([{"name": "write_file", "inputSchema": schema}]);
     world.write("files.sh", &script.replace("TOOLS", &tools.to_string()));
-    let config = CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#);
+    let config = CONFIG.replace(r#"approval_timeout = "10s""#, r#"approval_timeout = "50ms""#);
     let limits = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
                   [servers.mgp.permission_limits]\npaths = [\"/srv/notes\"]\n";
     world.configure(&format!("{config}{limits}"));

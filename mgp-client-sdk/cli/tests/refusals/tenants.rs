@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ServerChange};
 use mgp_lifecycle::Transactions;
+use mgp_server_sdk::EventHub;
 use mgp_testkit::until;
 use mgp_toolindex::{History, HistoryConfig};
 use mgp_types::mgp::DiscoveryListParams;
@@ -45,6 +46,17 @@ command = "{MGP}"
 enabled = false
 tenants = ["acme"]
 "#;
+
+/// Stores a durable subscription of a caller of the tenant `gamma`, with an event.
+const SUBSCRIPTION: &str = r#"
+INSERT INTO events_subscriptions VALUES ('sub-1', '{"principal":{"tenant":"gamma","subject":"ann",
+    "agent":"ada","is_operator":false},"patterns":["*"],"rank":0}', 2, 0, unixepoch());
+INSERT INTO events_kept VALUES ('sub-1', 1, '{}', unixepoch());
+"#;
+
+/// Counts the stored subscriptions and their events.
+const STORED: &str =
+    "SELECT (SELECT count(*) FROM events_subscriptions) + (SELECT count(*) FROM events_kept)";
 
 /// Creates a key of a tenant, and returns the key.
 fn key(world: &World, agent: &str, tenant: &str, more: &[&str]) -> String {
@@ -162,7 +174,7 @@ async fn a_later_tenant_does_not_inherit_the_searches_of_a_removed_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_without_keys_is_removed_with_its_searches_and_transactions() {
+async fn a_tenant_without_keys_is_removed_with_its_searches_transactions_and_subscriptions() {
     for has_kernel in [false, true] {
         let world = World::new(NOTES);
         assert_eq!(world.json(&["tenants", "ls"]), json!([]));
@@ -172,22 +184,27 @@ async fn a_tenant_without_keys_is_removed_with_its_searches_and_transactions() {
         let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
         history.record(&caller, "list the titles of my notes", "notes.notes.list");
         history.flush().await.unwrap();
-        let transactions = Transactions::open(Arc::new(db)).await.unwrap();
+        let transactions = Transactions::open(Arc::new(db.clone())).await.unwrap();
         transactions.begin(&caller, BeginTransactionParams::new()).await.unwrap();
+        EventHub::new().keep_in_db(db.clone()).await.unwrap();
+        let subscribing = db.write(|tx| Ok(tx.execute_batch(SUBSCRIPTION)?));
+        subscribing.await.unwrap();
         let serving = if has_kernel { Some(Serving::new(&world).await) } else { None };
 
         let listed = world.json(&["tenants", "ls"]);
         let counted = json!({
             "tenant": "gamma", "keys": 0, "access": 0, "permissions": 0, "approvals": 0,
-            "logins": 0, "searches": 1, "results": 0, "transactions": 1,
+            "logins": 0, "searches": 1, "results": 0, "transactions": 1, "subscriptions": 1,
         });
         assert_eq!(listed, json!([counted]), "with a kernel: {has_kernel}");
         let removed = world.json(&["tenants", "rm", "gamma", "--yes"]);
         assert!(
-            removed["notes"].to_string().contains("1 stored query, 1 transaction"),
+            removed["notes"].to_string().contains("1 stored query, 1 transaction, 1 subscription"),
             "{removed}"
         );
         assert_eq!(world.json(&["tenants", "ls"]), json!([]), "with a kernel: {has_kernel}");
+        let stored = db.write(|tx| Ok(tx.query_row(STORED, [], |row| row.get::<_, u32>(0))?));
+        assert_eq!(stored.await.unwrap(), 0, "with a kernel: {has_kernel}");
         let Some(serving) = serving else { continue };
         let boss = serving.comes(&key(&world, "boss", "gamma", &["--admin"])).await;
         let seen = boss.call("mgp.kernel.transactions").arg("all", true).await.unwrap();

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_testkit::until;
+use mgp_testkit::{Stopwatch, until};
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::refusal::Refused;
 use crate::world::World;
@@ -171,7 +170,7 @@ async fn one_call_with_huge_deep_arguments_does_not_stall_the_calls_of_others() 
     let huge = tokio::spawn(async move { host.call("wipe").arg("deep", deep).await.is_err() });
     let mut longest = Duration::ZERO;
     while !huge.is_finished() {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         other.call("echo").arg("text", "a").await.unwrap();
         longest = longest.max(begun.elapsed());
     }

@@ -6,7 +6,7 @@ use mgp_types::mgp::{DeregisterParams, RegistrationStatus, ServerState};
 
 use mgp_testkit::until;
 
-use crate::world::{World, register};
+use crate::world::{World, patient, register};
 
 const FILE: &str = "[[servers]]\nid = 'files'\ncommand = 'no-such-program'\n\
     [[servers]]\nid = 'broken'\ncomand = 'x'\n\
@@ -33,7 +33,7 @@ async fn configured_ids_can_be_neither_registered_nor_deregistered() {
 
 #[tokio::test]
 async fn a_registered_server_is_inactive_while_the_configuration_has_its_id() {
-    let mut world = World::new("").await;
+    let mut world = World::with("", patient).await;
     let operator = world.operator().await;
     let reply = register(&operator, &world.asks("made")).await.unwrap();
     assert_eq!(reply.status, RegistrationStatus::Connected);

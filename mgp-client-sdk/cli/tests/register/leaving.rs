@@ -15,7 +15,7 @@ use mgp_types::store::Db;
 
 use mgp_testkit::until;
 
-use crate::world::{World, register, text};
+use crate::world::{World, patient, register, text};
 
 #[tokio::test]
 async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() {
@@ -80,7 +80,7 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
 
 #[tokio::test]
 async fn only_the_registering_agent_and_operators_can_deregister() {
-    let world = World::new("").await;
+    let world = World::with("", patient).await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     world.add(&ada, "made").await;
     world.grant("bob", "mgp", "mgp.discovery.deregister").await;

@@ -11,11 +11,11 @@ use mgp_types::service::Principal;
 
 use mgp_testkit::until;
 
-use crate::world::{SERVER, Shared, World, register, text, waiting};
+use crate::world::{SERVER, Shared, World, patient, register, text, waiting};
 
 #[tokio::test]
 async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
-    let world = World::new("").await;
+    let world = World::with("", patient).await;
     let changes: Shared<usize> = Shared::default();
     let counter = std::sync::Arc::clone(&changes);
     let builder = Client::builder("host", "1").on_change(move |what| {
@@ -78,7 +78,7 @@ async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
 
 #[tokio::test]
 async fn a_denied_registration_is_not_asked_again_and_one_of_an_operator_runs_at_once() {
-    let world = World::new("").await;
+    let world = World::with("", patient).await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     register(&ada, &world.asks("made")).await.unwrap();
     let mut params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error};
-use mgp_discovery::Sources;
+use mgp_discovery::{RegistrationConfig, Sources};
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_testkit::{TempDir, until};
 use mgp_transport::{Connection, duplex};
@@ -74,6 +75,13 @@ pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
     params.args = vec!["-c".to_owned(), SERVER.to_owned(), id.to_owned(), folder].into();
     params.justification = Some("to be told things".to_owned());
     params
+}
+
+/// Makes the kernel reply only after a registered server is started or removed, even on a slow machine.
+pub(crate) fn patient(builder: KernelBuilder) -> KernelBuilder {
+    let mut config = RegistrationConfig::default();
+    config.reply_timeout = Duration::from_secs(30);
+    builder.registration(config)
 }
 
 impl World {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::Stopwatch;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::reach;
 use crate::serving::Serving;
@@ -40,7 +40,7 @@ const CALLS: usize = 60;
 fn p99(host: &mut Host) -> Duration {
     let mut times: Vec<_> = (0..CALLS)
         .map(|_| {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             host.call("work", &json!({})).unwrap();
             begun.elapsed()
         })

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mgp_security::Governance;
+use mgp_testkit::Stopwatch;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -59,7 +60,7 @@ fn nothing_outlives_a_kernel_that_is_killed() {
     assert_eq!(descriptors, 4, "the standard ones, and the wire to the kernel");
     let (wires, others) = (sockets(keeper), sockets(server));
     assert!(wires.len() == 1 && !others.contains(&wires[0]), "{wires:?} {others:?}");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     kill("-KILL", kernel);
     world.nothing_is_left();
     println!("nothing was left after {:?}", begun.elapsed());
@@ -107,21 +108,24 @@ fn a_kernel_whose_standard_error_is_closed_answers_calls_that_it_denies() {
     // With `-v`, the kernel logs each denial.
     let mut life = Serving::start_with(&world, &["--no-auth", "-v"], Stdio::piped());
     drop(life.kernel.stderr.take());
-    let url = life.url();
+    post(&life.url(), "/tools/echo.echo", "", r#"{"message":"x"}"#, "HTTP/1.1 403");
+}
+
+/// Sends a request until its answer contains the expected text, because the kernel answers differently until it knows
+/// the tools of the server.
+fn post(url: &str, path: &str, headers: &str, body: &str, expected: &str) {
     let host = url.trim_start_matches("http://").trim_end_matches("/mcp");
-    let body = r#"{"message":"x"}"#;
     let request = format!(
-        "POST /tools/echo.echo HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         content-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    // Repeat the request, because the kernel answers differently until it knows the tools of the server.
     within(|| {
         let mut stream = TcpStream::connect(host).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
-        answer.starts_with("HTTP/1.1 403").then_some(())
+        answer.contains(expected).then_some(())
     });
 }
 
@@ -136,7 +140,8 @@ fn a_call_whose_kernel_is_killed_is_answered_and_the_lists_are_reported_as_chang
         kill("-STOP", pid);
     }
     let killing = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
+        // Wait until the kernel has received the call.
+        std::thread::sleep(Duration::from_secs(3));
         kill("-KILL", kernel);
     });
     let error = host.call("echo", &serde_json::json!({"message": "lost"})).unwrap_err();
@@ -273,19 +278,30 @@ fn a_second_signal_ends_a_slow_stop() {
 }
 
 #[test]
-fn a_signal_that_is_sent_twice_at_once_counts_as_one() {
+fn two_signals_at_once_count_as_one() {
     let world = World::empty();
-    // The server ends a second after its input, so that the signal is repeated while the kernel stops.
+    // The server ends a second after its input, so that the second signal arrives while the kernel stops.
     world.config(&world.server("echo", &format!("{} ; sleep 1", program("echo"))));
-    let mut host = world.host(&["--standalone"]);
-    host.echoes("there");
-    let kernel = host.child.id();
-    kill("-TERM", kernel);
-    // Wait between the signals, because the system merges two equal pending signals.
-    within(|| (!exists(&world.socket())).then_some(()));
-    kill("-TERM", kernel);
-    assert_eq!(host.wait().code(), Some(0));
-    world.nothing_is_left();
+    let ends_well = |second: &str| {
+        let mut host = world.host(&["--standalone"]);
+        host.echoes("there");
+        let kernel = host.child.id();
+        let begun = Stopwatch::start();
+        kill("-TERM", kernel);
+        // Wait between the signals, because the system merges two equal pending signals.
+        within(|| (!exists(&world.socket())).then_some(()));
+        kill(second, kernel);
+        let between = begun.elapsed();
+        let ended = host.wait().code();
+        world.nothing_is_left();
+        // The signals count as two only if a second passed between them, e.g. because the machine was suspended.
+        let was_late = between + begun.paused() > Duration::from_millis(500);
+        assert!(ended == Some(0) || was_late, "{second}: {ended:?} after {between:?}");
+        ended == Some(0)
+    };
+    for second in ["-TERM", "-INT"] {
+        assert!((0..4).any(|_| ends_well(second)), "{second}");
+    }
 }
 
 /// The shell script of a legacy server. The server leaves each call unanswered, and sends a question for it. If `$1` is
@@ -313,30 +329,16 @@ fn serve_asker(world: &World, extension: &str) -> Serving {
 
 /// Makes a call as a modern client, whose answer is the question of the server. The client does not answer it.
 fn leave_question(url: &str) {
-    let host = url.trim_start_matches("http://").trim_end_matches("/mcp");
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "asker.ask", "arguments": {}, "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
         },
-    }})
-    .to_string();
-    let request = format!(
-        "POST /mcp HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
-         content-type: application/json\r\naccept: application/json, text/event-stream\r\n\
-         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: asker.ask\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    // Repeat the request, because the kernel answers differently until it knows the tools of the server.
-    within(|| {
-        let mut stream = TcpStream::connect(host).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        answer.contains("input_required").then_some(())
-    });
+    }});
+    let headers = "accept: application/json, text/event-stream\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: asker.ask\r\n";
+    post(url, "/mcp", headers, &body.to_string(), "input_required");
 }
 
 /// Regression test: the stop waited 30 seconds for such calls.

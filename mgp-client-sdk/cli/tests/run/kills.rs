@@ -121,6 +121,12 @@ async fn one_folder(rounds: Range<usize>, figures: &mut Figures) {
             tokio::spawn(caller.load(life.url()))
         });
         let clients: Vec<_> = clients.collect();
+        let own = format!("t-{round}-");
+        mgp_testkit::until("a transaction of this round ends", async || {
+            let sagas = known.sagas.lock().unwrap();
+            sagas.iter().any(|(id, saga)| id.starts_with(&own) && saga.ended.is_some())
+        })
+        .await;
         // The pause differs from round to round, so that the kills come at different moments.
         tokio::time::sleep(Duration::from_millis(150 + (round as u64 * 37) % 90)).await;
         let kills_kernel = round % 2 == 1;

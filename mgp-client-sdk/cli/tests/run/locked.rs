@@ -241,7 +241,7 @@ fn a_server_whose_program_changed_does_not_start() {
     assert_eq!(call(&world, "s.first").unwrap(), "done");
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
-    assert!(refused.contains("differs from mgp.lock: its package changed"), "{refused}");
+    assert!(refused.contains("differs from mgp.lock: its script changed"), "{refused}");
     assert!(refused.contains("check it, then run `mgp lock s`"), "{refused}");
     // Without `--locked` the same server starts.
     let mut host = Host::standalone(&world, &[]);
@@ -296,7 +296,7 @@ fn data_among_the_arguments_may_change_and_the_script_after_it_may_not() {
     let script = world.folder.join("server.sh");
     fs::write(&script, format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
-    assert!(refused.contains("differs from mgp.lock: its package changed from"), "{refused}");
+    assert!(refused.contains("differs from mgp.lock: its script changed from"), "{refused}");
 
     // An older version of mgp wrote the hash of the first file among the arguments into the lock file, even if that
     // file is data.

@@ -56,7 +56,7 @@ fn notify_test(world: &World, args: &[&str], path: Option<&str>) -> Output {
 fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     let (url, posted) = receiver(|_, _| 204);
     let world = world(&format!(
-        "console_url = \"https://mgp.example/console/\"\n[kernel.notify.chat]\nwebhook = \"{url}\"\nsecret = \"s3cret\"\nafter = \"2s\"\nallow_loopback = true"
+        "console_url = \"https://mgp.example/console/\"\n[kernel.notify.chat]\nwebhook = \"{url}\"\nsecret = \"s3cret\"\nafter = \"4s\"\nallow_loopback = true"
     ));
     let mut host = Host::standalone(&world, &[]);
     ask(&mut host);
@@ -78,7 +78,7 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
 
     // The same call does not ask its question again, so the kernel sends no second message.
     ask(&mut host);
-    assert!(matches!(posted.recv_timeout(QUIET * 2), Err(RecvTimeoutError::Timeout)));
+    assert!(matches!(posted.recv_timeout(QUIET * 4), Err(RecvTimeoutError::Timeout)));
 
     // The kernel sends no message about an approval that an operator decides in time.
     let mut operator = world.operator();
@@ -90,7 +90,7 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     let open = operator.ask("mgp/kernel/approvals", &json!({})).unwrap();
     let open = open["approvals"].as_array().unwrap().iter().find(|one| one["state"] == "open");
     operator.ask("mgp/kernel/approvals/deny", &json!({"id": open.unwrap()["id"]})).unwrap();
-    assert!(matches!(posted.recv_timeout(QUIET * 2), Err(RecvTimeoutError::Timeout)));
+    assert!(matches!(posted.recv_timeout(QUIET * 4), Err(RecvTimeoutError::Timeout)));
 
     let listed = mgp(&world, &["webhooks", "--json"]).output().unwrap();
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();

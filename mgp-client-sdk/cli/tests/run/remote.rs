@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use mgp_testkit::{HttpRequest, http_response};
+use mgp_testkit::{HttpRequest, http_response, unused_address};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -43,7 +43,7 @@ struct Script {
 impl RemoteServer {
     /// Reserves an address; no server listens there yet.
     fn new() -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = unused_address();
         let script = Script { ailment: Some(Ailment::Away), ..Script::default() };
         Self { address, script: Arc::new(Mutex::new(script)) }
     }

@@ -126,7 +126,7 @@ fn the_time_of_an_approval_follows_a_reload() {
     world.config(&risky);
     let mut host = world.host(&["--agent", "ann"]);
     let mut wait = || {
-        let begun = tokio::time::Instant::now();
+        let begun = mgp_testkit::Stopwatch::start();
         let refused =
             host.ask("tools/call", &json!({"name": "echo", "arguments": {"message": "x"}}));
         (begun.elapsed(), refused)

@@ -255,6 +255,7 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         if let Ok(db) = Db::open(&file).await {
             db.close().await;
         }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = content();
     for args in [&["--stdio"][..], &["--stdio", "--standalone"]] {

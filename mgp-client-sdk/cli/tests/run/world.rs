@@ -45,7 +45,10 @@ impl World {
     }
 
     pub(crate) fn config(&self, text: &str) {
-        fs::write(self.config_file(), text).unwrap();
+        // The file is replaced in one step, so that the kernel never reads a half-written one.
+        let new = self.folder.join("mgp.toml.new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, self.config_file()).unwrap();
     }
 
     pub(crate) fn config_file(&self) -> PathBuf {

@@ -200,7 +200,7 @@ fn unindexed_tools(kernel: &Kernel) -> Result<BTreeSet<(ServerId, String)>, RpcE
     Ok(found)
 }
 
-fn is_id(server: &ServerId, tool: &str, name: &str) -> bool {
+pub(super) fn is_id(server: &ServerId, tool: &str, name: &str) -> bool {
     let rest = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
     rest == Some(tool)
 }

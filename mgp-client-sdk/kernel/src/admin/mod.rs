@@ -25,8 +25,9 @@ use mgp_types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsReset,
     KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
     KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
-    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
-    KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks,
+    KernelSubscriptions, KernelSubscriptionsEnd, KernelTools, KernelToolsApprove,
+    KernelToolsReject, KernelToolsTokens, KernelTransactions, KernelTransactionsResolve,
+    KernelTransactionsRetry, KernelWebhooks,
 };
 use mgp_types::service::Router;
 
@@ -68,6 +69,8 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .on::<KernelAudit, _, _>(Reads, audit::query)
         .on::<KernelAuditVerify, _, _>(Reads, audit::verify)
         .on::<KernelEvents, _, _>(Reads, events::recent)
+        .on::<KernelSubscriptions, _, _>(ReadsOwnTenant, events::subscriptions)
+        .on::<KernelSubscriptionsEnd, _, _>(ChangesOwnTenant, events::end_subscription)
         .on::<KernelWebhooks, _, _>(Reads, events::webhooks)
         .into_router()
 }

@@ -54,7 +54,7 @@ pub(super) async fn info(
     info.agents = kernel.0.config.agents();
     info.variables = named_variables(&kernel.0.config.config());
     let clients = kernel.clients().list().into_iter().map(|connected| {
-        let operator = connected.principal.authority() == Authority::Operator;
+        let operator = connected.principal.authority() != Authority::User;
         let mut client = KernelClient::new(operator);
         client.agent = agent(&connected.principal);
         let subject = connected.principal.subject();
@@ -155,7 +155,10 @@ pub(super) async fn reload(
         if let Some(history) = kernel.index().history() {
             history.erase(Erase::Tenant(&tenant)).await?;
         }
-        kernel.0.fleet.context().calls.forget_tenant(&tenant).await?;
+        let context = kernel.0.fleet.context();
+        context.calls.forget_tenant(&tenant).await?;
+        context.events.hub().end_subscriptions(&tenant, None).await?;
+        kernel.clients().forget_tenant(&tenant);
     }
     // The removal of a tenant changes no configuration, so it must succeed even while a configuration file is invalid.
     if !params.forget_tenants.is_empty() && params.forget.is_empty() {

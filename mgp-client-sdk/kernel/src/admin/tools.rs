@@ -20,6 +20,7 @@ use mgp_types::service::{Context, ServerId, Visibility as _};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Number, RpcError};
 
+use super::explain::is_id;
 use super::methods::find_server;
 use crate::dispatch::{context_of_agent, list_costs};
 use crate::handle::Kernel;
@@ -52,10 +53,7 @@ pub(super) async fn list(
     let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
     // Describe only the tool that is asked for, because a page of the console asks for many tools one by one.
     let is_meant = |server: &ServerId, tool: &str| {
-        params.tool_id.as_deref().is_none_or(|wanted| {
-            let rest = wanted.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
-            rest == Some(tool)
-        })
+        params.tool_id.as_deref().is_none_or(|wanted| is_id(server, tool, wanted))
     };
     let mut all = Vec::new();
     let definitions = kernel.governance().definitions();
@@ -98,8 +96,8 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Waits up to [`REVIEW_TIMEOUT`] until a new server has listed its tools, and returns a text about what the review
-/// found in them, if anything.
+/// Waits up to [`REVIEW_TIMEOUT`] until a new server has listed its tools, and returns a text with the number of its
+/// tools and with what the review found in them.
 pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> Option<String> {
     find_server(kernel, server.as_str()).ok()?.operator_start(Some(REVIEW_TIMEOUT)).await;
     let mut params = KernelToolsParams::new();
@@ -193,8 +191,8 @@ fn definition(kernel: &Kernel, tool: &KernelTool, held: &[PendingDefinition]) ->
     }
 }
 
-/// Describes a tool whose definition waits for an operator's decision or was rejected. The description contains no text
-/// of the server except the tool's name.
+/// Describes a tool whose definition waits for an operator's decision or was rejected. Its only texts of the server are
+/// the tool's name, and those in the differences from the approved definition.
 fn unlisted_tool(kernel: &Kernel, held: &PendingDefinition) -> KernelTool {
     let PendingDefinition { server, tool, held, .. } = held;
     let definition = kernel.governance().definitions().definition(Some(server), tool);
@@ -316,7 +314,8 @@ async fn decide(
 
 fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
     let UnmetSearch { query, found_nothing, not_called, last, .. } = search;
-    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(last);
+    let last = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(last));
+    let last = last.unwrap_or(SystemTime::UNIX_EPOCH);
     KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
 }
 

@@ -1,4 +1,5 @@
-//! Records calls that do not reach the audit layer, because a limit or the search for their tool refused them.
+//! Records calls that were refused before they reached the audit layer, e.g. by a limit, or because their tool is
+//! unknown.
 //!
 //! For each agent, tool and code, only the first refusal of a minute is recorded, so that a caller in a loop does not
 //! fill the audit log. The next record contains the number of refusals in between.

@@ -1,5 +1,7 @@
 //! Pages that hosts show for the results of tools (MCP Apps, SEP-1865).
 
+use std::collections::HashMap;
+
 use mgp_toolindex::{Allowed, Resolved, ToolIndex, listed_tool, name_for};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Tool, UiToolMeta};
@@ -47,14 +49,14 @@ pub(super) fn add_missing(
     caller: &dyn Allowed,
     tools: &mut Vec<Tool>,
 ) -> Result<(), RpcError> {
+    let places: HashMap<String, usize> =
+        tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
     for indexed in index.listed(caller) {
         let Some(ui) = page_of(&indexed) else { continue };
-        let name = name_for(&indexed, index, caller);
-        if let Some(tool) = tools.iter_mut().find(|tool| tool.name == name) {
-            ui.put(tool)?;
-            continue;
+        match places.get(&name_for(&indexed, index, caller)) {
+            Some(at) => ui.put(&mut tools[*at])?,
+            None => tools.extend(listed_tool(&indexed, index, caller)),
         }
-        tools.extend(listed_tool(&indexed, index, caller));
     }
     Ok(())
 }

@@ -66,13 +66,11 @@ pub(crate) fn call(
                 let cx = call.cx().clone();
                 let used = called.has_access.then_some((&called.tool, session_handle.as_deref()));
                 let named = (called.server.id(), called.tool.name());
-                let mut open = OpenCall::begin(&dispatcher, &cx, named, used);
+                let open = OpenCall::begin(&dispatcher, &cx, named, used);
                 let answer = called.send(call).await;
                 let answer = check(&dispatcher, &cx, &called, answer);
-                let answer = fit(&dispatcher, &cx, &called, server_state, answer);
                 // Record the answer that the caller receives: `check` and `fit` may refuse the server's result.
-                open.end(&answer).await;
-                answer
+                open.end(fit(&dispatcher, &cx, &called, server_state, answer)).await
             }
             // Box these rare futures, so that the future of all other calls remains small.
             Ok(ReadyCall::Held(server)) => Box::pin(refuse_held(&dispatcher, &server, call)).await,
@@ -154,14 +152,13 @@ async fn refuse_held(
     // there.
     let tool = clip(call.tool().map_or("", |tool| tool.name), MAX_NAME_BYTES);
     let cx = call.cx().clone();
-    let mut open = OpenCall::begin(dispatcher, &cx, (server.id(), &tool), None);
-    let answer = server.send(call, false).await;
-    open.end(&answer).await;
-    answer
+    let open = OpenCall::begin(dispatcher, &cx, (server.id(), &tool), None);
+    open.end(server.send(call, false).await).await
 }
 
-/// Prepares a call for the server: puts data in place of references, opens the caller's session with the server if
-/// there is one, gives the call the id of its span in the metrics, and adapts the chunks that the server will send.
+/// Prepares a call for the server: puts data in place of references, checks the media, opens the caller's session with
+/// the server if there is one, gives the call the id of its span in the metrics, and adapts the chunks that the server
+/// will send.
 async fn prepare(
     dispatcher: &Dispatcher,
     called: &CalledTool,

@@ -16,7 +16,7 @@ use crate::fleet::{FIRST_LIST_TIMEOUT, ListGroup, ListKind, ManagedServer};
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of candidates that an error names for an ambiguous name.
-const MAX_NAMES: usize = 8;
+pub(super) const MAX_NAMES: usize = 8;
 
 /// The maximum number of bytes of a caller's text that an error quotes.
 pub(super) const MAX_QUOTED_BYTES: usize = 200;

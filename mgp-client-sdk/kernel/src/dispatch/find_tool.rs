@@ -357,10 +357,12 @@ pub(super) async fn find_unread(
             let starting = unread.iter().filter(|server| server.is_starting());
             let starting: Vec<_> = starting.map(|server| format!("`{}`", server.id())).collect();
             let own_name = named.and_then(|server| wanted.name_at(server.id()));
-            let similar =
-                || similar_names(dispatcher, &cx, own_name.unwrap_or(wanted.name.as_str()));
+            let own_name = own_name.unwrap_or(wanted.name.as_str());
             let error = failure.unwrap_or_else(|| {
-                let error = name_similar(error, &wanted.name, &similar());
+                // Name the server too: the proposed tool of another server may have the same name.
+                let qualified = wanted.server_id.as_ref().map(|id| format!("{id}.{own_name}"));
+                let name = qualified.as_deref().unwrap_or(&wanted.name);
+                let error = name_similar(error, name, &similar_names(dispatcher, &cx, own_name));
                 name_starting(error, &starting)
             });
             Err(error.into())
@@ -369,7 +371,7 @@ pub(super) async fn find_unread(
     }
 }
 
-/// The tool that a call names and that none of the known lists contains.
+/// The name of a tool in the params of a call, and the id of the server if the params have one.
 struct WantedTool {
     name: String,
     server_id: Option<String>,

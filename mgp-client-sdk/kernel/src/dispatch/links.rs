@@ -29,6 +29,12 @@ const PUBLIC_SCHEMES: [&str; 3] = ["https:", "http:", "data:"];
 /// Further URIs are not replaced.
 const MAX_URIS: usize = 1_000;
 
+/// The number of bytes for which a long URI counts as one more URI, because it takes longer to compare.
+const BYTES_PER_URI: usize = 256;
+
+/// The maximum length in bytes of a URI that is looked up.
+const MAX_URI_BYTES: usize = 8 * 1024;
+
 /// The URIs under which a caller sees the resources of one server.
 pub(super) struct ResourceLinks<'a> {
     cx: &'a Context,
@@ -56,13 +62,16 @@ impl<'a> ResourceLinks<'a> {
         (is_visible && has_others).then_some(Self { cx, server, visible, left })
     }
 
-    /// Returns the URI of a resource as the caller sees it; `None` if it is the server's own URI.
+    /// Returns the URI that replaces the server's own URI of a resource; `None` if the server's URI stays.
     pub(super) fn shown_uri(&self, uri: &str) -> Option<String> {
+        if uri.len() > MAX_URI_BYTES {
+            return None;
+        }
         let is_public = PUBLIC_SCHEMES.iter().any(|scheme| uri.starts_with(*scheme));
         if is_public && !self.server.lists().list(ListKind::Resources).contains(uri) {
             return None;
         }
-        self.left.set(self.left.get().checked_sub(1)?);
+        self.left.set(self.left.get().checked_sub(1 + uri.len() / BYTES_PER_URI)?);
         let leads_back = leads_to(self.cx, uri, &self.visible, self.server.id());
         (!leads_back).then(|| qualify(ListKind::Resources, self.server.id(), uri))
     }

@@ -33,8 +33,8 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
     })
 }
 
-/// Returns the manifest of the kernel as a caller sees it, with all tools to which the caller has access, the scopes
-/// that these require, and the limits of the caller's calls.
+/// Returns the manifest of the kernel as a caller sees it, with the tools of servers to which the caller has access,
+/// the scopes that these require, and the limits of the caller's calls.
 fn manifest(dispatcher: &Dispatcher, cx: &Context, offered: ExtensionSet) -> ServiceManifest {
     let parts = dispatcher.parts();
     let (context, caller) = (parts.fleet.context(), parts.search.caller(cx));

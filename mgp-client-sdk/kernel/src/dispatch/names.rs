@@ -6,7 +6,8 @@
 //!   characters of an id are written as `+` and two hexadecimal digits.
 //! - Hosts expect pages and skills under schemes of their own, so `ui://a` becomes `ui://mgp+server/a`.
 //!
-//! Lists and calls use the same table. So a call with a name from a list always finds the entry.
+//! Lists and calls use the same table. So a call with a name from a list finds the entry, as long as the lists do not
+//! change.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use mgp_types::service::ServerId;
 
 use crate::fleet::{CachedList, ListKind, ManagedServer};
 
-/// The names of all entries of one kind, e.g. prompts, in the lists of the servers that a caller sees.
+/// The names of all entries of one kind, e.g. prompts, in the lists of some servers.
 pub(super) struct NameTable {
     kind: ListKind,
     lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,
 }
 
-/// An entry in a server's list. The server's own name for the entry identifies it.
+/// An entry of a server, which the server's list need not contain. The server's own name for the entry identifies it.
 pub(super) struct ServerEntry {
     pub(super) server: Arc<ManagedServer>,
     pub(super) key: String,

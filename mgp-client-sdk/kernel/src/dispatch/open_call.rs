@@ -76,15 +76,15 @@ impl<'a> OpenCall<'a> {
         Self { dispatcher, cx, server, tool, used, published, is_counted, is_ended: false }
     }
 
-    /// Records the end of the call. Then waits until the events of the call are stored for durable subscriptions and
-    /// sent to the subscriptions of the caller.
-    pub(super) async fn end(&mut self, answer: &Result<Reply, RpcError>) {
-        let end = CallEnd::of(answer);
+    /// Records the end of the call, [waits](PublishedCall::settle) for its events, and returns the answer.
+    pub(super) async fn end(mut self, answer: Result<Reply, RpcError>) -> Result<Reply, RpcError> {
+        let end = CallEnd::of(&answer);
         self.record(end);
         // Do not wait if the call only asks a question, because its events end in a later request.
         if !matches!(end, CallEnd::Asked) {
             self.published.settle().await;
         }
+        answer
     }
 
     /// Records an end of the call in the metrics, as an event, and in the history of the tool's use.

@@ -68,8 +68,8 @@ pub(super) fn requested_cursor(call: &Call) -> Result<Option<String>, RpcError> 
     Ok(cursor.filter(|cursor| !is_legacy || !cursor.is_empty()))
 }
 
-/// Returns an entry with a new name. All its other members stay unchanged, even those that do not follow MCP: one wrong
-/// entry must not make the whole list fail.
+/// Returns an entry with a new name; the files of a skill also get new names. All other members stay unchanged, even
+/// those that do not follow MCP: one wrong entry must not make the whole list fail.
 fn renamed(
     kind: ListKind,
     server: &ServerId,

@@ -1,4 +1,5 @@
-//! Answers `mgp/permissions/check` (extension `scopes`): whether a call would be allowed to run, without running it.
+//! The methods of the extension `scopes`: `mgp/permissions/check` returns whether a call would be allowed to run,
+//! without running it; the others negotiate and revoke scopes.
 
 use mgp_security::{CallOutcome, CallVerdict, Refusal};
 use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};

@@ -11,13 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use super::dispatcher::Dispatcher;
 use super::entry_lookup::{
-    MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
+    MAX_NAMES, MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
 };
 use super::links::{self, ResourceLinks};
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify, split_uri};
 use super::skills;
 use crate::fleet::{ListKind, ManagedServer};
 use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
+
+/// The maximum length in bytes of a URI that is compared with templates, because a server may have many templates.
+const MAX_URI_BYTES: usize = 64 * 1024;
 
 /// Reads a resource from the server that has it.
 pub(super) async fn read(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
@@ -148,7 +151,8 @@ fn only_server(
         [] => Ok(None),
         [server] => Ok(Some(ServerEntry { server: Arc::clone(server), key: uri.to_owned() })),
         _ => {
-            let names = servers.iter().map(|one| qualify(ListKind::Resources, one.id(), uri));
+            let named = servers.iter().take(MAX_NAMES);
+            let names = named.map(|one| qualify(ListKind::Resources, one.id(), uri));
             Err(ambiguous(cx, "resource", uri, &names.collect::<Vec<_>>()))
         }
     }
@@ -156,15 +160,16 @@ fn only_server(
 
 fn has_template(server: &ManagedServer, uri: &str) -> bool {
     let templates = server.lists().list(ListKind::Templates);
-    templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
+    uri.len() <= MAX_URI_BYTES
+        && templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
 }
 
 /// Returns whether a server lists any resource or template with a scheme.
 fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
     [ListKind::Resources, ListKind::Templates].into_iter().any(|kind| {
         let list = server.lists().list(kind);
-        let mut schemes = list.entries().iter().filter_map(|entry| entry.key.split_once(':'));
-        schemes.any(|(other, _)| other == scheme)
+        let mut rests = list.entries().iter().filter_map(|entry| entry.key.strip_prefix(scheme));
+        rests.any(|rest| rest.starts_with(':'))
     })
 }
 

@@ -27,7 +27,8 @@ const REPLACED: ExtensionSet = ExtensionSet::EMPTY
 /// call.
 ///
 /// # Errors
-/// 3001 (resource exhausted) if the input is too long, 4000 (invalid arguments) if the caller's session is unknown.
+/// 3001 (resource exhausted) if the input is too long, 4000 (invalid arguments) if the caller's session is unknown,
+/// −32602 (invalid params) if its token has the wrong form.
 pub(super) fn begin(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -44,7 +45,8 @@ pub(super) fn begin(
 /// Adapts the answer of a server to the caller, and stores the session state that the server has put into it.
 ///
 /// # Errors
-/// Returns the server's error if the answer is an error; −32603 (internal error) if a member cannot be written as JSON.
+/// Returns the server's error if the answer is an error; 5000 (upstream error) if the `_meta` of the result is not an
+/// object; −32603 (internal error) if a member cannot be written as JSON.
 pub(super) fn finish(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -1,8 +1,8 @@
 //! Counts the tokens that each agent has saved through tool search on each day: the tokens of all its tools minus those
 //! of the list that it received.
 //!
-//! A request for a list only increments a counter. The kernel computes the tokens some seconds later, and once more
-//! when it stops.
+//! A request for a list only increments a counter. The kernel computes the tokens some seconds later, when an operator
+//! requests the sums, and when it stops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const MAX_DAYS: usize = 60;
 /// The maximum number of days that are kept for all agents together.
 const MAX_STORED: usize = 100 * MAX_DAYS;
 
-/// Counts a list request. A separate task computes the saved tokens later, so that no call waits for the computation.
+/// Counts a list request. A separate task computes the saved tokens later, so that the request does not wait for it.
 pub(super) fn count_list(dispatcher: &Dispatcher, cx: &Context) {
     let is_local = cx.principal.tenant() == Principal::local().tenant();
     if !is_local || !dispatcher.parts().list_counter.count(cx.principal.name()) {

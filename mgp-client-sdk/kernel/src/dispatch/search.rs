@@ -2,6 +2,7 @@
 
 use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
+use mgp_types::mgp::DiscoverToolsParams;
 use mgp_types::service::{Call, Reply, Router, Stack};
 
 use super::dispatcher::Dispatcher;
@@ -31,8 +32,17 @@ impl Search {
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
         self.dispatcher.retry_failed_starts(call.cx());
         self.dispatcher.wait_for_first_tools(call.cx(), FIRST_SYNC_TIMEOUT).await;
+        let params = call.params();
+        // Do not replace names by portable ones in a search with `explain`: commands that make such searches show the
+        // ids of tools.
+        let is_true = |params: DiscoverToolsParams| params.explain == Some(true);
+        let is_explained =
+            params.may_contain_member("\"explain\"") && params.get().is_ok_and(is_true);
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
+        if is_explained {
+            return Ok(reply);
+        }
         portable_names::fit_discovered(&self.dispatcher, &cx, reply)
     }
 

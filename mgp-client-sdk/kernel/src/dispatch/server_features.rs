@@ -69,7 +69,9 @@ fn forward_progress(cx: &Context, params: ProgressParams) {
 }
 
 async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Reply, RpcError> {
-    let servers = refreshed_servers(&dispatcher, call.cx(), kind).await;
+    refreshed_servers(&dispatcher, call.cx(), kind).await;
     dispatcher.parts().fleet.context().changed_lists.note_list(call.cx());
+    // Find the servers only now: the client is not notified of servers that were added or removed during the wait.
+    let servers = dispatcher.visible_servers(call.cx());
     page(kind, &NameTable::new(kind, &servers), &call)
 }

@@ -1,4 +1,4 @@
-//! `tools/list`: returns the meta tools (tools about tools) and the tools in the caller's session (MGP §16.3).
+//! `tools/list`: returns the tool list of a caller (MGP §16.3). `surface.rs` decides which tools the list contains.
 
 use mgp_toolindex::{Allowed, MetaTool, Resolved, listed_tools};
 use mgp_types::RpcError;
@@ -14,7 +14,7 @@ use super::{apps, listed_tool, portable_names, saved_context, surface};
 use crate::fleet::FIRST_LIST_TIMEOUT;
 use crate::proposals;
 
-/// Returns the list for a caller as soon as the tools of new servers are known.
+/// Returns the list for a caller. First waits for the tools of new servers, for at most [`FIRST_LIST_TIMEOUT`].
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
     dispatcher.retry_failed_starts(call.cx());
     dispatcher.wait_for_first_tools(call.cx(), FIRST_LIST_TIMEOUT).await;

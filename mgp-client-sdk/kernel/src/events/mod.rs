@@ -1,7 +1,8 @@
 //! The kernel's events: those that the kernel itself emits, and those that it forwards from its servers (MGP §13).
 //!
-//! An operator receives all events. Any other subscriber receives an event only if its lists contain the server or tool
-//! of the event, and never an event about a call of another caller.
+//! An operator of the tenant `local` receives all events, an operator of another tenant those of its tenant. Any other
+//! subscriber receives an event only if its lists contain the server or tool of the event, and never an event about a
+//! call of another caller.
 
 mod by_name;
 mod deliveries;
@@ -238,7 +239,8 @@ impl PublishedCall<'_> {
         }
     }
 
-    /// Waits until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
+    /// Waits until all events so far are stored for durable subscriptions and, for a limited time, until they are sent
+    /// to the subscriptions of the caller.
     pub(crate) async fn settle(&self) {
         let hub = &self.events.hub;
         if hub.is_sending() {

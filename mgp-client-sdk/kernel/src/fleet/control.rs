@@ -129,6 +129,10 @@ impl ManagedServer {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
         let restarted = tokio::spawn(async move {
+            // Do not start a program that a reload has just removed or replaced.
+            if server.hold().forbids_start() {
+                return;
+            }
             let reason = ShutdownReason::OperatorRequest;
             tokio::join!(server.stop_isolated(&reason), server.restart_sessions());
             // If an operator has stopped or removed the server meanwhile, stop it again.

@@ -84,7 +84,7 @@ fn reach(server: &ServerConfig) -> String {
     text
 }
 
-/// Returns the reason why a server has no tools or why some are missing, in one short sentence.
+/// Returns the reason why tools of a server are missing, or why its manifest is not used, in one short sentence.
 fn lack_of_tools(
     fleet: &Fleet,
     server: &ManagedServer,

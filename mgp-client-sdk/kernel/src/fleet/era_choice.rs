@@ -143,7 +143,7 @@ impl KnownEras {
 
     /// Returns, for the store, whether the program fails at the probe; `false` if its last connection used a revision
     /// after 2025-03-26. Programs with early SDKs, e.g. the Python SDK before 1.8, do not answer the probe at all,
-    /// which costs 10 s at each start. After an update to a later SDK, the kernel must probe them again.
+    /// which delays each start by seconds. After an update to a later SDK, the kernel must probe them again.
     pub(super) fn stores_probe_failure(&self) -> bool {
         self.fails_at_probe.get() && self.is_early.load(Ordering::Relaxed)
     }

@@ -19,8 +19,8 @@ pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// would make others wait until their starts time out.
 pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The minimum and the maximum number of servers that are started at the same time to read their lists. The number is
-/// twice that of the processors, within these bounds.
+/// The minimum and the maximum number of permits for first starts, and of those for slow starts. The number is twice
+/// that of the processors, within these bounds.
 const FIRST_STARTS: (usize, usize) = (4, 8);
 
 /// The permits that limit how many servers are started at the same time to read their lists. If a kernel started many

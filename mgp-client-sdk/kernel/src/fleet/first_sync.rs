@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The maximum time that searches and calls of unknown tools wait for the lists of a server, counted from the addition
-/// of the server.
+/// The maximum time that searches wait for the lists of a server, counted from the addition of the server. A call of an
+/// unknown tool waits as long, counted from the call, for a server that it does not name.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The maximum time that requests for lists wait for the lists of a server, counted from the addition of the server.
@@ -72,7 +72,8 @@ impl FirstSync {
     }
 
     /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server does not
-    /// answer until then. Does not wait, and returns `true`, if that time has already passed.
+    /// answer until then. Does not wait, and returns `true`, if the lists are not unknown or that time has already
+    /// passed.
     pub(super) async fn wait(&self, limit: Duration) -> bool {
         let left = limit.saturating_sub(self.begun.elapsed());
         !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await

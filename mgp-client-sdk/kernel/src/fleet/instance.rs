@@ -103,28 +103,27 @@ impl Instance {
         }
     }
 
-    /// Returns the legacy session; creates it on first use.
+    /// Returns the legacy session; creates it on first use. Returns the main session if it cannot be created.
     pub(super) fn legacy(&self) -> &Arc<Session> {
         if let Some(legacy) = self.legacy.get() {
             return legacy;
         }
         let Ok(created) = self.parts.session(SessionKind::Legacy) else { return &self.main };
-        let legacy = self.legacy.get_or_init(|| Arc::new(created));
-        let (parts, session) = (self.parts.clone(), Arc::downgrade(legacy));
-        if parts.owner.is_none() {
-            tokio::spawn(record_session(session.clone(), Arc::clone(&parts.log)));
-        }
-        tokio::spawn(restore_on_connect(
-            session,
-            parts.context,
-            parts.config.id.clone(),
-            parts.owner,
-        ));
-        legacy
+        // Start the tasks here, so that a session that another thread has created meanwhile does not get them twice.
+        self.legacy.get_or_init(|| {
+            let legacy = Arc::new(created);
+            let (parts, session) = (self.parts.clone(), Arc::downgrade(&legacy));
+            if parts.owner.is_none() {
+                tokio::spawn(record_session(session.clone(), Arc::clone(&parts.log)));
+            }
+            let server = parts.config.id.clone();
+            tokio::spawn(restore_on_connect(session, parts.context, server, parts.owner));
+            legacy
+        })
     }
 
-    /// Connects the session that serves a caller, and returns the session with its client. If permits are given, the
-    /// main session starts only with one of them.
+    /// Connects the session that serves a caller, and returns the session with its client. Uses the main session if the
+    /// legacy session cannot be used. If permits are given, the main session starts only with one of them.
     pub(super) async fn wake_for(
         &self,
         cx: &Context,
@@ -303,7 +302,7 @@ impl InstanceParts {
         let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };
         let health = RemoteHealth::new(policy::is_remote(config));
         let limits = policy::round_limits(context.config.config().kernel.form_timeout);
-        Ok(Session::new(kind, id, client, login, health, limits.ttl))
+        Ok(Session::new(kind, id, client, self.hold.clone(), login, health, limits.ttl))
     }
 }
 

@@ -115,6 +115,9 @@ impl Instances {
         let InstanceTable { parts, by_owner } = &*self.0;
         let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
         parts.context.stopped.add(&parts.config.id, owners);
+        // Do not let the drain wait for answers of callers, because they cannot reach these instances any more.
+        let sessions = all.iter().flat_map(|one| one.instance.sessions());
+        sessions.for_each(|session| session.hop().end_all_parked());
         let stops = all.iter().map(|one| one.instance.stop(reason));
         futures_util::future::join_all(stops).await;
     }

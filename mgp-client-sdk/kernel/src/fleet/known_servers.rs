@@ -61,7 +61,9 @@ impl KnownServers {
 
     fn put(&self, server: &ServerConfig, tools: impl Display) {
         let digest = digest(server, tools);
-        let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
+        // Send the change to the store while the table is locked, so that the store receives all changes in order.
+        let mut digests = self.0.by_server.lock();
+        let previous = digests.insert(server.id.clone(), digest.clone());
         if previous.as_ref() == Some(&digest) {
             return;
         }
@@ -71,7 +73,8 @@ impl KnownServers {
     }
 
     pub(super) fn remove(&self, server: &ServerId) {
-        if self.0.by_server.lock().remove(server).is_some() {
+        let mut digests = self.0.by_server.lock();
+        if digests.remove(server).is_some() {
             self.commit(Change::new().remove(SPACE, server.as_str()));
         }
     }

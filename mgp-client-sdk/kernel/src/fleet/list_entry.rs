@@ -48,7 +48,7 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
 
 /// The members of entries that hosts read. Many hosts in Go and C# ignore the case of member names, so they could read
 /// a member that the kernel did not check because its name differs in case. [`remove_unfit`] removes such members.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "_meta",
     "annotations",
     "arguments",
@@ -60,6 +60,8 @@ const KNOWN: [&str; 14] = [
     "priority",
     "required",
     "size",
+    "sizes",
+    "src",
     "title",
     "uri",
     "uriTemplate",
@@ -128,6 +130,11 @@ mod tests {
                 r#"{"uriTemplate":"w://{city}/","name":"{city}"}"#,
             ),
             (Prompts, r#"{"name":"p","arguments":null}"#, r#"{"name":"p"}"#),
+            (
+                Prompts,
+                r#"{"name":"p","icons":[{"src":"a","SRC":5}]}"#,
+                r#"{"name":"p","icons":[{"src":"a"}]}"#,
+            ),
             (Resources, r#"{"uri":"x:1","URI":"x:2","name":"n"}"#, r#"{"uri":"x:1","name":"n"}"#),
             (
                 Prompts,

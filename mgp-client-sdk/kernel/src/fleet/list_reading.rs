@@ -28,8 +28,7 @@ const MAX_PAGES: usize = 10_000;
 /// The time after which the kernel reads no further page of a list.
 const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Reads all pages of a list, up to the maximum number and total size of its entries. Leaves out entries that hosts
-/// cannot read.
+/// Reads the pages of a list, up to the limits above. Leaves out entries that hosts cannot read.
 pub(super) async fn read_list(
     kind: ListKind,
     server: &ServerId,

@@ -8,8 +8,8 @@ use super::managed_server::ManagedServer;
 
 impl ManagedServer {
     /// Requests log messages from each instance of the server, at the lowest level that any client of the instance
-    /// wants, if this level has changed. The clients of the shared instance are all clients that see the server; the
-    /// clients of a principal's instance are those of the principal.
+    /// wants. Skips the shared instance if its level has not changed. The clients of the shared instance are all
+    /// clients that see the server; the clients of a principal's instance are those of the principal.
     ///
     /// While no client wants log messages, the kernel requests no level. Each server then chooses a level itself.
     pub(crate) async fn request_log_level(&self) {

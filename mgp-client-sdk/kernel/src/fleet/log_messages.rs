@@ -15,6 +15,7 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower_service::Service;
 
@@ -24,6 +25,20 @@ use crate::server_answer::is_too_deep;
 
 /// The time limit for a server's answer to a request for a log level. The next such request waits for the answer.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum size of the log messages that belong to no call and are being sent to one client, in KiB. A single
+/// message may be larger.
+const MAX_UNSENT_KIBIBYTES: u32 = 4 * 1024;
+
+/// The limit of [`MAX_UNSENT_KIBIBYTES`]; stored in the scope of the client. Without it, a server that logs faster than
+/// the client reads would use more and more memory.
+struct UnsentLogs(Arc<Semaphore>);
+
+impl Default for UnsentLogs {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_UNSENT_KIBIBYTES as usize)))
+    }
+}
 
 /// The principals whose calls a server has run since its addition: none, exactly one, or several.
 ///
@@ -119,10 +134,23 @@ pub(super) fn forward_log(
         return;
     }
     for cx in clients.into_iter().filter(|cx| Logger::is_sent_to(&cx.scope, level)) {
-        if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
-            // Send in a task, because sending can wait for a client that reads slowly.
-            tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
-        }
+        send(cx, &message, params.as_str().len());
+    }
+}
+
+/// Sends a log message of this size in a task, because sending can wait for a client that reads slowly. Drops the
+/// message if too many bytes wait for the client already.
+fn send(cx: Context, message: &LogMessageParams, bytes: usize) {
+    let kibibytes = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX).min(MAX_UNSENT_KIBIBYTES);
+    let unsent = Arc::clone(&cx.scope.state::<UnsentLogs>().0);
+    let Ok(room) = unsent.try_acquire_many_owned(kibibytes) else {
+        return tracing::trace!("log message dropped: the client reads too slowly");
+    };
+    if let Ok(call) = Call::tell::<LogMessage>(message, cx.clone()) {
+        tokio::spawn(async move {
+            let _room = room;
+            cx.peer.send(call).await.map(drop)
+        });
     }
 }
 

@@ -365,6 +365,7 @@ impl ManagedServer {
     /// change of its tools, also waits until its tools are read.
     pub(crate) async fn sync(&self, limit: Duration) {
         let begun = tokio::time::Instant::now();
+        let left = || limit.saturating_sub(begun.elapsed());
         let _ = tokio::time::timeout(limit, self.retry_start()).await;
         let read = async {
             if self.client().client().is_err() {
@@ -373,7 +374,7 @@ impl ManagedServer {
             self.client().client().is_ok() && self.first_sync.wait_at_most(limit).await
         };
         if self.lists_may_be_outdated()
-            && !tokio::time::timeout(limit, read).await.unwrap_or_default()
+            && !tokio::time::timeout(left(), read).await.unwrap_or_default()
         {
             // End the wait for the first lists, so that later list requests do not wait for this server again.
             self.finish_first_sync();
@@ -384,7 +385,7 @@ impl ManagedServer {
                 let _ = read.await;
             }
         };
-        let _ = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), tools).await;
+        let _ = tokio::time::timeout(left(), tools).await;
     }
 
     /// Returns the reason why a server that should run does not run, with the remedy; `None` if it runs or was stopped.

@@ -9,7 +9,7 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 
 use crate::proposals::{WITH_SERVERS, served};
 
-/// The extensions that the kernel offers to all servers, because it implements them itself.
+/// The extensions of MGP that the kernel offers to servers, because it implements them itself.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)

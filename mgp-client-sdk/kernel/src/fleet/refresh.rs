@@ -1,7 +1,8 @@
 //! Reads stale lists again, and notifies the clients that see these lists (MGP §16.4).
 //!
 //! The definitions of tools are reviewed before they enter the index. So a tool whose definition waits for an operator
-//! is not in the index. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
+//! is not in the index. Resources, templates, prompts and skills go into the [list cache](super::list_cache) of their
+//! server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -16,7 +17,7 @@ use mgp_types::mcp::{
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
-use mgp_types::{ErrorCode, Object, RawObject, RpcError};
+use mgp_types::{ErrorCode, Object, RawObject, RpcError, clip};
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
@@ -24,7 +25,7 @@ use tower_layer::Layer as _;
 use super::instance::READY_TIMEOUT;
 use super::list_cache::ListKind;
 use super::managed_server::ManagedServer;
-use super::refresh_queue::{ListGroup, StaleLists};
+use super::refresh_queue::{ListGroup, MAX_ERROR_BYTES, StaleLists};
 use super::servers::{Fleet, WeakFleet};
 use super::stored_lists;
 use crate::kernel_hops;
@@ -148,18 +149,19 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             Ok(()) => server.refresh_queue().note_success(group),
             Err(error) => {
                 let is_connected = server.state() == ServerState::Connected;
+                let why = clip(&error.to_string(), MAX_ERROR_BYTES);
                 let shown = if error.is_partial() {
-                    tracing::warn!(server = %server.id(), %error, "list of tools truncated");
-                    error.to_string()
+                    tracing::warn!(server = %server.id(), error = %why, "list of tools truncated");
+                    why
                 } else {
                     if is_connected {
-                        tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                        tracing::warn!(server = %server.id(), error = %why, list = ?group, "list not read");
                     } else {
-                        tracing::debug!(server = %server.id(), %error, list = ?group, "list not read");
+                        tracing::debug!(server = %server.id(), error = %why, list = ?group, "list not read");
                     }
                     // Name only the tools as the list that could not be read, because operators see this error only for
                     // lists of tools.
-                    format!("its tools could not be listed: {error}")
+                    format!("its tools could not be listed: {why}")
                 };
                 server.refresh_queue().note_failure(group, &shown);
                 if !matches!(error, RefreshError::Incomplete { .. }) {

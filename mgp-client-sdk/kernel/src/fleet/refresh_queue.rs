@@ -26,9 +26,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 const MAX_UNCHANGED_PAUSE: Duration = Duration::from_mins(1);
 
 /// The maximum length of a stored error about a list, in bytes.
-const MAX_ERROR_BYTES: usize = 300;
+pub(super) const MAX_ERROR_BYTES: usize = 300;
 
-/// A group of lists that one `list_changed` notification announces. The group of resources includes the templates.
+/// A group of lists that one `list_changed` notification announces. The group of resources includes the templates, and
+/// the skills, whose changes servers cannot announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListGroup {
     Tools,

@@ -51,7 +51,7 @@ struct CheckHistory {
 /// The failure of a check. The explanation contains no text that the server has sent.
 #[derive(Debug, PartialEq, Eq)]
 enum CheckFailure {
-    /// A failure that does not end by itself: someone must change something, or the server has lost the session.
+    /// A failure that ends the session at once, because it probably does not end by itself.
     Lasting(String),
     /// The failure may be temporary, e.g. because a proxy answers for a server that restarts.
     Passing(String),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_client_sdk::Error;
@@ -117,6 +118,10 @@ impl Fleet {
         let log = Arc::clone(server.log());
         tokio::spawn(state_watch::announce(changes, server.notifier(), log));
         self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
+        // The kernel may have begun to stop before the server was in the table.
+        if self.0.context.calls.is_stopping.load(Ordering::Relaxed) {
+            server.hold().set_removed();
+        }
         Ok(server)
     }
 
@@ -234,18 +239,20 @@ impl Fleet {
         server.stop().await;
     }
 
-    /// Removes a server: its tools leave the index, then it is drained and stopped.
+    /// Removes a server: its tools leave the index, the clients are notified, then it is drained and stopped.
     pub(crate) async fn remove(&self, id: &ServerId) {
         let Some(server) = self.change(|table| table.remove(id)) else { return };
         self.forget_tools_or_log(id);
         server.hold().set_removed();
+        // Do not let the drain wait for answers of callers, because they cannot reach this server any more.
+        server.end_parked();
         // End the wait for the first lists, because a server that is removed during its first start never lists them.
         server.first_sync().finish();
-        server.stop().await;
-        stored_lists::remove(self.0.context.governance.store(), id).await;
         for group in ListGroup::ALL {
             self.notify_list_changed(&server, group);
         }
+        server.stop().await;
+        stored_lists::remove(self.0.context.governance.store(), id).await;
     }
 
     /// Removes the stored data about a server that is not in the fleet: its lists, and the search queries that led to
@@ -290,13 +297,15 @@ impl Fleet {
     pub(crate) async fn stop(&self, drain: Option<Duration>) {
         let all = self.all();
         for server in all.values() {
-            // Prevent the start of servers that still wait for a permit.
-            server.hold().set_stopped(true);
+            // Prevent all later starts, e.g. of servers that still wait for a permit, or by an operator.
+            server.hold().set_removed();
             server.end_parked();
         }
         let reason = ShutdownReason::KernelShutdown;
         let stops = all.values().map(|server| server.stop_within(&reason, drain));
         futures_util::future::join_all(stops).await;
+        // End the tasks that wait to read lists again, because they keep the state folder in use.
+        all.values().for_each(|server| server.refresh_queue().end_pauses());
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<Arc<ManagedServer>> {

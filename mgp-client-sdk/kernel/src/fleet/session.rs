@@ -23,7 +23,7 @@ use super::start_hold::StartHold;
 use super::start_permits::PERMIT_TIMEOUT;
 use crate::server_answer::limit_depth;
 
-/// The minimum time between two starts of a failed server, if the starts are caused by calls.
+/// The minimum time between two starts of a failed server that calls, searches or views of an operator cause.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A session with a server in one protocol era. It passes calls to the server, starts the server when a call needs it,
@@ -33,12 +33,13 @@ pub(super) struct Session {
     server: ServerId,
     client: SupervisedClient,
     hop: Hop,
+    hold: StartHold,
     login: LoginState,
     /// The number of calls in flight in this session.
     running: AtomicUsize,
     /// The time when the last call began or ended.
     used_at: Mutex<Instant>,
-    /// The last time when a call caused a start of the failed server.
+    /// The last time when a call, a search or a view of an operator caused a start of the failed server.
     retried_at: Mutex<Option<Instant>>,
     /// The lock that lets only one call at a time wait for a permit to start the server.
     start_turn: tokio::sync::Mutex<()>,
@@ -50,6 +51,7 @@ impl Session {
         kind: SessionKind,
         server: ServerId,
         client: SupervisedClient,
+        hold: StartHold,
         login: LoginState,
         health: RemoteHealth,
         answer_timeout: Duration,
@@ -57,7 +59,19 @@ impl Session {
         let hop = Hop::supervised(server.clone(), client.clone()).answer_timeout(answer_timeout);
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
         let (retried_at, start_turn) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { kind, server, client, hop, login, running, used_at, retried_at, start_turn, health }
+        Self {
+            kind,
+            server,
+            client,
+            hop,
+            hold,
+            login,
+            running,
+            used_at,
+            retried_at,
+            start_turn,
+            health,
+        }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -101,8 +115,8 @@ impl Session {
         *self.used_at.lock() = Instant::now();
     }
 
-    /// Starts the server unless it runs or must not be started, and waits up to `timeout` until it is connected. If the
-    /// server is draining, starts it after the drain.
+    /// Starts the server unless it runs, must not be started, or has failed too recently or too often. Waits up to
+    /// `timeout` until it is connected. If the server is draining, starts it after the drain.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         let woken = self.wake_client(hold, timeout).await;
         woken.map_err(|error| self.add_remedy(error.into()).into())
@@ -202,7 +216,7 @@ impl Session {
         matches!(self.state(), ServerState::Restarting | ServerState::Error) && self.claim_start()
     }
 
-    /// Tries to start a failed server again, unless a call or an operator has caused an attempt recently.
+    /// Tries to start a failed server again, unless a call or another retry has caused an attempt recently.
     pub(super) async fn retry(&self, hold: &StartHold) {
         if self.claim_retry() {
             hold.start(&self.client).await;
@@ -215,8 +229,8 @@ impl Session {
         self.health.doubt().filter(|_| self.state() == ServerState::Connected)
     }
 
-    /// Checks whether a connected server at a URL answers, unless this was checked a moment ago. If the server does not
-    /// answer, the session with it is opened again.
+    /// Checks whether a connected server at a URL answers, unless this was checked a moment ago. If the server is lost,
+    /// the session with it is opened again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
             let is_well = self.health.check(&self.client, || self.running() > 0).await;
@@ -226,8 +240,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a connected server answers a check. Returns `true` without a check for a server that is not at a
-    /// URL.
+    /// Returns whether a connected server answers a check; `false` also if it was checked a moment ago. Returns `true`
+    /// without a check for a server that is not at a URL.
     pub(super) async fn answers(&self) -> bool {
         !self.health.is_remote() || self.health.check(&self.client, || self.running() > 0).await
     }
@@ -262,8 +276,8 @@ impl Session {
         !is_missing
     }
 
-    /// Starts this legacy session. Returns `None` if the server does not support the legacy era, or if the session
-    /// cannot be used for this purpose; in these cases also stops the session, unless it can serve subscriptions.
+    /// Starts this legacy session. Returns `None` if the session cannot be opened, or cannot be used for this purpose;
+    /// in these cases also stops the session, unless it can serve subscriptions.
     pub(super) async fn wake_or_stop(
         &self,
         hold: &StartHold,
@@ -295,8 +309,10 @@ impl Session {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
         Box::pin(async move {
             let answer = sending.await.map_err(|error| {
-                running.0.check_if_doubtful(&error);
-                running.0.add_remedy(error)
+                let session = &running.0;
+                session.check_if_doubtful(&error);
+                // Adapt the error, because the server may have been replaced while the call waited, e.g. for a person.
+                session.hold.fit_error(&session.server, session.add_remedy(error))
             });
             if let Ok(reply) = &answer {
                 running.0.clear_missing_login(reply);

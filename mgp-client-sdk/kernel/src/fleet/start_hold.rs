@@ -8,7 +8,8 @@ use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::ServerId;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
-/// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
+/// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal or the
+/// stop of the kernel.
 ///
 /// All code that can start the server shares this value and checks it. Code that stops the server first sets the flag
 /// of this value and then stops the client. Code that starts the server first starts the client and then reads the
@@ -38,7 +39,7 @@ impl StartHold {
         self.set_removed();
     }
 
-    pub(super) fn is_replaced(&self) -> bool {
+    fn is_replaced(&self) -> bool {
         self.0.replaced.load(Ordering::SeqCst)
     }
 

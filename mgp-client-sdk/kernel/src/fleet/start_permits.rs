@@ -7,8 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::first_start_permits::FirstStartPermits;
 
-/// The maximum number of servers that are starting at the same time. Starts that calls cause have a separate limit of
-/// the same size.
+/// The number of permits for starts. Starts that calls cause have as many permits of their own.
 const MAX_STARTS: usize = 8;
 
 /// The maximum number of sessions that are started at the same time to restore subscriptions.

@@ -38,7 +38,7 @@ pub(super) async fn run(server: Weak<ManagedServer>) {
     }
 }
 
-/// Announces each change of a server's state to the clients that see the server, until the server is dropped. Writes
+/// Announces the changes of a server's state to the clients that see the server, until the server is dropped. Writes
 /// the reason for a failure into the server's log, because the state contains the reason only until the next start.
 pub(super) async fn announce(
     mut changes: broadcast::Receiver<Transition>,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
 
-/// The owners, by server. They are removed when the server is started again. This handle is cheap to clone.
+/// The owners, by server. They are removed when the server is started again; those of a removed server stay, because
+/// they may still be subscribed when the server is added again. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct StoppedOwners(Arc<Mutex<HashMap<ServerId, HashSet<Principal>>>>);
 

@@ -52,6 +52,9 @@ pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {
 ///
 /// # Errors
 /// [`KernelError::Index`] or [`KernelError::Store`] if the state cannot be read or written.
+///
+/// # Cancel safety
+/// If the future is dropped, some of the data may remain.
 pub async fn forget_stored_lists(db: &Db, server: &ServerId) -> Result<(), KernelError> {
     let index = ToolIndex::builder().without_embedder().open(db.clone()).await?;
     index.remove(server.as_str())?;

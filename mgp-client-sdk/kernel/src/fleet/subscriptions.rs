@@ -25,6 +25,9 @@ const MAX_SUBSCRIPTIONS: usize = 65_536;
 /// The maximum number of parent folders of a resource that are searched for subscriptions.
 const MAX_LEVELS: usize = 32;
 
+/// The maximum length in bytes of a parent folder that is searched for subscriptions, because a server chooses the URI.
+const MAX_FOLDER_BYTES: usize = 8 * 1024;
+
 /// The maximum time that a new subscriber waits for the end of the previous subscription, i.e. for the server's answer.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -90,11 +93,18 @@ impl Subscription {
 /// Returns the key that identifies a resource in the table of subscriptions.
 fn key(source: &Source, uri: &str) -> String {
     let Source { server, owner, session } = source;
-    // Separate the parts by spaces, because neither ids nor URIs contain any.
+    // Separate the parts by spaces: ids contain none, and the URI is the last part.
     match owner {
         None => format!("{server} {session:?} {uri}"),
         Some(owner) => format!("{server} {session:?} {owner:?} {uri}"),
     }
+}
+
+/// Returns the parent folders of a resource, each with and without its slash.
+fn folders(uri: &str) -> impl Iterator<Item = &str> {
+    let slashes = uri.rmatch_indices('/').map(|(slash, _)| slash);
+    let levels = slashes.filter(|slash| *slash < MAX_FOLDER_BYTES).take(MAX_LEVELS);
+    levels.flat_map(move |slash| [&uri[..=slash], &uri[..slash]])
 }
 
 impl ResourceSubscriptions {
@@ -176,11 +186,9 @@ impl ResourceSubscriptions {
     /// that contain it, in both sessions of the server. A server may announce the update of a part of a subscribed
     /// resource (MCP `notifications/resources/updated`), and may do so in the session of the call that caused it.
     pub(super) fn keys(&self, source: &Source, uri: &str) -> BTreeSet<String> {
-        let levels = uri.rmatch_indices('/').take(MAX_LEVELS);
-        let folders = levels.flat_map(|(slash, _)| [&uri[..=slash], &uri[..slash]]);
         let sources = [SessionKind::Main, SessionKind::Legacy]
             .map(|session| Source { session, ..source.clone() });
-        let keys: BTreeSet<_> = folders
+        let keys: BTreeSet<_> = folders(uri)
             .chain([uri])
             .flat_map(|uri| sources.each_ref().map(|source| key(source, uri)))
             .collect();
@@ -254,6 +262,7 @@ impl ResourceSubscriptions {
                 Ok(true) => requested.push(key),
                 Ok(false) => {}
                 Err(error) => {
+                    let error = mgp_types::clip(&error.to_string(), 200);
                     tracing::warn!(server = %source.server, %error, "subscription to a resource refused; retrying");
                 }
             }
@@ -379,6 +388,15 @@ mod tests {
             }
         });
         connect(news().layer(hangs)).await
+    }
+
+    /// Regression test: a long URI with many slashes made the kernel build 130 keys of this length.
+    #[test]
+    fn the_folders_of_a_long_uri_are_short() {
+        let uri = format!("x://a/{}{}", "b".repeat(1 << 20), "/".repeat(100));
+        let found: Vec<_> = folders(&uri).collect();
+        assert_eq!(found, ["x://a/", "x://a", "x://", "x:/", "x:/", "x:"]);
+        assert_eq!(folders(&"/".repeat(1 << 20)).count(), 2 * MAX_LEVELS);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::gateway::{HttpTransport, ServerTarget};
-use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig};
+use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig, path_variable};
 use mgp_transport::{ChildCommand, SkippedFolder, duplex};
 use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
@@ -158,16 +158,7 @@ impl Starting {
 /// moment.
 #[must_use]
 pub fn program_path(env: &BTreeMap<String, Expanded>) -> OsString {
-    own_path(env).map_or_else(mgp_transport::search_path, |path| OsString::from(path.as_str()))
-}
-
-/// Returns the `PATH` among the variables of a server. On Windows, the case of its name does not matter.
-fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
-    let is_path = |name: &str| {
-        if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
-    };
-    // Return the last of several values, because the started program uses it too.
-    env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
+    path_variable(env).map_or_else(mgp_transport::search_path, |path| OsString::from(path.as_str()))
 }
 
 /// Returns the search path for the program of a configured server; `None` if `env` has a `PATH`. If the folder of the
@@ -178,7 +169,7 @@ fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
 /// could change this folder.
 fn search_path_of(server: &ExpandedServer) -> Result<Option<OsString>, SpawnError> {
     let ExpandedTarget::Program { command, env, .. } = &server.target else { return Ok(None) };
-    if own_path(env).is_some() {
+    if path_variable(env).is_some() {
         return Ok(None);
     }
     let path = mgp_transport::search_path();

@@ -4,6 +4,7 @@ mod access;
 mod announcements;
 mod lifecycle;
 mod silent;
+mod stops;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -34,11 +34,28 @@ pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     }
 }
 
-/// Moves the media types of a definition to its `_meta`, if the server negotiated media types.
+/// Moves the media types of a definition to its `_meta`, if the server negotiated media types. Removes those that the
+/// server itself wrote at this place, because [`fit`] would put them into the definition without a review.
 pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
+    MediaSignature::unfold(tool);
     if server.has(Extension::MultimodalSignatures)
         && let Err(error) = MediaSignature::fold(tool)
     {
         tracing::warn!(tool = %tool.name, %error, "media types of a tool left out");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types_that_the_server_wrote_to_the_place_of_the_kernel_are_removed() {
+        let text = r#"{"name":"t","inputSchema":{},"_meta":{"dev.cloto/mgp":{"media":{"max_input_size_bytes":1}}}}"#;
+        let mut tool: Tool = serde_json::from_str(text).unwrap();
+        assert!(MediaSignature::of(&tool).is_some());
+        fold(&PeerInfo::default(), &mut tool);
+        assert_eq!(MediaSignature::of(&tool), None);
+        assert!(tool.meta.is_none());
     }
 }

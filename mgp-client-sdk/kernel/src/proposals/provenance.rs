@@ -1,5 +1,5 @@
-//! The sources of results (extension `provenance`): the kernel adds to each result the name of the server that sent it.
-//! It does not change what the server itself states about sources.
+//! The sources of results (extension `provenance`): the kernel adds to a result the name of the server that sent it. It
+//! does not change what the server itself states about sources.
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;

@@ -13,6 +13,9 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
+/// The maximum number of references in the arguments of one call. The kernel reads their data one after the other.
+const MAX_REFERENCES: usize = 128;
+
 /// An argument that consists of a reference, which the kernel replaces by the data or by a URL of the data.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +91,10 @@ pub(super) async fn put_into_arguments(
         .collect();
     if named.is_empty() {
         return Ok(());
+    }
+    if named.len() > MAX_REFERENCES {
+        let message = format!("the arguments have more than {MAX_REFERENCES} data references");
+        return Err(RpcError::invalid_params(message));
     }
     let definition: Definition = serde_json::from_str(tool.definition()).unwrap_or_default();
     let (mut left, mut urls) = (broker.max_inline, Vec::new());

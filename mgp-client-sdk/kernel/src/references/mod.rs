@@ -3,7 +3,8 @@
 //!
 //! A server exports data and returns a reference with the URL of the data. The kernel does not pass this URL on. If the
 //! caller passes the reference to a tool of another server, this server gets a URL of the kernel; the kernel forwards
-//! the bytes while the server reads them. A server that does not support references gets the data as an argument.
+//! the bytes while the server reads them. A server that does not support references gets the data, or such a URL, in an
+//! argument.
 
 mod inline;
 mod table;
@@ -36,6 +37,9 @@ use crate::results::put_note;
 
 /// The environment variable in which programs that the kernel starts find its address for references.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
+
+/// The maximum size of a reference that a server returns, in bytes; a longer one is dropped.
+const MAX_REFERENCE_BYTES: usize = 16 * 1024;
 
 /// The references of all callers. This handle is cheap to clone; it contains nothing unless the configuration enables
 /// references.
@@ -129,7 +133,9 @@ impl References {
         else {
             return Ok(());
         };
+        let bytes = meta.get(DataReference::NAME).map_or(0, |text| text.as_str().len());
         let read = DataReference::read(Some(meta)).ok().flatten();
+        let read = read.filter(|_| bytes <= MAX_REFERENCE_BYTES);
         let kept = read.and_then(|mut reference| {
             let url = reference.access_url.take()?;
             if let Some(why) = why_dropped(cx, governance, server, tool, &url) {
@@ -214,7 +220,7 @@ impl References {
 
 impl Broker {
     /// Stores a reference for a caller, and returns it in the form for the caller; `None` if it cannot be stored. Drops
-    /// the oldest references of the caller if it has too many.
+    /// old references if there are too many.
     fn keep(
         &self,
         cx: &Context,

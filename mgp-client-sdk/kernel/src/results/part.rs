@@ -59,7 +59,7 @@ pub(super) struct Part {
 }
 
 impl Limits {
-    /// Subtracts the sizes of blocks that the caller has received from the limits.
+    /// Subtracts from the limits the sizes of blocks that the caller has received.
     pub(super) fn charge(&mut self, shown: &[ContentBlock]) {
         for block in shown {
             let size = measure(block);

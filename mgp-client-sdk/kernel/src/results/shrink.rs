@@ -38,7 +38,7 @@ pub(super) fn shrink_with_note(
 }
 
 /// Returns JSON of about `max` bytes: removes the last elements of long lists and the end of long texts, and keeps the
-/// members of objects. Returns `None` if the text is not a JSON list or object.
+/// members of objects if they have room. Returns `None` if the text is not a JSON list or object.
 pub(super) fn shrink_json(text: &str, max: usize) -> Option<String> {
     let value: &RawValue = serde_json::from_str(text).ok()?;
     value.get().starts_with(['[', '{']).then(|| shrink(value.get(), max, 0))

@@ -14,7 +14,11 @@ use super::{
     Entries, RENEWAL_LOCK_TIMEOUT, RenewalLock, TokenEntry, TokenStore, TokenStoreError, lock_index,
 };
 
+/// The maximum size of the file. If the entries do not fit, those that were saved longest ago are dropped first.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The maximum size of an entry; a larger entry is not saved. The limit keeps an issuer from displacing the entries of
+/// others with long tokens.
+const MAX_ENTRY_BYTES: usize = 64 * 1024;
 /// The maximum time to wait for another process that is changing the file.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay between two attempts to acquire the renewal lock.
@@ -83,6 +87,9 @@ impl TokenStore for FileTokens {
     }
 
     async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
+        if encode(&entry)?.len() > MAX_ENTRY_BYTES {
+            return Err(TokenStoreError::Other("the tokens are too long to be stored".to_owned()));
+        }
         self.run(move |file| {
             create_folder(file.path())?;
             let turn = file.lock(WRITE_LOCK_TIMEOUT)?;
@@ -146,10 +153,20 @@ fn read(file: &PrivateFile) -> Result<Entries, TokenStoreError> {
 }
 
 fn write(file: &PrivateFile, turn: &FileLock, entries: Entries) -> Result<(), TokenStoreError> {
-    let text = serde_json::to_vec(&Content { version: VERSION, entries });
+    let mut content = Content { version: VERSION, entries };
+    loop {
+        let text = encode(&content)?;
+        if text.len() as u64 <= MAX_FILE_BYTES || content.entries.0.is_empty() {
+            return Ok(file.replace(turn, &text)?);
+        }
+        content.entries.0.remove(0);
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, TokenStoreError> {
     // The error of serde is dropped, because it might quote the text, which is secret.
-    let text = text.map_err(|_| TokenStoreError::Other("encoding the tokens failed".to_owned()))?;
-    Ok(file.replace(turn, &text)?)
+    serde_json::to_vec(value)
+        .map_err(|_| TokenStoreError::Other("encoding the tokens failed".to_owned()))
 }
 
 #[cfg(test)]
@@ -191,6 +208,23 @@ mod tests {
         assert_eq!(again.load("https://s.example/mcp", "a").await.unwrap(), Some(entry("a")));
         assert_eq!(again.latest("https://s.example/mcp").await.unwrap(), Some(entry("b")));
         assert_eq!(again.load("https://other.example/mcp", "a").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_full_file_drops_its_oldest_entries_and_can_still_be_read() {
+        let folder = temp_dir();
+        let tokens = FileTokens::at(file_in(&folder));
+        let long = |length, issuer: &str| TokenEntry {
+            metadata: Some("m".repeat(length)),
+            ..entry(issuer)
+        };
+        for number in 0..20 {
+            tokens.save(long(60 * 1024, &number.to_string())).await.unwrap();
+        }
+        let entries = tokens.entries().await.unwrap();
+        assert!(entries.len() < 20 && entries.last().unwrap().issuer == "19");
+        assert!(tokens.save(long(MAX_ENTRY_BYTES, "evil")).await.is_err());
+        assert_eq!(tokens.entries().await.unwrap(), entries);
     }
 
     #[tokio::test]

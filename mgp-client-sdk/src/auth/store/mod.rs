@@ -298,7 +298,7 @@ impl<S: TokenStore> TokenStore for Arc<S> {
 /// The number of renewal locks, and so the maximum number of entries that can be renewed at the same time.
 const MAX_LOCKS: usize = 16;
 
-/// The maximum time to wait for another process that renews the same tokens: twice the time-out of a request.
+/// The maximum time to wait for another process that renews the same tokens. A renewal can take several requests.
 const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exclusive right to renew the tokens of an entry, until the lock is dropped.

@@ -79,6 +79,20 @@ async fn tools_that_cannot_be_called_are_not_listed() {
     assert_eq!(lists.load(Ordering::Relaxed), 2);
 }
 
+/// Regression test: after a request for only the last page, the list counted as complete.
+#[tokio::test]
+async fn the_last_page_alone_is_not_the_list() {
+    let (lists, calls) = (Arc::default(), Arc::default());
+    let mut modern =
+        client(&HeaderMirrorLayer::new(9, MINUTE), server(&lists, &calls), Revision::MODERN);
+    modern.request(ToolsList::METHOD, r#"{"cursor":"2"}"#).await.unwrap();
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!(lists.load(Ordering::Relaxed), 3, "the call fetches the list");
+    modern.request(ToolsList::METHOD, r#"{"cursor":"2"}"#).await.unwrap();
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!(lists.load(Ordering::Relaxed), 4, "the list stays complete");
+}
+
 #[tokio::test]
 async fn a_tool_that_cannot_be_read_costs_no_other_tool_its_headers() {
     let calls: Arc<Mutex<Vec<bool>>> = Arc::default();

@@ -91,7 +91,6 @@ impl World {
         }
     }
 
-    /// Returns the violated rules.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.state().faults.clone()
     }

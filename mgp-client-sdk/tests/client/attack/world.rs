@@ -81,7 +81,7 @@ impl World {
         let sleep = Tool::new("sleep", "Takes a while", move || {
             let done = ran(&slept);
             async move {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                mgp_testkit::sleep_in_parts(Duration::from_millis(400)).await;
                 done
             }
         });

@@ -62,7 +62,6 @@ impl TestAuthority {
         self
     }
 
-    /// Changes or removes a decision.
     pub(crate) fn set(&self, name: &str, grant: Option<Grant>) {
         let mut grants = self.0.grants.lock().unwrap();
         match grant {

@@ -42,7 +42,6 @@ pub(crate) async fn begin(
     (script, connecting)
 }
 
-/// Completes the handshake.
 pub(crate) async fn finish(
     script: &mut Script,
     connecting: tokio::task::JoinHandle<Result<Client, Error>>,

@@ -122,11 +122,10 @@ async fn a_full_file_refuses_further_events() {
     let mut forwarding = world.forward(&client);
     world.write(8).await;
     forwarding.wait_for(5).await;
-    sleep(Duration::from_millis(300)).await;
+    let refused = async || world.stats(&client).await["refused"].as_u64();
+    until("three are refused", async || refused().await >= Some(3)).await;
     assert_eq!(forwarding.delivered(), 5);
-    let stats = world.stats(&client).await;
-    assert_eq!(stats["total"], 5);
-    assert!(stats["refused"].as_u64() >= Some(3));
+    assert_eq!(world.stats(&client).await["total"], 5);
     client.close().await;
     // The restarted server is not limited to 5 events, so the refused ones must be delivered now.
     let client = world.start(EraChoice::Auto).await;

@@ -106,13 +106,11 @@ impl World {
     }
 }
 
-/// Kills the process of a server.
 pub(crate) fn kill(client: &Client) {
     let pid = client.pid().unwrap().to_string();
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
 }
 
-/// Calls a tool and decodes its data.
 pub(crate) async fn ask(client: &Client, tool: &str, arguments: Value) -> Value {
     let result = client.call(tool).args(arguments).send().await.unwrap();
     assert_ne!(result.is_error, Some(true), "{result:?}");

@@ -112,7 +112,7 @@ async fn several_questions_are_open_at_once_and_cancelled_ones_leave_nothing() {
             call.abort();
             let params = CallbackRespondParams::new(&id, Payload::of("confirm").unwrap());
             let mut status = CallbackStatus::Accepted;
-            for _ in 0..200 {
+            for _ in 0..2_000 {
                 // Over HTTP, an answer can overtake the cancellation, so send wrong answers until the question is gone.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 let wrong = CallbackRespondParams::new(&id, Payload::of("?").unwrap());
@@ -155,4 +155,13 @@ async fn a_model_is_asked_by_a_callback_where_the_caller_offers_only_that() {
             assert_eq!(text, "m says four", "{era:?} {transport:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_model_is_not_asked_without_the_image_of_the_request() {
+    let (builder, questions) = answering(&[Some("four")]);
+    let transport = super::world::Transport::Stream;
+    let client = connect(curious(), builder, ERAS[0], transport).await;
+    assert!(client.call("look").await.is_err());
+    assert_eq!(questions.len(), 0);
 }

@@ -9,12 +9,11 @@ use mgp_server_sdk::ContextExt as _;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::until;
 use mgp_transport::duplex;
+use mgp_types::mcp::{ContentBlock, Role, SamplingMessage};
 use mgp_types::mgp::CallbackRequestParams;
 
-/// The legacy and the modern era of the protocol.
 pub(crate) const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-/// The transports over which the tests connect a client to the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Transport {
     Stream,
@@ -54,8 +53,13 @@ pub(crate) fn curious() -> Server {
         let text = answer.content.as_slice()[0].as_text().unwrap_or_default().to_owned();
         Ok::<_, RpcError>(format!("{} says {text}", answer.model))
     });
+    let look = Tool::new("look", "Asks a model about an image", |cx: Context| async move {
+        let image = SamplingMessage::new(Role::User, ContentBlock::image([1_u8], "image/png"));
+        cx.sample("What is it?").define(|ask| ask.messages.push(image)).await?;
+        Ok::<_, RpcError>("seen")
+    });
     let server = Server::new("curious", "1").tool(delete).tool(hasty).tool(greet).tool(both);
-    server.tool(quick).tool(complete)
+    server.tool(quick).tool(complete).tool(look)
 }
 
 pub(crate) async fn connect(

@@ -17,7 +17,6 @@ use tokio::time::timeout;
 
 const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-/// A transport between client and server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Duplex,
@@ -60,7 +59,6 @@ async fn connect(way: Way, era: EraChoice) -> (Client, EventHub) {
     (client, hub)
 }
 
-/// Starts a server, and returns its address.
 async fn listen(server: Server) -> SocketAddr {
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let address = bound.local_addr();
@@ -148,7 +146,7 @@ async fn a_reader_that_comes_late_gets_what_it_missed_from_the_server() {
             emit(&hub, "a", number).await;
             // The server also keeps only a limited number of events, so wait until the connection has caught up.
             if number % 100 == 99 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                mgp_testkit::sleep_in_parts(Duration::from_millis(50)).await;
             }
         }
         let read = read(&mut events, 1_200).await;

@@ -103,7 +103,6 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
     assert_eq!(output, expected);
 }
 
-/// Runs an example, and returns its output.
 #[track_caller]
 fn run(name: &str) -> String {
     let output = Command::new(mgp_testkit::example("mgp-client-sdk", name)).output().unwrap();

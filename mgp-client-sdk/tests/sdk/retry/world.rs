@@ -18,7 +18,6 @@ pub(crate) struct Shop(Arc<Mutex<HashMap<String, usize>>>);
 pub(crate) type Answer = fn(usize) -> Result<&'static str, RpcError>;
 
 impl Shop {
-    /// Creates a tool of this risk.
     pub(crate) fn tool(&self, name: &str, risk: RiskLevel, answer: Answer) -> Tool {
         let (ran, own) = (Arc::clone(&self.0), name.to_owned());
         let tool = Tool::new(name, "Does something in the shop", move || {
@@ -38,7 +37,6 @@ impl Shop {
     }
 }
 
-/// Creates an error with these hints.
 pub(crate) fn tool_error(code: i32, hints: &str) -> RpcError {
     let hints: Recovery = serde_json::from_str(hints).unwrap();
     RpcError::new(ErrorCode(code), "not now").recovery(hints)
@@ -60,7 +58,6 @@ impl Governed {
         Self::under(ServerPolicy::default(), server, granted, change).await
     }
 
-    /// Connects to a server to which the operator applies this policy.
     pub(crate) async fn under(
         policy: ServerPolicy,
         server: Server,

@@ -37,6 +37,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of times that the stream of an answer is opened again without receiving an event.
 const MAX_EMPTY_STREAMS: u32 = 60;
 
+/// The maximum number of tools whose arguments are repeated in headers.
+const MAX_PLANS: usize = 10_000;
+
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// The endpoint of a server at a URL; each message to the server is one HTTP request.
@@ -337,8 +340,11 @@ impl Endpoint {
         {
             let schema = RawObject::of(&tool["inputSchema"]).ok();
             let plan = schema.and_then(|schema| HeaderPlan::of(&schema).ok());
-            if let (Some(name), Some(plan)) = (tool["name"].as_str(), plan) {
-                self.plans.lock().insert(name.to_owned(), plan);
+            let (Some(name), Some(plan)) = (tool["name"].as_str(), plan) else { continue };
+            let mut plans = self.plans.lock();
+            plans.remove(name);
+            if !plan.is_empty() && plans.len() < MAX_PLANS {
+                plans.insert(name.to_owned(), plan);
             }
         }
         let revision = message.pointer("/result/protocolVersion").and_then(Value::as_str);

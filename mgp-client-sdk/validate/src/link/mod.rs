@@ -160,7 +160,8 @@ impl Link {
         (Self { output: Some(output), input, is_http, tasks, server: None }, sent, received)
     }
 
-    /// Ends the connection after all messages to the peer have been written, or after a time limit.
+    /// Ends the connection once all messages to the peer were written and the peer has closed its output, or after a
+    /// time limit.
     pub(crate) async fn finish(mut self, wait: Duration) {
         self.output = None;
         let all = async { while self.tasks.join_next().await.is_some() {} };
@@ -213,8 +214,12 @@ fn names_secret(name: &str) -> bool {
 }
 
 /// Connects to the client on standard input and output of this process.
-pub(crate) fn of_this_process() -> Link {
-    stream::over(tokio::io::stdin(), tokio::io::stdout())
+///
+/// # Errors
+/// If standard input or output cannot be used, or was taken before.
+pub(crate) fn of_this_process() -> Result<Link, String> {
+    let (reader, writer) = mgp_transport::take_stdio().map_err(|error| error.to_string())?;
+    Ok(stream::over(reader, writer))
 }
 
 #[cfg(test)]

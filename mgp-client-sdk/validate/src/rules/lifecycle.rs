@@ -67,8 +67,8 @@ fn request() -> serde_json::Value {
     json!({ "reason": "operator_request", "timeout_ms": 1000 })
 }
 
-/// If the server is at a URL, skips the rule, because a rule that asks a server to shut down would also affect its
-/// other clients.
+/// Skips the rule if the server is at a URL, because a rule that asks a server to shut down would also affect its other
+/// clients.
 fn may_stop(session: &Session) -> Check {
     if session.is_http() {
         return Err(skip("a server at a URL serves others too, so it is not asked to stop"));

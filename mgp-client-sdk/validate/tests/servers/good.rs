@@ -101,7 +101,6 @@ async fn what_mcp_permits_breaks_no_rule() {
     }
 }
 
-/// Checks the outcomes of some rules.
 #[track_caller]
 fn check(report: &mgp_validate::Report, expected: &[(&str, Status)]) {
     for (rule, status) in expected {
@@ -324,15 +323,19 @@ async fn servers_that_hang_lie_flood_or_end_are_judged_in_bounded_time() {
         *replies = vec![serde_json::json!({ "raw": "\u{0}\u{1b}[2J{\"jsonrpc\":" })];
     };
     for (name, change) in
-        [("hangs", hangs), ("ends", ends), ("lies", lies), ("floods", floods), ("garbage", garbage)]
+        [("hangs", hangs), ("ends", ends), ("lies", lies), ("garbage", garbage), ("floods", floods)]
     {
+        let is_good = name == "floods";
+        if is_good {
+            // This server answers, but a slow machine takes long to read all that it sends.
+            options.timeout = std::time::Duration::from_secs(3);
+        }
         let report = tokio::time::timeout(
             std::time::Duration::from_secs(30),
             judged(scripted::server(change), &options),
         );
         let report = report.await.unwrap_or_else(|_| panic!("{name} is not bounded"));
         assert!((1..=2).contains(&report.results.len()), "{name}");
-        let is_good = name == "floods";
         assert_eq!(report.is_passed(), is_good, "{name}: {}", report.to_text());
     }
 }
@@ -344,7 +347,7 @@ async fn an_answer_with_another_id_is_shown() {
         _ => replies.clear(),
     };
     let mut options = Options::new();
-    options.timeout = std::time::Duration::from_millis(100);
+    options.timeout = std::time::Duration::from_secs(2);
     let report = judged(scripted::server(change), &options).await;
     let broken = broken_rules(&report);
     assert_eq!((broken.len(), broken[0].0), (1, "mcp.connect"), "{broken:?}");
@@ -388,7 +391,7 @@ async fn the_page_and_the_badge_escape_what_the_server_controls() {
 #[tokio::test]
 async fn a_text_in_place_of_an_answer_is_named() {
     let mut options = Options::new();
-    options.timeout = std::time::Duration::from_millis(100);
+    options.timeout = std::time::Duration::from_secs(2);
     let marked: scripted::Change =
         |_, replies| *replies = vec![json!({ "raw": "\u{feff}{\"jsonrpc\":\"2.0\"}" })];
     let report = judged(scripted::server(marked), &options).await;

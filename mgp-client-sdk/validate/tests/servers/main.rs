@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use mgp_validate::{Options, Report, Status, Target, judge_server};
 
-/// Returns options with a tool that streams.
 fn options() -> Options {
     let mut options = Options::new();
     options.timeout = Duration::from_secs(5);

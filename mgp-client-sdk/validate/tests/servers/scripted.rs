@@ -6,7 +6,7 @@ use mgp_validate::Target;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
-/// Changes the replies of a server to a message, e.g. to break a rule.
+/// A function that changes the replies of a server to a message, e.g. to break a rule.
 pub(crate) type Change = fn(&Message, &mut Vec<Value>);
 
 /// A message of the judge, with what was negotiated.
@@ -200,10 +200,8 @@ fn tools(has_mgp: bool) -> Value {
     json!([echo, now])
 }
 
-/// The page of a tool.
 const PAGE: &str = "ui://echo/page";
 
-/// The skill, and its text.
 const SKILL: &str = "skill://tea/SKILL.md";
 const SKILL_TEXT: &str = "---\nname: tea\ndescription: Steeps tea\n---\n";
 

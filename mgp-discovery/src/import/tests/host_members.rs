@@ -94,6 +94,20 @@ fn headers_of_goose_get_the_variables_of_their_entry() {
 }
 
 #[test]
+fn a_small_file_of_goose_does_not_become_a_huge_header() {
+    let twice = |number: u32| format!("${{A{number:02}}}${{A{number:02}}}");
+    let envs: Vec<_> = (0..50).map(|at| format!("A{at:02}: '{}'", twice(at + 1))).collect();
+    let envs = envs.join(", ");
+    let header = "${A00}".repeat(100_000);
+    let text = format!(
+        "extensions:\n  s: {{uri: 'https://a', envs: {{{envs}}}, headers: {{H: '{header}'}}}}\n"
+    );
+    let import = read_of_user(Host::Goose, Path::new("config.yaml"), &text, &[]).unwrap();
+    let header = &import.servers[0].entry.headers["H"];
+    assert!(header.starts_with(&twice(1)) && header.len() < 700_000, "{}", header.len());
+}
+
+#[test]
 fn a_server_that_needs_its_host_stays_there() {
     let entry = |host: Host, members: &str| {
         let text = format!(r#"{{"{}": {{"s": {{{members}}}}}}}"#, host.servers_key());

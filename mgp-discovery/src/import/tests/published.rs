@@ -1,8 +1,8 @@
-//! Tests of entries of a registry: whether they name exact code, and whether they are withdrawn.
+//! Tests of entries of a registry: whether they name exact code, whether they are withdrawn, and the values they need.
 
 use serde_json::{Value, json};
 
-use crate::import::{Answers, Bundle, Entry, PublishedServer};
+use crate::import::{Answers, Bundle, Entry, ImportOutcome, Plan, PublishedServer};
 
 /// Returns the entry of a registry for a server with one package.
 fn entry(package: &Value) -> PublishedServer {
@@ -191,4 +191,77 @@ fn a_bundle_that_would_start_without_some_arguments_is_refused() {
         let why = start(&config).unwrap_err();
         assert!(why.contains(&format!("`server.mcp_config.{member}`")), "{config}: {why}");
     }
+}
+
+#[test]
+fn a_small_manifest_of_a_bundle_does_not_become_a_huge_entry() {
+    let import = |args: Vec<&str>, default: Value| {
+        let config = json!({"command": "node", "args": args});
+        let manifest = json!({"name": "a", "version": "1", "user_config": {"s": {"default": default}},
+            "server": {"type": "node", "mcp_config": config}});
+        Bundle::new(&manifest).unwrap().import("/b".as_ref(), &Answers::new())
+    };
+    let long = json!("x".repeat(60_000));
+    assert_eq!(import(vec!["${user_config.s}"; 10], long.clone()).servers[0].entry.args.len(), 10);
+    let texts = "${user_config.s}".repeat(10_000);
+    for (args, default) in [
+        (vec!["${user_config.s}"; 10_000], long),
+        (vec!["${user_config.s}"; 10_000], json!(vec![""; 10_000])),
+        (vec![texts.as_str()], json!(vec![""; 10_000])),
+    ] {
+        let import = import(args, default);
+        assert!(import.servers.is_empty() && import.refused.len() == 1);
+        assert!(import.refused[0].why.contains("too long"), "{}", import.refused[0].why);
+    }
+}
+
+/// Returns an entry of a registry for a remote server with this URL and these variables.
+fn remote(url: &str, variables: &Value) -> PublishedServer {
+    let remote = json!({"type": "streamable-http", "url": url, "variables": variables});
+    let server = json!({"name": "com.acme/weather", "version": "1", "remotes": [remote]});
+    PublishedServer::new(json!({ "server": server })).unwrap()
+}
+
+/// Returns the URL of the imported entry of a remote server with this URL and these variables.
+fn url(url: &str, variables: &Value) -> String {
+    remote(url, variables).import(&Answers::new()).servers.remove(0).entry.url.unwrap()
+}
+
+#[test]
+fn a_variable_that_is_used_twice_is_needed_once() {
+    let server = remote("https://{t}.example/{t}", &json!({"t": {"isRequired": true}}));
+    let needs = server.needs();
+    assert!(needs.len() == 1 && needs[0].variable == "T" && needs[0].is_required, "{needs:?}");
+    assert_eq!(server.import(&Answers::new()).servers[0].notes.len(), 1);
+}
+
+#[test]
+fn a_small_document_does_not_become_a_huge_url() {
+    let long = url(&"{a}".repeat(100_000), &json!({"a": {"default": "x".repeat(1000)}}));
+    assert!(long.len() < 500_000, "{}", long.len());
+    let mut described = json!({"value": ""});
+    for _ in 0..50 {
+        described = json!({"value": "{a}{a}", "variables": {"a": described}});
+    }
+    assert_eq!(url("{a}{a}", &json!({ "a": described })), "${A:-}${A:-}");
+}
+
+#[test]
+fn an_entry_whose_package_cannot_be_started_is_not_exact() {
+    let package = json!({"registryType": "mcpb", "identifier": format!("a@sha256:{:064}", 0)});
+    let remote = json!({"type": "sse", "url": "https://a.example"});
+    let server = json!({"name": "com.acme/a", "packages": [package], "remotes": [remote]});
+    assert!(!PublishedServer::new(server).unwrap().is_exact());
+}
+
+#[test]
+fn an_entry_that_is_longer_than_a_configuration_file_is_left_out() {
+    let argument = json!({"type": "positional", "value": "x".repeat(60_000)});
+    let package =
+        json!({"registryType": "npm", "identifier": "a", "packageArguments": vec![argument; 20]});
+    let import = entry(&package).import(&Answers::new());
+    let plan = Plan::from_text("mgp.toml", "", &[import]).unwrap();
+    let outcome = &plan.lines()[0].outcome;
+    let is_left_out = matches!(outcome, ImportOutcome::Skipped(why) if why.contains("too long"));
+    assert!(is_left_out, "{outcome:?}");
 }

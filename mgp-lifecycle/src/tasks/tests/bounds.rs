@@ -31,6 +31,13 @@ async fn a_task_is_unknown_to_another_principal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_longest_time_to_live_does_not_overflow() {
+    let layer = layer(TasksConfig { ttl: Duration::MAX, max_ttl: Duration::MAX, ..config() });
+    let task = call(&mut modern(over(&layer, slow))).await;
+    assert_eq!(task["status"], "working");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_table_takes_no_new_tasks_and_evicts_delivered_ones() {
     let layer = layer(TasksConfig { max_tasks: 3, max_per_principal: 2, ..config() });
     let begun = Arc::new(AtomicUsize::new(0));

@@ -19,15 +19,21 @@ use super::{SlowStore, Tools, client, params, run, world, world_of};
 use crate::transaction::saga::SPACE;
 use crate::{Idempotency, IdempotencyLayer, Transactions};
 
-#[tokio::test(start_paused = true)]
-async fn a_step_whose_caller_leaves_while_its_beginning_is_stored_runs_and_is_undone() {
-    let transactions = Transactions::open(Arc::new(SlowStore(MemoryStore::new()))).await.unwrap();
+/// Begins the transaction `tx` of the returned caller.
+async fn begun(store: Arc<SlowStore>) -> (Transactions, Arc<Tools>, Principal) {
+    let transactions = Transactions::open(store).await.unwrap();
     let tools = Arc::new(Tools::default());
     transactions.start(tools.clone());
     let mut begin = BeginTransactionParams::new();
     begin.transaction_id = Some("tx".to_owned());
     let caller = Principal::local();
     transactions.begin(&caller, begin).await.unwrap();
+    (transactions, tools, caller)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_caller_leaves_while_its_beginning_is_stored_runs_and_is_undone() {
+    let (transactions, tools, caller) = begun(Arc::new(SlowStore::default())).await;
     let gate = Arc::new(Semaphore::new(0));
     let tool = Stack::from_fn(move |call| run(call, Arc::clone(&gate)));
     let step = client(&transactions, tool).call("tools/call", &params("make", 1, ""));
@@ -117,6 +123,27 @@ async fn a_stopping_server_does_not_wait_for_another_attempt_to_undo_a_step() {
     sleep(Duration::from_secs(2)).await;
     world.tools.has_ended.store(true, Ordering::Relaxed);
     let paused = timeout(Duration::from_secs(5), rollback).await.unwrap().unwrap().unwrap_err();
+    assert!(paused.message().contains("its next start continues"), "{paused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_cannot_be_stored_pauses_when_its_server_stops() {
+    let store = Arc::new(SlowStore::default());
+    let (transactions, tools, caller) = begun(store.clone()).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tool = Stack::from_fn(move |call| run(call, Arc::clone(&gate)));
+    let step = client(&transactions, tool).call("tools/call", &params("make", 1, ""));
+    step.await.unwrap();
+    tools.refusals.lock().push(refused_for_30_s());
+    let rollback = tokio::spawn(async move {
+        transactions.roll_back(&caller, &EndTransactionParams::new("tx")).await
+    });
+    sleep(Duration::from_secs(2)).await;
+    store.is_closed.store(true, Ordering::Relaxed);
+    sleep(Duration::from_mins(1)).await;
+    assert!(!rollback.is_finished());
+    tools.has_ended.store(true, Ordering::Relaxed);
+    let paused = timeout(Duration::from_secs(10), rollback).await.unwrap().unwrap().unwrap_err();
     assert!(paused.message().contains("its next start continues"), "{paused}");
 }
 

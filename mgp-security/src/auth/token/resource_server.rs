@@ -159,8 +159,8 @@ impl ResourceServer {
         self
     }
 
-    /// Sets the claim that contains the name of the agent, instead of `client_id` and `azp`; a token without it is
-    /// refused.
+    /// Sets the claim that contains the name of the agent, instead of the first of `client_id`, `azp` and `sub` that
+    /// the token has; a token without it is refused.
     pub fn agent_claim(mut self, name: impl Into<String>) -> Self {
         self.agent_claim = Some(name.into());
         self

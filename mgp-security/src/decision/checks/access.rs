@@ -23,7 +23,7 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
         };
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
-        let default = || state.policy().default_policy;
+        let default = || state.policy().default_for(cx.principal.tenant().as_str());
         let check = AccessCheck { cx, server, tool: Some(tool), at };
         let passed = check.run(view, default, &mut self.steps)?;
         let Some(delegation) = cx.extensions.get::<Delegation>() else { return Ok(passed) };
@@ -45,7 +45,7 @@ pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Resu
     let Some(access) = &sources.access else { return Ok(()) };
     let clock = || sources.now();
     let (server, at) = (sources.server_of(cx), Moment::of(&clock));
-    let default = || sources.policies.get(server).default_policy;
+    let default = || sources.policies.get(server).default_for(cx.principal.tenant().as_str());
     let check = AccessCheck { cx, server, tool, at: &at };
     let steps = &mut Steps::<false>::default();
     check.run(&access.view(&cx.principal), default, steps).map(drop).map_err(Stopped::into_inner)
@@ -64,7 +64,7 @@ pub(crate) fn see(
 ) -> Result<(), Hidden> {
     let clock = || access.now();
     let (view, at) = (access.view(&cx.principal), Moment::of(&clock));
-    let default = || access.default_policy(server.map(ServerId::from).as_ref());
+    let default = || access.default_policy(server.map(ServerId::from).as_ref(), &cx.principal);
     let need = Need::See(tool);
     hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
     match definitions.tools_of(server) {

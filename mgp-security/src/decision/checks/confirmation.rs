@@ -30,7 +30,7 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
         if doubt.is_none() && !is_risky() {
             return Ok(self.steps.pass(Stage::Confirmation, rule));
         }
-        let confirmed = &preparations.confirmed;
+        let confirmed = &preparations.answers.confirmed;
         // The server's tools may have been listed again since the person confirmed. So compare the current definition
         // and risk with the confirmed definition and risk.
         if !confirmed.is_empty() && confirmed.contains(&state.confirmable(facts, assessment)) {

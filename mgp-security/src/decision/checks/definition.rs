@@ -81,10 +81,10 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
         }
         definitions.readable()?;
         let Some(tools) = tools else { return Ok(DefinitionRule::List) };
-        let CallPreparations { listing, settled, .. } = *self.facts.preparations;
+        let CallPreparations { listing, answers, .. } = self.facts.preparations;
         let is_settled = || {
-            (listing == ListingState::Last && (settled.is_some() || tools.is_noisy))
-                || settled == Some(definitions.announcements(server))
+            (*listing == ListingState::Last && (answers.settled.is_some() || tools.is_noisy))
+                || answers.settled == Some(definitions.announcements(server))
         };
         Ok(match tools.rule(known) {
             DefinitionRule::List if is_settled() => tools.rule_of_current(known),

@@ -55,7 +55,7 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
             judgement.missing.iter().all(|missing| granted.contains(&missing.permission))
         };
         judgement.may_ask
-            && (lacks_none(&facts.preparations.granted)
+            && (lacks_none(&facts.preparations.answers.granted)
                 || state.approved(facts, |call| lacks_none(&call.permissions)).is_some())
     }
 
@@ -98,7 +98,7 @@ fn judge(
 ) -> Result<PermissionJudgement, StoreError> {
     let needed = assessment.permissions.as_slice();
     let Some(view) = state.permissions_for(needed) else {
-        return Ok(PermissionJudgement::default());
+        return Ok(PermissionJudgement::NOTHING_NEEDED);
     };
     let need = PermissionNeed {
         principal: &facts.call.cx().principal,

@@ -25,7 +25,8 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
             return Ok(passed);
         }
         let rules = missing.clone();
-        let refused = Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing)));
+        let refused = ScopesMissing::new(facts.tool, missing, &facts.call.cx().caller);
+        let refused = Refusal::Scopes(Box::new(refused));
         Err(self.steps.refuse_by(Stage::Scopes, rules, refused).into())
     }
 }

@@ -1,5 +1,6 @@
 //! Checks whether the commands among a call's arguments are within the limits.
 
+use super::declared;
 use super::finding::{Command, Findings};
 use super::kinds::About;
 use super::{Limits, Outside, Sudo, shown};
@@ -14,6 +15,9 @@ const SUDO: [&str; 6] = ["sudo", "sudoedit", "doas", "su", "pkexec", "runas"];
 /// Directories of well-known programs. A program in one of them is identified by its name without the directory.
 const BIN: [&str; 6] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
+
+/// The maximum number of commands in a call, because each is checked together with all other texts.
+const COMMANDS_MAX: usize = 32;
 
 /// Checks all commands among the arguments.
 pub(super) fn check(limits: &Limits<'_>, sudo: Sudo, found: &Findings) -> Result<(), Outside> {
@@ -30,6 +34,11 @@ pub(super) fn check(limits: &Limits<'_>, sudo: Sudo, found: &Findings) -> Result
     }
     if !found.declares_command {
         return Err("only some commands are allowed, and no argument names one".to_owned());
+    }
+    if found.commands.len() > COMMANDS_MAX {
+        return Err(format!(
+            "only some commands are allowed, and at most {COMMANDS_MAX} of them in one call"
+        ));
     }
     for other in &found.others {
         plain(other)?;
@@ -127,10 +136,12 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// Returns the name of a program in a form that is the same on every system: in lower case, without its directory and
-/// without an extension such as `.exe`.
+/// Returns the name of a program in a form that is the same on every system: in lower case, without its directory,
+/// quotes and an extension such as `.exe`.
 fn folded(word: &str) -> String {
-    let name = base(word).to_lowercase();
+    // Leave out quotes: a tool may pass the words of a list to a shell, which removes them.
+    let name = declared::folded(base(word)).filter(|letter| !matches!(letter, '"' | '\''));
+    let name: String = name.collect();
     let bare = [".exe", ".cmd", ".bat", ".com"].iter().find_map(|end| name.strip_suffix(end));
     bare.map_or_else(|| name.clone(), str::to_owned)
 }

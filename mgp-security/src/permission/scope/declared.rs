@@ -177,7 +177,7 @@ fn in_other_case<'a>(
 }
 
 /// Returns the letters of a name in one case. They are converted to upper case first, because `ſ` then becomes `S`.
-fn folded(name: &str) -> impl Iterator<Item = char> {
+pub(super) fn folded(name: &str) -> impl Iterator<Item = char> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 

@@ -164,6 +164,7 @@ fn entries_are_prefixes_or_patterns() {
     path(r#"{"paths":["C:\\work"]}"#, "file:///C:/work/x", None);
     path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\x::$DATA", Some("another"));
     path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\PROGRA~1", Some("another"));
+    path(r#"{"deny_paths":["key"]}"#, "key::$DATA", cfg!(windows).then_some("another"));
     path(r#"{"paths":["\\\\Nas\\Share\\a"]}"#, "\\\\nas\\share\\a\\b", None);
     path(r#"{"paths":[]}"#, "/srv", Some("not allowed"));
     path(r#"{"paths":["../up"]}"#, "/srv", Some("not allowed"));
@@ -199,6 +200,8 @@ fn what_is_closed_stays_closed() {
     path(all_but, "C:\\x", Some("may be denied"));
     path(r#"{"deny_paths":["../x"]}"#, "/srv", Some("cannot be read"));
     path(r#"{"deny_paths":["/srv/caf\u00e9"]}"#, "/srv/cafe\u{301}/x", Some("denied"));
+    path(r#"{"deny_paths":["/srv/*\u03c3"]}"#, "/srv/a\u{3c2}/x", Some("denied"));
+    path(r#"{"deny_paths":["/srv/\u1fb3"]}"#, "/srv/\u{3b1}\u{345}/x", Some("denied"));
     fails(all_but, "{}", "no argument names one");
 }
 
@@ -487,7 +490,9 @@ fn commands_are_single_programs() {
         fails(all_but, &serde_json::json!({ "command": closed }).to_string(), "denied");
     }
     fails(all_but, r#"{"command":"git","args":["push"]}"#, "denied");
+    fails(all_but, r#"{"command":["env","r''m","x"]}"#, "denied");
     fails(r#"{"allow_sudo":false}"#, r#"{"command":"sudo ls"}"#, "another user");
+    fails(r#"{"allow_sudo":false}"#, r#"{"command":"\u017fudo ls"}"#, "another user");
     passes(r#"{"allow_sudo":false}"#, r#"{"command":"ls"}"#);
 }
 

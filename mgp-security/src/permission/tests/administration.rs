@@ -110,10 +110,10 @@ async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
     );
     other.open().await.unwrap();
     let mut moves = world.permissions.changes();
-    let change = files(&["camera"]).until(from_now(Duration::from_millis(60)));
+    let change = files(&["camera"]).until(from_now(Duration::from_secs(2)));
     world.permissions.approve(&operator(), change).await.unwrap();
     world.runs("camera").await;
-    tokio::time::sleep(Duration::from_millis(70)).await;
+    tokio::time::sleep(Duration::from_millis(2_050)).await;
     assert_eq!(world.lacks("camera").await, "camera expired");
     let told = async {
         while world.events().len() < 2 {
@@ -226,6 +226,12 @@ async fn an_approval_that_names_a_tool_is_found_for_confirmations() {
     assert!(of("other", NOW).is_none());
     permissions.revoke(&by, files(&["camera", "shell"])).await.unwrap();
     assert!(of("look", NOW).is_none());
+    permissions.approve(&by, files(&["camera"]).tools(["look"])).await.unwrap();
+    assert!(of("look", NOW).is_some());
+    let mut denies = governed(ApprovalPolicy::Interactive);
+    denies.denied = vec![Permission::Camera];
+    world.policies.set("files", denies);
+    assert!(of("look", NOW).is_none(), "the policy denies the permission");
 }
 
 #[tokio::test]

@@ -54,6 +54,14 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
             r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#,
             "dangerous - -",
         ),
+        // A `security` that cannot be read contradicts the hints.
+        (
+            "echo",
+            "message",
+            r#","annotations":{"readOnlyHint":true},"security":{"risk_level":5}"#,
+            "dangerous - -",
+        ),
+        ("echo", "message", r#","annotations":{"readOnlyHint":true},"security":null"#, "safe - -"),
         ("read_file", "path", read_only, "moderate filesystem.read -"),
         // The name contradicts the hint, in whatever form the name is written.
         ("delete_note", "id", read_only, "dangerous - -"),
@@ -432,6 +440,7 @@ fn each_risk_has_its_reason() {
             "declares that it changes something",
         ),
         (reason("now", "", ""), RiskLevel::Dangerous, "declares nothing"),
+        (reason("now", "", r#","security":{"risk_level":5}"#), RiskLevel::Dangerous, "be read"),
     ] {
         assert!(tool.0 == risk && tool.1.contains(part), "{tool:?}, expected {risk}: {part}");
     }

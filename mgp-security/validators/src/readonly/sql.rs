@@ -2,6 +2,10 @@
 
 use crate::words::Words;
 
+/// The maximum length of SQL in bytes. Each word and mark of the SQL becomes a separate text, so this also limits the
+/// memory.
+const MAX_SQL: usize = 256 * 1024;
+
 /// Words that mean writing wherever they occur outside of quotes.
 static WRITES: Words = Words::new(
     "\
@@ -59,6 +63,9 @@ enum Hash {
 
 /// Checks that all statements of a text only read, whichever meaning a `#` has.
 pub(crate) fn check(text: &str) -> Result<(), String> {
+    if text.len() > MAX_SQL {
+        return Err(format!("the SQL is longer than {MAX_SQL} bytes"));
+    }
     with_hash(text, Hash::Operator)?;
     if text.contains('#') { with_hash(text, Hash::Comment) } else { Ok(()) }
 }

@@ -3,7 +3,8 @@
 use super::{
     argv::{Args, Refusal},
     git,
-    paths::{is_device, is_key, is_system, is_system_target},
+    interpreters::own_options,
+    paths::{belongs_to_system, is_device, is_key, is_system, is_system_target},
 };
 use crate::words::{Words, has};
 
@@ -32,6 +33,7 @@ const OUTPUTS: &[&str] = &[
     "--hsts",
     "--alt-svc",
     "--save-cookies",
+    "--warc-file",
     "--append-output",
     "--target-directory",
     "--directory-prefix",
@@ -83,10 +85,10 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let mut all = args.operands();
     match name {
-        "rm" | "unlink" | "rmdir" | "tee" | "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo"
-        | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash" | "gzip"
-        | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi" | "nano"
-        | "emacs" => all.find(|path| is_system(path)),
+        "rm" | "unlink" | "rmdir" | "tee" | "truncate" | "fallocate" | "touch" | "mkdir"
+        | "mknod" | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch"
+        | "trash" | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim"
+        | "vi" | "nano" | "emacs" => all.find(|path| is_system(path)),
         "mv" => {
             let target = target_folder(args).or_else(|| args.operands().last());
             all.find(|path| is_system_target(path) || is_system(path) && target != Some(*path))
@@ -110,6 +112,10 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         "sed" | "gsed" if args.short("i", "efl") || args.long("in-place", 3) => {
             all.find(|path| is_system(path))
         }
+        "perl" if own_options(name, args, "IMm").short("i", "IMmCxFD") => {
+            all.find(|path| is_system(path))
+        }
+        "python" | "pypy" => unpacked(args),
         "dd" => {
             let output = args.texts().find_map(|arg| arg.strip_prefix("of="));
             output.filter(|path| is_system(path))
@@ -274,6 +280,17 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         }
         _ => None,
     }
+}
+
+/// Returns a folder of the system to which a module of Python would write, if there is one.
+fn unpacked(args: Args<'_>) -> Option<&str> {
+    let module = args.values(&["-m"]).next()?;
+    let writes = match module {
+        "venv" => true,
+        "zipfile" | "tarfile" => args.any(&["-e", "--extract", "-c", "--create"]),
+        _ => false,
+    };
+    args.operands().find(|path| writes && belongs_to_system(path))
 }
 
 /// Returns an operand that is a system file, except for the first operand, which is only read. An option in `valued`

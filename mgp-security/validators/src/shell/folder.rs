@@ -50,7 +50,7 @@ static READERS: Words = Words::new(
     whoami id groups hostname uname arch nproc env printenv which whereis type command time timeout \
     nice xargs ps pgrep top free vmstat iostat lsof ss netstat ip ping dig nslookup host readlink \
     realpath basename dirname sleep seq expr locale getent dmesg lscpu lsblk lsusb lspci man nginx \
-    openssl kill",
+    openssl kill exit set export unset read shift : return chdir pushd popd dirs",
 );
 /// Programs with subcommands that only show something.
 static SHOWERS: Words =

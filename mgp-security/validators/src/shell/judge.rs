@@ -2,7 +2,7 @@
 
 use super::{
     argv::{Args, Refusal, long_name, plain_name, without_ending},
-    environment, files, folder,
+    braces, environment, files, folder,
     frame::Frame,
     interpreters::{is_interpreter, is_shell_path, own_options},
     lex::{Word, assignment},
@@ -17,10 +17,19 @@ use crate::words::{Words, has};
 /// # Errors
 /// A description of the reason why the command is refused.
 pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
-    judge_list(words, frame)?;
+    judge_form(words, frame)?;
     match with_unset_variables(words) {
         // Also check the words that result if no variable is set. This counts as a nested command, so that the number
         // of such checks is limited.
+        Some(words) => judge_form(&words, frame.inner()?),
+        None => Ok(()),
+    }
+}
+
+/// Checks an argument vector, and the one that brace expansion makes of it.
+fn judge_form(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
+    judge_list(words, frame)?;
+    match braces::expanded(words)? {
         Some(words) => judge_list(&words, frame.inner()?),
         None => Ok(()),
     }
@@ -256,7 +265,9 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
         return Err("the name of the command is empty".to_owned());
     }
     let base = text.rsplit(['/', '\\']).next().unwrap_or(text);
-    if text.contains('\\') && !command.quoted
+    // Zsh reads `=rm` as the path of `rm`. Windows drops `^`, and puts a variable in the place of `%NAME%`.
+    if (text.contains('\\') || text.starts_with('=')) && !command.quoted
+        || base.contains(['%', '^'])
         || base.chars().any(imitates_ascii)
         || !text.contains('/') && !text.is_ascii()
     {

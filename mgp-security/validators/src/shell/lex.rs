@@ -113,6 +113,17 @@ pub(super) enum Grammar {
     Script,
 }
 
+/// The condition under which a command runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Runs {
+    #[default]
+    Always,
+    /// After `&&`, if the command before it succeeds.
+    AfterSuccess,
+    /// The result of a redirection, or of a command before `||`, decides.
+    Unknown,
+}
+
 /// A simple command, and the files to which its redirections write.
 #[derive(Debug, Default)]
 pub(super) struct Simple {
@@ -122,8 +133,7 @@ pub(super) struct Simple {
     pub(super) stdin: Stdin<'static>,
     /// `true` if the standard input is the output of the previous command.
     pub(super) is_piped: bool,
-    /// `true` if the result of the previous command, or of a redirection, decides whether the command runs.
-    is_conditional: bool,
+    pub(super) runs: Runs,
     /// `true` if the command certainly runs, and the shell itself runs it and not a copy of the shell.
     pub(super) is_sure: bool,
 }
@@ -174,7 +184,7 @@ impl Reader<'_> {
             '&' if self.grammar == Grammar::Script => {
                 let is_and = self.rest.next_if_eq(&'&').is_some();
                 self.end_command(false)?;
-                self.now.is_conditional = is_and;
+                self.now.runs = if is_and { Runs::AfterSuccess } else { Runs::Always };
                 return Ok(());
             }
             '\n' | '\r' if self.grammar == Grammar::Command => {
@@ -289,7 +299,7 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, c: char) -> Result<(), String> {
-        self.now.is_conditional = true;
+        self.now.runs = Runs::Unknown;
         if c == '<' {
             let is_only = matches!(self.now.stdin, Stdin::Unnamed);
             let is_file = self.rest.peek() != Some(&'&');
@@ -336,13 +346,13 @@ impl Reader<'_> {
             return Err("a redirection without a target".to_owned());
         }
         let mut done = std::mem::take(&mut self.now);
-        done.is_sure = is_list && !done.is_conditional && !done.is_piped;
+        done.is_sure = is_list && done.runs == Runs::Always && !done.is_piped;
         if !done.words.is_empty() || !done.writes.is_empty() {
             self.done.push(done);
         } else {
             // This command has no words yet: after a pipe, it can be in the next line. So keep its standard input.
             (self.now.stdin, self.now.is_piped) = (done.stdin, done.is_piped);
-            self.now.is_conditional = done.is_conditional;
+            self.now.runs = done.runs;
         }
         Ok(())
     }
@@ -361,7 +371,8 @@ impl Reader<'_> {
             let has_input = !matches!(before.stdin, Stdin::Unnamed);
             is_cat && before.words.len() > 1 && !has_input
         });
-        (self.now.is_piped, self.now.is_conditional) = (is_pipe, !is_pipe);
+        self.now.is_piped = is_pipe;
+        self.now.runs = if is_pipe { Runs::Always } else { Runs::Unknown };
         self.now.stdin = match (is_pipe, prints_files) {
             (true, true) => Stdin::File,
             (true, false) => Stdin::Unreadable,

@@ -1,7 +1,9 @@
 //! The validator `sandbox`: checks shell commands and argument vectors (MGP §4.5).
 
 mod argv;
+mod braces;
 mod builds;
+mod changes;
 mod environment;
 mod files;
 mod filters;
@@ -32,6 +34,7 @@ use crate::{
 use frame::{Frame, Stdin};
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use variables::Variables;
 
 /// Keys of arguments whose text is passed to a shell.
@@ -53,8 +56,11 @@ static PROGRAMS: Words = Words::new("program executable binary exe file path");
 /// The maximum number of arguments that the checks of an object's commands read in total. Each command of an object is
 /// checked together with all arguments in the same object, so the total is the product of both numbers.
 const MAX_WORDS: usize = 100_000;
+/// The maximum length in bytes of all commands of a call together, with their arguments.
+const MAX_JUDGED: usize = 4 * MAX_COMMAND;
 
-/// Checks every command in the arguments of a call.
+/// Checks the commands in the arguments of a call, which it recognises by the names of the arguments. Refuses a call in
+/// which it finds no command, hidden characters in any text, and dangerous environment variables.
 pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let leaves = leaves(arguments)?;
     for leaf in &leaves {
@@ -68,7 +74,8 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let texts = leaves.iter().filter_map(|leaf| leaf.value.as_str());
     let used = texts.flat_map(used_variables).collect();
     let variables = Variables::of_environment(environment::values(arguments, &used))?;
-    let place = Place { variables: Some(&variables), ..Place::default() };
+    let length = Cell::new(0);
+    let place = Place { variables: Some(&variables), length: Some(&length), ..Place::default() };
     if objects(tool, arguments, place)? > 0 {
         return Ok(());
     }
@@ -87,11 +94,19 @@ struct Place<'a> {
     folders: &'a [String],
     /// The variables that the call sets for its commands.
     variables: Option<&'a Variables>,
+    /// The length in bytes of the call's commands that have been checked so far.
+    length: Option<&'a Cell<usize>>,
 }
 
 impl Place<'_> {
     /// Checks an argument vector in each working folder, also with the values of the variables in it.
     fn judge(self, words: &[Word]) -> Result<(), String> {
+        if let Some(length) = self.length {
+            length.set(length.get() + words.iter().map(|word| word.text.len() + 1).sum::<usize>());
+            if length.get() > MAX_JUDGED {
+                return Err(format!("the commands together are longer than {MAX_JUDGED} bytes"));
+            }
+        }
         self.judge_form(words)?;
         let Some(variables) = self.variables else { return Ok(()) };
         let forms = variables.clone().forms(words)?;

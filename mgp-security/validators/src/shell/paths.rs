@@ -82,7 +82,9 @@ pub(super) fn is_secret(path: &str) -> bool {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path).to_ascii_lowercase();
     let is_example =
         ["example", "sample", "template", "dist"].iter().any(|end| name.ends_with(end));
-    let is_env = name == ".env" || name.starts_with(".env.") && !is_example;
+    let is_env = name == ".env"
+        || name.starts_with(".env.") && !is_example
+        || name == "environ" && path.starts_with("/proc/");
     let is_private = matches!(
         name.as_str(),
         "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | ".netrc" | ".pgpass" | ".git-credentials"

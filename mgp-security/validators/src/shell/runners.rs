@@ -34,7 +34,20 @@ const RUNNERS: &[Runner] = &[
         "*",
         0,
     ),
-    runner("socksify unclutter numad rr chamber shx onchange", "", 0),
+    runner(
+        "\
+        socksify unclutter numad rr chamber shx onchange eatmydata trickle retry with-contenv gpg-agent \
+        noglob nocorrect - kitty",
+        "",
+        0,
+    ),
+    runner("gdbserver envdir", "", 1),
+    runner(
+        "xterm uxterm urxvt rxvt konsole alacritty gnome-terminal xfce4-terminal",
+        "-e -x --command!",
+        0,
+    ),
+    runner("xe", "-0 -a= -f= -j= -N= -I= -s! -A= -F -L -l -n -p -q -R -v -x", 0),
     // `programs.rs` refuses options that download a package.
     runner("npx bunx", "*", 0),
     // `c` means the program `c8`: the digits at the end of a program's name are removed before the comparison.
@@ -274,11 +287,14 @@ const OPTIONAL: &str = "setarch rr dotenv runcon";
 /// Commands that accept any number of operands and then `--` before the inner command.
 const DASHED: &str = "chamber mise onchange";
 
+/// Commands whose operands are texts, each of which is a command.
+const TEXTS: &str = "hyperfine concurrently start-server-and-test pee mispipe apply rush";
+
 /// Tools in which only subcommands such as `run` and `exec` run another command.
 const PROJECTS: &str = "\
     poetry pipenv uv pdm hatch rye bundle bundler rbenv pyenv nodenv mise asdf opam stack pixi conda \
     mamba micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
-    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault";
+    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault lerna nx";
 const PROJECT_OPTIONS: &str = "\
     --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
     --package= --prefix= --cwd= --pwd= --home= --directory= --project= --manifest-path= --using= \
@@ -309,9 +325,9 @@ const PERF_OPTIONS: &str = "\
 /// Returns whether a command runs another command, which the rules then judge.
 pub(super) fn runs_commands(name: &str) -> bool {
     const OTHERS: &str = "\
-        env genv find gfind command watch watchexec hyperfine concurrently start-server-and-test perf \
-        nodemon chokidar";
-    RUNNERS.iter().any(|runner| has(runner.names, name)) || has(PROJECTS, name) || has(OTHERS, name)
+        env genv find gfind command watch watchexec perf nodemon chokidar";
+    RUNNERS.iter().any(|runner| has(runner.names, name))
+        || [PROJECTS, OTHERS, TEXTS].iter().any(|names| has(names, name))
 }
 
 /// Checks the inner command that a command runs.
@@ -332,7 +348,11 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             let joined = |rest: Args<'_>| rest.texts().collect::<Vec<_>>().join(" ");
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
-        "hyperfine" | "concurrently" | "start-server-and-test" => {
+        "sops" if args.texts().any(|arg| matches!(arg, "exec-env" | "exec-file")) => {
+            let own = args.operands().skip_while(|arg| !arg.starts_with("exec-"));
+            return own.skip(2).try_for_each(|command| text(command, frame));
+        }
+        _ if has(TEXTS, name) => {
             // Check all arguments after the first possible beginning of the operands. A value of an option among them
             // is checked as if it were a command.
             let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
@@ -405,7 +425,7 @@ fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> 
         let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
         let runs = match rest.first() {
             // With these tools, `run` names a script, a task or a program of the project, and not any command.
-            "run" if has("yarn pnpm mise stack cabal", name) => false,
+            "run" if has("yarn pnpm mise stack cabal lerna nx", name) => false,
             "run" | "enter" | "exec" => true,
             "x" => name == "mise",
             "dlx" => return Err(format!("`{name} dlx` downloads and runs a package")),

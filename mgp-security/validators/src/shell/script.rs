@@ -2,9 +2,11 @@
 
 use super::{
     argv::{Refusal, plain_name},
+    braces,
+    changes::Changes,
     frame::{Frame, Stdin},
-    lex::{Grammar, Word, assignment, read},
-    paths::{is_secret, is_system},
+    lex::{Grammar, MAX_COMMAND, Word, assignment, read},
+    paths::{is_secret, is_system, system_path_in},
     variables::Variables,
 };
 use crate::hidden::hidden;
@@ -21,7 +23,7 @@ static SENDERS: Words = Words::new(
 static PRINTERS: Words = Words::new(
     "\
     cat tac nl head tail grep egrep fgrep rg sed awk gawk base64 base32 xxd od hexdump strings sort uniq \
-    cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg",
+    cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg dd openssl",
 );
 
 /// Checks each command of a script with `judge`. Redirections may write to files of the project, but not to system
@@ -33,27 +35,46 @@ pub(super) fn script(
     if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));
     }
-    let mut variables = Variables::default();
-    let mut has_secrets = false;
+    let (mut variables, mut changes) = (Variables::default(), Changes::default());
+    let (mut has_secrets, mut length) = (false, 0);
     for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
+        let folders = changes.folders_of(&simple);
+        let is_of_system = |path: &str| {
+            is_system(path) || folders.iter().any(|own| system_path_in(own, path).is_some())
+        };
         if let Some(target) =
-            simple.writes.iter().find(|word| word.expands || is_system(&word.text))
+            simple.writes.iter().find(|word| word.expands || is_of_system(&word.text))
         {
             return Err(format!("a redirection to `{}`", target.text));
         }
         let frame = Frame::new(simple.stdin);
-        judge(&simple.words, frame)?;
+        let mut judge_all = |words: &[Word]| {
+            // This limit keeps the checks in several folders short.
+            length += words.iter().map(|word| word.text.len() + 1).sum::<usize>() * folders.len();
+            if length > MAX_COMMAND {
+                return Err("the script is too long for its working folders".to_owned());
+            }
+            judge(words, frame)?;
+            let mut frames = folders.iter().map(|folder| frame.within(Some(folder.as_str())));
+            frames.try_for_each(|frame| judge(words, frame))
+        };
+        judge_all(&simple.words)?;
         let forms = variables.forms(&simple.words)?;
-        forms.iter().try_for_each(|words| judge(words, frame))?;
+        forms.iter().try_for_each(|words| judge_all(words))?;
         let reads_file = matches!(simple.stdin, Stdin::File) && !simple.is_piped;
         let input = reads_file && simple.writes.iter().any(|word| is_secret(&word.text));
         has_secrets = has_secrets && simple.is_piped || input;
         let forms = if forms.is_empty() { vec![simple.words.clone()] } else { forms };
+        let forms: Vec<Vec<Word>> = forms
+            .into_iter()
+            .map(|words| braces::expanded(&words).map(|made| made.unwrap_or(words)))
+            .collect::<Result<_, _>>()?;
         let sends = |words: &Vec<Word>| name_of(words).is_some_and(|name| SENDERS.has(&name));
         if has_secrets && forms.iter().any(sends) {
             return Err("a pipeline sends keys, passwords or the environment".to_owned());
         }
         has_secrets |= forms.iter().any(|words| prints_secrets(words));
+        changes.keep(&simple, &forms)?;
         variables.keep_set(&simple.words, simple.is_sure)?;
         variables.keep_last(&forms, simple.is_sure);
     }
@@ -75,6 +96,9 @@ fn prints_secrets(words: &[Word]) -> bool {
         "env" | "printenv" | "set" | "export" => {
             arguments.all(|argument| argument.starts_with('-'))
         }
-        name => PRINTERS.has(name) && arguments.any(is_secret),
+        name => {
+            PRINTERS.has(name)
+                && arguments.any(|text| is_secret(text.strip_prefix("if=").unwrap_or(text)))
+        }
     }
 }

@@ -52,7 +52,7 @@ const TEXTS: &[&str] = &[
     "contentMediaType",
 ];
 
-/// Returns whether [`compare`] examines a keyword.
+/// Returns whether [`compare`] examines a keyword, or `SchemaDiff` does so separately (`default`).
 pub(super) fn is_known(keyword: &str) -> bool {
     let mut bounds = LOWER_BOUNDS.iter().chain(UPPER_BOUNDS);
     bounds.any(|bound| bound.0 == keyword || bound.1 == keyword)

@@ -54,7 +54,7 @@ pub struct ToolDifference {
     pub tool: String,
     /// The part of the version that all changes together raise.
     pub bump: Bump,
-    /// The changes, in the order of the definition.
+    /// The changes; if there are more than 200, those that raise the highest part of the version.
     pub changes: Vec<Change>,
 }
 
@@ -114,7 +114,7 @@ pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
     names.into_iter().map(differ).filter(|found| found.bump != Bump::None).collect()
 }
 
-/// Compares an old and a new definition of a tool; returns all changes, and the part of the version that they raise.
+/// Compares an old and a new definition of a tool; returns the changes, and the part of the version that they raise.
 ///
 /// If one of the two definitions was read from a specification, only the description and the schemas are compared,
 /// because a specification contains nothing else.

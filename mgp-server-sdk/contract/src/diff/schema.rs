@@ -308,8 +308,8 @@ impl<'a> SchemaDiff<'a> {
         true
     }
 
-    /// Returns the relation to report for a removed schema: `relation`, or [`Relation::Other`] if the schema describes
-    /// members, because callers can then no longer rely on these members.
+    /// Returns the relation to report for a removed schema: `relation`, but [`Relation::Other`] instead of
+    /// [`Relation::Wider`] if the schema describes members, because callers can no longer rely on these members.
     fn without(&self, part: &Value, relation: Relation) -> Relation {
         match self.old_root.target(part).unwrap_or(part).get("properties") {
             Some(_) if relation == Relation::Wider => Relation::Other,

@@ -61,7 +61,7 @@ struct Body {
 #[must_use]
 pub fn read_spec(text: &str) -> SpecDocument {
     let mut document = SpecDocument::default();
-    let sections = sections(text, &mut document.lints);
+    let sections = sections(text, &mut document);
     if sections.is_empty() {
         let message = "the document describes no tool; begin each one with a heading `Tool: NAME`";
         document.lints.push(Lint::new(LintLevel::Error, "", message).at(1));
@@ -72,8 +72,8 @@ pub fn read_spec(text: &str) -> SpecDocument {
     document
 }
 
-/// Splits a document into one section per tool.
-fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
+/// Splits a document into one section per tool. Adds the flaws that concern no section to `document`.
+fn sections(text: &str, document: &mut SpecDocument) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut part: Option<Part> = None;
     // The line at which the open fenced block begins, and its text if it is JSON.
@@ -102,6 +102,13 @@ fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
         }
         if let Some((level, heading)) = heading(trimmed) {
             part = open(&mut sections, level, heading, number, part);
+            if sections.len() > MAX_TOOLS {
+                sections.pop();
+                let message = format!("only the first {MAX_TOOLS} tools are read");
+                document.lints.push(Lint::new(LintLevel::Error, "", message).at(number));
+                document.unread = Some(number);
+                return sections;
+            }
             continue;
         }
         if let Some(section) = sections.last_mut() {
@@ -114,7 +121,7 @@ fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
     }
     if let Some((line, _)) = block {
         let message = "the fenced block is not closed";
-        lints.push(Lint::new(LintLevel::Warning, "", message).at(line));
+        document.lints.push(Lint::new(LintLevel::Warning, "", message).at(line));
     }
     sections
 }
@@ -140,11 +147,9 @@ fn open(
 ) -> Option<Part> {
     let is_tool = heading.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("tool:"));
     if is_tool {
-        if sections.len() < MAX_TOOLS {
-            let name = heading[5..].trim().trim_matches('`').trim();
-            let title = (!name.is_empty()).then(|| name.to_owned());
-            sections.push(Section { line, title, ..Section::default() });
-        }
+        let name = heading[5..].trim().trim_matches('`').trim();
+        let title = (!name.is_empty()).then(|| name.to_owned());
+        sections.push(Section { line, title, ..Section::default() });
         return None;
     }
     // A heading of a deeper level than the parts belongs to the current part, whatever its text is.
@@ -156,7 +161,7 @@ fn open(
     // A heading of level 1 is the title of the document, and does not begin a part.
     let part = Part::of_heading(heading).filter(|_| level > 1)?;
     let is_new = sections.last().is_none_or(|section| section.parts[part.index()].is_some());
-    if is_new && (sections.is_empty() || part.index() == 0) && sections.len() < MAX_TOOLS {
+    if is_new && (sections.is_empty() || part.index() == 0) {
         sections.push(Section { line, ..Section::default() });
     }
     let section = sections.last_mut()?;

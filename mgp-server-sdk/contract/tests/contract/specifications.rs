@@ -208,6 +208,17 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Regression test: the parts of all tools beyond the limit were added to the last tool before it.
+#[test]
+fn tools_beyond_the_limit_are_a_flaw() {
+    let text = "## Tool: `a.b`\n".repeat(10_000) + "## Tool: `c.d`\n### 1. Purpose\nReads.\n";
+    let lints = read_spec(&text).lints;
+    assert!(lints.iter().any(|lint| lint.message.contains("only the first 10000 tools")));
+    let without_purpose =
+        |message: &str| message.contains("Purpose") && message.contains("missing");
+    assert_eq!(lints.iter().filter(|lint| without_purpose(&lint.message)).count(), 10_000);
+}
+
 #[test]
 fn an_example_of_a_long_list_of_different_texts_is_found_soon() {
     let items = json!({ "type": "string" });

@@ -7,7 +7,7 @@ use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 /// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// The extensions to offer (`--extensions`); `None` without the flag, which means those that the library serves.
+    /// The extensions to offer (`--extensions`); `None` without the flag, which means those that the server serves.
     pub(crate) extensions: Option<ExtensionSet>,
     /// The required permissions (`--permissions`).
     pub(crate) permissions: Vec<Permission>,

@@ -95,8 +95,8 @@ fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// Returns the schema of the field at a path; `None` if the tool's schema does not contain the field, or if the schema
-/// of the field is large.
+/// Returns the schema of the field at a path; `None` if the path is empty, if the tool's schema does not contain the
+/// field, or if the schema of the field is large.
 fn expected(schema: &RawObject, path: &str) -> Option<Value> {
     let root: Value = schema.get().ok()?;
     let mut at = &root;

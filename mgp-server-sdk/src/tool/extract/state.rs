@@ -43,7 +43,7 @@ impl<T> Deref for State<T> {
 
 impl<T: Send + Sync + 'static> FromCall for State<T> {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        // Only a tool that was added to a running server can lack state, because `into_stack` checks all other tools.
+        // This fails only in an extractor of the author that calls this function, but lacks the state in `needs`.
         request.state().map(State).ok_or_else(|| {
             RpcError::internal(format!("the server has no state `{}`", type_name::<T>()))
         })

@@ -21,7 +21,7 @@ impl Tools {
         self.put(tool)
     }
 
-    /// Sets whether schemas describe the types of fields in place or under `$defs`, and generates all schemas again.
+    /// Sets whether schemas describe the types of fields in place or under `$defs`, in tools without their own style.
     pub(crate) fn set_schema_style(&self, style: SchemaStyle) {
         self.configure(|settings| settings.style = style);
         // Tools that are added from now on already have the new style, so only the others are created again.

@@ -46,7 +46,7 @@ impl Entry {
     }
 
     /// Checks whether a call of this tool may run. Checks the permissions before the arguments, so that a caller
-    /// without the permissions gets no errors about arguments.
+    /// without the permissions gets no errors about the schema of the arguments.
     pub(super) fn check(
         &self,
         call: &Call,

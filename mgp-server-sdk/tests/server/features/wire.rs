@@ -127,10 +127,16 @@ impl Wire {
 
     /// Returns the notifications that arrive until there are no more.
     pub(crate) async fn notices(&mut self) -> Vec<Value> {
-        while let Ok(notice) =
-            tokio::time::timeout(Duration::from_millis(80), self.raw.receive()).await
-        {
-            self.notices.push_back(notice);
+        // Wait in short intervals, so that a suspended process does not spend the whole time at once.
+        let mut quiet = 0;
+        while quiet < 10 {
+            match tokio::time::timeout(Duration::from_millis(10), self.raw.receive()).await {
+                Ok(notice) => {
+                    self.notices.push_back(notice);
+                    quiet = 0;
+                }
+                Err(_) => quiet += 1,
+            }
         }
         self.notices.drain(..).collect()
     }

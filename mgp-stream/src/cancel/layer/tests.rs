@@ -78,6 +78,21 @@ async fn two_calls_under_one_id_are_both_left_alone() {
     assert_eq!(layer.running(), 0);
 }
 
+/// Regression test: a listener in another task was not notified if a second one began to listen.
+#[tokio::test(start_paused = true)]
+async fn every_listener_is_notified() {
+    let signal = Arc::new(CancelSignal::new(crate::chunk::KeptBytes::default()));
+    let listeners = [(); 2].map(|()| {
+        let signal = Arc::clone(&signal);
+        tokio::spawn(async move { signal.listen().await })
+    });
+    tokio::task::yield_now().await;
+    signal.cancel_silently();
+    for listener in listeners {
+        tokio::time::timeout(std::time::Duration::from_secs(1), listener).await.unwrap().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_listening_handler_is_signalled_not_dropped() {
     let layer = CancelLayer::default();

@@ -86,12 +86,12 @@ impl Subscription {
     }
 
     /// Waits until the events so far are sent, if the subscriber uses the connection or session `scope`. Stops waiting
-    /// if no event was sent for the time `pause`.
-    pub(in crate::event) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
+    /// and returns `false` if no event was sent for the time `pause`.
+    pub(in crate::event) async fn wait_sent(&self, scope: ScopeId, pause: Duration) -> bool {
         let (last, mut cursor) = {
             let state = self.state.lock();
             if state.target.as_ref().is_none_or(|target| target.cx.scope.id() != scope) {
-                return;
+                return true;
             }
             (state.queue.readable(), state.cursor)
         };
@@ -102,11 +102,11 @@ impl Subscription {
                 !state.is_sending || state.cursor > last || state.target.is_none()
             });
             if timeout(pause, sent).await.is_ok() {
-                return;
+                return true;
             }
             let before = std::mem::replace(&mut cursor, self.state.lock().cursor);
             if before == cursor {
-                return;
+                return false;
             }
         }
     }

@@ -102,6 +102,15 @@ impl Subscription {
         Arc::strong_count(&self.readers) > 1 || self.state.lock().target.is_some()
     }
 
+    /// Replaces a queue in the store by an empty one in memory, for the last event of a subscription that the store
+    /// removes.
+    pub(in crate::event) fn leave_store(&self) {
+        let mut state = self.state.lock();
+        if state.queue.is_durable() {
+            state.queue = Queue::memory(state.queue.last());
+        }
+    }
+
     /// Forgets the sizes of the events that the store has removed because they were too old.
     pub(in crate::event) fn forget_removed(&self, stored: &StoredSubscription) {
         if let Queue::Stored { sizes, .. } = &mut self.state.lock().queue {

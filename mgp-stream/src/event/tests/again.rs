@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use mgp_types::Payload;
+use mgp_types::mgp::EventAttachment;
 use mgp_types::service::{Context, CredentialGrant, Principal, ServerId};
 use serde_json::json;
 
@@ -73,6 +75,29 @@ async fn a_subscription_that_is_continued_outlives_its_first_connection() {
     settle().await;
     assert_eq!(second.channels(), ["b"]);
     second.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 0);
+}
+
+/// Regression test: the first of several subscriptions was moved although the second had no room.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_room_for_all_subscriptions_of_a_stream_gets_none() {
+    let limits = EventLimits { per_scope: 2, ..EventLimits::default() };
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    let (mut first, mut second) = (Subscriber::new(&hub), Subscriber::new(&hub));
+    let ids = [first.subscribe(&["a"]).await, first.subscribe(&["b"]).await];
+    second.subscribe(&["c"]).await;
+    let attach = |to: &Subscriber, ids: &[&String]| {
+        let attachments: Vec<_> = ids.iter().map(|id| EventAttachment::new(id.as_str())).collect();
+        hub.attach(&to.client.cx, &Payload::null(), &attachments).map_err(|error| error.code().0)
+    };
+    assert_eq!(attach(&second, &[&ids[0], &ids[1]]).err(), Some(3001));
+    second.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 2);
+    let third = Subscriber::new(&hub);
+    assert!(attach(&third, &[&ids[0], &ids[1], &ids[0]]).is_ok());
+    first.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 2);
+    third.client.cx.scope.end();
     assert_eq!(hub.subscriptions(), 0);
 }
 
@@ -168,6 +193,21 @@ fn the_channels_of_one_server_hide_no_others() {
     assert_eq!((of(Some(&loud)), of(Some(&other)), of(None)), (512, 3, 1));
     hub.set_channels(&loud, names(2));
     assert_eq!(of(Some(&loud)), 2);
+}
+
+/// Regression test: an event on a channel that was just being declared removed the description.
+#[test]
+fn the_description_of_a_channel_is_replaced_only_by_another() {
+    let hub = EventHub::new();
+    let description = || {
+        let table = hub.0.table.read();
+        table.channels().find_map(|(_, names)| names.get("a").cloned().flatten())
+    };
+    hub.declare("a", "first");
+    hub.0.table.write().add_channel(None, "a".to_owned(), None);
+    assert_eq!(description().as_deref(), Some("first"));
+    hub.declare("a", "second");
+    assert_eq!(description().as_deref(), Some("second"));
 }
 
 #[tokio::test(start_paused = true)]

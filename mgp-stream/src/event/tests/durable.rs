@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_types::Payload;
 use mgp_types::mgp::{EventAttachment, Severity};
+use mgp_types::service::{Principal, Stack, TenantId};
 use mgp_types::store::Db;
 use serde_json::json;
 
@@ -308,12 +309,62 @@ async fn readers_of_an_earlier_process_are_ended_with_their_events() {
         publish(&hub, EventDraft::new("a.b")).await;
     }
     let hub = hub(&folder).await;
-    hub.end_readers(|id| id.starts_with("hook-") && id != "hook-new").await;
+    hub.end_readers(|id| {
+        hub.declare("b.c", "The function may call the hub.");
+        id.starts_with("hook-") && id != "hook-new"
+    })
+    .await;
     assert_eq!(hub.subscriptions(), 3);
     for (id, waiting) in [("hook-old", 0), ("hook-new", 1), ("other", 1)] {
         let reader = hub.reader(id, &["a.*"], None).await.unwrap();
         assert_eq!(reader.waiting(), waiting, "{id}");
     }
+}
+
+#[tokio::test]
+async fn an_operator_lists_and_ends_the_subscriptions_of_clients_of_a_tenant() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    let [local, acme] = ["local", "acme"].map(TenantId::from);
+    let mut one = Subscriber::new(&hub);
+    let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
+    let id = answer["subscription_id"].as_str().unwrap();
+    let mut stuck = Subscriber::with(&hub, Stack::from_fn(|_| std::future::pending()));
+    stuck.client.cx.principal = Principal::new("acme", "ann").agent("ada");
+    stuck.request("mgp/events/subscribe", durable()).await.unwrap();
+    stuck.subscribe(&["b"]).await;
+    let _reader = hub.reader("hook", &["a.*"], None).await.unwrap();
+    for channel in ["a.1", "a.2"] {
+        publish(&hub, EventDraft::new(channel)).await;
+    }
+    settle().await;
+
+    let listed = json!(hub.list_subscriptions(&local));
+    let expected = json!([{
+        "id": id, "subject": "local", "channels": ["a.*"],
+        "durable": true, "connected": true, "waiting": 0,
+    }]);
+    assert_eq!(listed, expected);
+    let listed = hub.list_subscriptions(&acme);
+    let mut shown: Vec<_> = listed.iter().map(|one| (one.durable, one.waiting)).collect();
+    shown.sort_unstable();
+    assert_eq!((shown, listed[0].agent_id.as_deref()), (vec![(false, 0), (true, 1)], Some("ada")));
+
+    hub.end_subscriptions(&acme, Some(id)).await.unwrap();
+    assert_eq!(hub.subscriptions(), 4, "it belongs to another tenant");
+    hub.end_subscriptions(&local, Some(id)).await.unwrap();
+    publish(&hub, EventDraft::new("a.3")).await;
+    settle().await;
+    assert_eq!(one.channels(), ["a.1", "a.2", "subscription_terminated"]);
+    let last = one.events().pop().unwrap();
+    assert_eq!(last["data"]["reason"], "ended_by_operator", "{last}");
+    assert_eq!(last["_mgp"], json!({"seq": 3}));
+    assert_eq!(self::hub(&folder).await.subscriptions(), 2);
+
+    // A client that reads nothing does not delay the removal from the store.
+    let ending = hub.end_subscriptions(&acme, None);
+    tokio::time::timeout(Duration::from_secs(10), ending).await.unwrap().unwrap();
+    assert_eq!((hub.subscriptions(), self::hub(&folder).await.subscriptions()), (1, 1));
 }
 
 #[tokio::test]

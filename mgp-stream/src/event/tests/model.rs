@@ -57,7 +57,8 @@ impl EventStore for MemoryStore {
     }
 
     fn put(&self, one: StoredSubscription) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.subscriptions.lock().insert(one.id.clone(), one);
+        let mut all = self.subscriptions.lock();
+        all.entry(one.id.clone()).and_modify(|known| known.cursor = one.cursor).or_insert(one);
         stored(())
     }
 
@@ -70,6 +71,9 @@ impl EventStore for MemoryStore {
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>> {
         let mut all = self.events.lock();
         for one in events {
+            if let Some(known) = self.subscriptions.lock().get_mut(&one.subscription) {
+                known.next_seq = one.seq + 1;
+            }
             all.insert((one.subscription, one.seq), one.event);
         }
         stored(())

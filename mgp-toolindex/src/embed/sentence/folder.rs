@@ -160,7 +160,7 @@ pub(super) mod tests {
     use crate::embed::sentence::Sentences;
     use serde_json::{Value, json};
 
-    /// A manifest whose files are all empty.
+    /// Returns a manifest whose files are all empty.
     fn sample() -> Value {
         let empty = json!({"bytes": 0, "blake3": blake3::hash(b"").to_hex().as_str()});
         let names = TOKENIZER.into_iter().chain([MODEL, "lib.so"]);

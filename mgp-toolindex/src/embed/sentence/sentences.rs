@@ -121,7 +121,8 @@ impl Sentences {
     }
 
     /// Compares the vectors of some texts with their known vectors. Returns an error if the processor or the library
-    /// computes wrong vectors, or the files belong to another model.
+    /// computes wrong vectors, or the files belong to another model. A model without known vectors only has to compute
+    /// a vector.
     fn self_test(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let cosine = goldens::check(self)?;

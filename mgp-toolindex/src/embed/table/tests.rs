@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::file::Place;
 use super::*;
 
-/// Expected pieces, written by `training/train.py goldens`. Each line has a tokenizer, a text, and the pieces of the
-/// text. The tokenizer `bert` is the reference; the table was trained with the tokenizer `own`.
+/// Expected pieces, written by the step `table` of `training/train.py`. Each line has a tokenizer, a text, and the
+/// pieces of the text. The tokenizer `bert` is the reference; the table was trained with the tokenizer `own`.
 const GOLDEN: &str = include_str!("pieces.tsv");
 
 fn pieces(text: &str) -> Vec<String> {

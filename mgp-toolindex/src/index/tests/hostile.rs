@@ -102,3 +102,16 @@ fn strange_definitions_are_indexed_safely() {
     assert_eq!(search(&index, "12")[0], "s.many");
     assert!(search(&index, "49999").is_empty());
 }
+
+#[test]
+fn tools_whose_names_differ_only_in_separators_are_found_by_their_exact_names() {
+    let index = by_words();
+    let (long, longer) = ("a".repeat(200), "a".repeat(201));
+    let names = ["read_file", "readFile", "read-file", "--", "__", &*long, &*longer];
+    index.put(ServerEntry::new("s").tools(names.map(|name| tool(name, "")))).unwrap();
+    for name in names {
+        assert_eq!(index.get("s", name).unwrap().name(), name);
+    }
+    index.remove("s").unwrap();
+    assert!(names.into_iter().all(|name| index.get("s", name).is_none()));
+}

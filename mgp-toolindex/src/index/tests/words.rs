@@ -117,8 +117,7 @@ async fn damaged_segments_and_those_of_another_version_are_indexed_again() {
         "UPDATE toolindex_words SET part = substr(part, 1, length(part) - 1)",
         "UPDATE toolindex_words SET part = part || x'00'",
         "UPDATE toolindex_words SET part = substr(part, 1, 5000) || x'2a2a2a' || substr(part, 5004)",
-        "INSERT INTO toolindex_words (key, part) SELECT key, substr(part, 2) FROM toolindex_words;
-         DELETE FROM toolindex_words WHERE number > 1000",
+        "UPDATE toolindex_words SET part = substr(part, 2)",
         "DELETE FROM toolindex_words",
     ] {
         let (db, _index) = stored().await;

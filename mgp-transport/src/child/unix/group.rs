@@ -47,7 +47,7 @@ pub(super) fn parent(stat: &[u8]) -> Option<i32> {
 /// Returns the fields after the program's name: the state, the parent, the process group and further fields.
 #[cfg(target_os = "linux")]
 fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
-    // The name is in parentheses and can contain any character, even parentheses. So search for the last closing one.
+    // The name is in parentheses and can contain any character, even parentheses. So search for the last parenthesis.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
     Some(std::str::from_utf8(after_name).ok()?.split_ascii_whitespace())
 }

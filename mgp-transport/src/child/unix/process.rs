@@ -50,7 +50,7 @@ pub(super) enum Step {
     Running,
     /// The child has ended, but other processes of its group have not: check again soon.
     Emptying,
-    /// The child and its group have ended, and the child has been reaped.
+    /// The child has been reaped, after the end of its group or after [`KILL_TIMEOUT`].
     Ended,
 }
 

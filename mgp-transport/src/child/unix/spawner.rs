@@ -2,9 +2,9 @@
 //!
 //! See MGP §11. There is only one such thread, because the parent death signal is tied to the thread that forks. It
 //! does not belong to a runtime, because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe, to which
-//! each request writes, and on the children's pidfds; without pidfds it checks its children every 50 ms. It never
-//! reads, writes or logs for a child, so no child can block it; it is blocked only while it starts a program from a
-//! file system that does not respond.
+//! each request writes, and on the children's pidfds; without pidfds it checks its children every 50 ms. It does not
+//! read, write or log for a running child, so such a child cannot block it. It waits only for the start of a program,
+//! e.g. from a file system that does not respond.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]
@@ -128,7 +128,7 @@ impl Watch {
         Self { process, pidfd, next_check, delays: POLL_DELAYS }
     }
 
-    /// Checks the child; returns `false` if the child and its whole group have ended.
+    /// Checks the child; returns `false` once it has been reaped.
     fn check(&mut self) -> bool {
         match self.process.step() {
             Step::Ended => return false,

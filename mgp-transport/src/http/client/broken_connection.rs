@@ -1,11 +1,11 @@
 //! The rule about sending a request again after its connection broke before an answer began.
 //!
 //! A server can close an idle connection at the moment at which a request is written to it. The client then cannot know
-//! whether the server read the request. It therefore sends the request again only if the request changes nothing at the
-//! server: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. It does so once, on another
-//! connection. Any other request, above all a tool call, could run twice at the server. It is sent again only if hyper
-//! reports that it was never written; then the pool uses another connection. After the head of a response has arrived,
-//! this rule never applies.
+//! whether the server read the request. It therefore sends the request again only if a second one changes nothing more
+//! at the server: lists, reads, a handshake that leaves nothing behind, pings, `GET`, and the `DELETE` of a session. It
+//! does so once, on another connection. Any other request, above all a tool call, could run twice at the server. It is
+//! sent again only if hyper reports that it was never written; then the pool uses another connection. After the head of
+//! a response has arrived, this rule does not apply.
 
 use std::error::Error as StdError;
 use std::io;
@@ -21,7 +21,7 @@ use super::pool::PoolError;
 /// The rule about sending a request again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendPolicy {
-    /// The request can be sent once more, because it changes nothing at the server.
+    /// The request can be sent once more, because a second one changes nothing more at the server.
     Once,
     /// The request must not be sent again: the server might have run it, or it was sent again already.
     Never,

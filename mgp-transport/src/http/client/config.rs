@@ -18,22 +18,24 @@ use crate::http::{CredentialRefusal, Credentials};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
-    /// The maximum time for opening a connection, including TLS. Default: 10 s.
+    /// The maximum time for opening a connection, including TLS. If a host has several addresses, each of them gets a
+    /// part of this time. Default: 10 s.
     pub connect_timeout: Duration,
-    /// The maximum time for sending a message that is not a request: a notification, an answer to the server, or the
-    /// end of a session. Also the maximum time for replacing a lost session while no call waits for the new session.
-    /// Default: 30 s.
+    /// The maximum time for sending a message that is not a request: a notification, or an answer to the server. Also
+    /// the maximum time for replacing a lost session while no call waits for the new session, and for opening the event
+    /// stream of HTTP+SSE. Default: 30 s.
     pub message_timeout: Duration,
-    /// The maximum length of the head of a response; a longer head fails the request. Default: 64 KiB, at least 8 KiB.
+    /// The maximum length of the head of a response. A head that is incomplete after this many bytes, or that has more
+    /// than 100 headers, fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,
     /// The maximum length of an answer in JSON; a longer answer fails its call. Default: 16 MiB.
     pub response_bytes: usize,
     /// The maximum length of an event in a stream. A longer event fails the call that the stream answers; on the
     /// session's GET stream, the event is skipped. Default: 16 MiB.
     pub event_bytes: usize,
-    /// The maximum number of requests at the same time, each on its own connection; further requests wait. One
-    /// principal can have at most eight times the number of requests that are still free, so that it cannot block the
-    /// requests of others. Default: 256.
+    /// The maximum number of requests at the same time, each on its own connection; further requests wait.
+    /// Subscriptions do not count. One principal can have at most eight times the number of requests that are still
+    /// free, so that it cannot block the requests of others. Default: 256.
     pub requests: usize,
     /// The maximum number of the server's requests that run at the same time. For the calls of one principal, the
     /// server can have at most eight times the number of requests that are still free. Further requests are answered
@@ -59,8 +61,8 @@ pub struct HttpClientConfig {
     pub max_refusals: u32,
     /// Additional headers of every request, e.g. API keys; headers that the protocol defines take precedence.
     ///
-    /// Because they can be secrets, they are sent only over `https`, like [`credentials`](Self::credentials);
-    /// `User-Agent` and `Accept-Language` are exempt.
+    /// Because they can be secrets, they are not sent over plain `http` to another machine, like
+    /// [`credentials`](Self::credentials); `User-Agent` and `Accept-Language` are exempt.
     pub headers: HeaderMap,
     /// The source of the `Authorization` header.
     pub credentials: Option<Arc<dyn Credentials>>,

@@ -24,10 +24,10 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 /// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,
 ///   reads, `server/discover`, pings.
 ///
-/// A new session gets the subscriptions and the log level of the lost session. The inbound stack gets the notifications
-/// that all lists changed, at most every 30 s. A client can resend calls in further cases: `mgp-client-sdk` repeats a
-/// tool call whose headers a server refused with HTTP 400 and code −32020 (header mismatch), and a request for the
-/// state of a task.
+/// A new session gets the subscriptions, log level and permissions of the lost session. The inbound stack gets the
+/// notifications that all lists changed, at most every 30 s. A client can resend calls in further cases:
+/// `mgp-client-sdk` repeats a tool call whose headers a server refused with HTTP 400 and code −32020 (header mismatch),
+/// and a request for the state of a task.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -55,12 +55,12 @@ pub struct HttpConnection {
 impl HttpConnection {
     /// Creates a connection to an endpoint; `stack` handles the server's requests and notifications.
     ///
-    /// Of `limits`, only `held_bytes`, `notifications` and `linger_timeout` are used; `config`
-    /// contains the other limits.
+    /// Of `limits`, only `held_bytes`, `notifications` and `linger_timeout` are used; `config` contains the other
+    /// limits. A notification that exceeds a limit is dropped.
     ///
     /// # Errors
-    /// Returns [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or additional headers
-    /// would be sent unencrypted.
+    /// Returns [`HttpClientError`] if the URL needs TLS, which is not built in, if root certificates cannot be read, or
+    /// if credentials or additional headers would be sent unencrypted.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,

@@ -31,10 +31,8 @@ use super::sender::{HttpSender, drain};
 use super::session::{Session, SessionGuard, SessionHeaders, SessionRef};
 use crate::connection::{Counters, Limits, SendHalf};
 
-/// The maximum number of jobs that wait for the runner.
-const MAX_JOBS: usize = 4096;
-/// The maximum number of background tasks that the peer or callers start: for requests of the server, and for
-/// cancellations of the client's requests.
+/// The maximum number of background tasks that have no limit of their own, e.g. of cancellations of the client's
+/// requests.
 pub(super) const MAX_TASKS: usize = 1024;
 
 pub(super) struct Core {
@@ -53,7 +51,8 @@ pub(super) struct Core {
     pub(super) closing: Notify,
     pub(super) scope: Scope,
     pub(super) principal: Principal,
-    jobs: mpsc::Sender<Job>,
+    /// The queue of the runner, whose notifications and tasks have limits of their own.
+    jobs: mpsc::UnboundedSender<Job>,
     tasks: AtomicUsize,
     /// The time of the last report that all lists changed or, if it is in the future, of the report that is due then.
     lists_reported: Mutex<Option<Instant>>,
@@ -99,8 +98,8 @@ impl Core {
         stack: Stack,
         principal: Principal,
         limits: Limits,
-    ) -> (Arc<Self>, mpsc::Receiver<Job>) {
-        let (jobs, queue) = mpsc::channel(MAX_JOBS);
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Job>) {
+        let (jobs, queue) = mpsc::unbounded_channel();
         let counters = Arc::<Counters>::default();
         counters.back_channel.set_unknown();
         let core = Self {
@@ -136,7 +135,7 @@ impl Core {
 
     // === Work for the runner ===
 
-    /// Runs a background task on the runner; returns `false` if too many tasks run or the runner has ended.
+    /// Runs a background task on the runner; returns `false` if too many tasks run, or the runner has ended.
     pub(super) fn spawn_task(
         self: &Arc<Self>,
         work: impl Future<Output = ()> + Send + 'static,
@@ -146,14 +145,19 @@ impl Core {
             return false;
         }
         let own = TaskGuard(Arc::clone(self));
-        self.send_job(Job::Task(Box::pin(async move {
+        self.spawn_unlimited(async move {
             let _own = own;
             work.await;
-        })))
+        })
+    }
+
+    /// Like [`spawn_task`](Self::spawn_task), for tasks whose number the caller limits.
+    pub(super) fn spawn_unlimited(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        self.send_job(Job::Task(Box::pin(work)))
     }
 
     pub(super) fn send_job(&self, job: Job) -> bool {
-        self.jobs.try_send(job).is_ok()
+        self.jobs.send(job).is_ok()
     }
 
     /// Opens the session's GET stream, and waits up to [`LISTEN_TIMEOUT`] for the server's answer.
@@ -298,7 +302,7 @@ impl Core {
             return self.notify_lists_changed();
         }
         let core = Arc::clone(self);
-        self.spawn_task(async move {
+        self.spawn_unlimited(async move {
             sleep_until(due).await;
             core.notify_lists_changed();
         });
@@ -380,8 +384,8 @@ impl Core {
     }
 }
 
-/// Returns whether a refusal means that the session is lost: status 404, unless only the method is unknown, or status
-/// 400 with an error about the session.
+/// Returns whether a refusal means that a session with an id is lost: status 404, unless only the method is unknown, or
+/// status 400 with an error about the session.
 ///
 /// Servers built with the official SDKs usually answer with 400 after a restart.
 pub(super) fn is_session_lost(
@@ -442,7 +446,7 @@ mod tests {
     use super::*;
     use crate::http::{Endpoint, HttpClientConfig};
 
-    fn core(stack: Stack) -> (Arc<Core>, mpsc::Receiver<Job>) {
+    fn core(stack: Stack) -> (Arc<Core>, mpsc::UnboundedReceiver<Job>) {
         let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
         let sender = HttpSender::new(endpoint, HttpClientConfig::default()).unwrap();
         Core::new(sender, stack, Principal::local(), Limits::default())
@@ -468,6 +472,32 @@ mod tests {
         let left = Arc::downgrade(&core);
         drop(core);
         assert!(left.upgrade().is_none(), "a recorded call keeps it alive");
+    }
+
+    /// Regression test: of a burst of more than 4,096 notifications, some were dropped although the limit is higher.
+    #[test]
+    fn as_many_notifications_wait_as_the_limit_allows() {
+        let (core, _jobs) = core(Stack::from_fn(|_| std::future::pending()));
+        let most = core.limits.notifications;
+        for _ in 0..=most {
+            let method = Method::from_static(ToolsListChanged::METHOD);
+            core.notification(method, Params::none(), 0, MessageSource::Modern(1));
+        }
+        let Counters { waiting, dropped, .. } = &*core.counters;
+        let counted = (waiting.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed));
+        assert_eq!(counted, (most, 1));
+    }
+
+    /// Regression test: a request of the server got no answer while this side ran many background tasks.
+    #[test]
+    fn a_request_of_the_server_runs_beside_too_many_other_tasks() {
+        let (core, mut jobs) = core(Stack::new(Router::new()));
+        while core.spawn_task(std::future::pending()) {}
+        let others: Vec<_> = std::iter::from_fn(|| jobs.try_recv().ok()).collect();
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        core.receive(ping.into(), MessageSource::Request(1, None));
+        assert!(matches!(jobs.try_recv(), Ok(Job::Task(_))));
+        assert_eq!(others.len(), MAX_TASKS);
     }
 
     #[tokio::test(start_paused = true)]

@@ -144,7 +144,8 @@ impl Core {
         cx.wire_id = Some(id.clone());
         let future = self.stack.send(Call::request(method, params, cx));
         let running = RunningRequest::new(core, size, permit);
-        self.spawn_task(async move {
+        // The permits limit the number of these tasks.
+        self.spawn_unlimited(async move {
             // If the session has ended, the server no longer knows its request and can reuse the id, so the answer is
             // dropped.
             let Some(outcome) = running.core.while_in_session(from, future).await else {

@@ -83,7 +83,11 @@ impl Endpoint {
     /// the same origin.
     pub(super) fn resolve(&self, address: &str) -> Option<Self> {
         let address = address.trim();
-        let uri = if address.contains("://") || address.starts_with('/') {
+        // A relative address can contain an absolute one in its query.
+        let is_absolute = address
+            .split_once("://")
+            .is_some_and(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let uri = if is_absolute || address.starts_with('/') {
             self.on_same_origin(address)?
         } else {
             let path = self.uri.path();
@@ -211,6 +215,7 @@ mod tests {
             ("http://example.com/m", "http://example.com/m"),
             ("messages/?s=1", "http://example.com/a/messages/?s=1"),
             ("?s=1", "http://example.com/a/sse?s=1"),
+            ("m?from=http://x/", "http://example.com/a/m?from=http://x/"),
         ] {
             assert_eq!(at(address).as_deref(), Some(expected));
         }

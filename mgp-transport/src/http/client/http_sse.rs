@@ -238,7 +238,7 @@ async fn send(
 /// Several POSTs run at the same time, because some servers answer the POST of a request only after they have handled
 /// the request. Requests and notifications that follow a notification are held back until that notification was posted:
 /// a server refuses requests that overtake the notification that the client is initialized. A cancellation is also held
-/// back while it could overtake its request. Answers are never held back, because the server can need them to handle a
+/// back while it could overtake its request. Answers are not held back, because the server can need them to handle a
 /// message that is being posted.
 struct Posting<'a> {
     posts: &'a HttpSender,

@@ -49,22 +49,20 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     return;
                 }
             }
-            // Status 405 is expected here: a server need not offer this stream. The reader is then not needed.
+            // Status 405 is expected here: a server need not offer this stream. If the request named an event, the
+            // server may only have forgotten that event, so the stream is requested once more without it.
             Ok(StreamResponse::Refused(status, error)) if !can_pass(status) => {
                 tracing::debug!(%status, %error, "the server has no session stream");
-                return;
+                if last.is_none() {
+                    return;
+                }
+                reader = SseReader::new(core.sender.config.event_bytes);
             }
             Ok(StreamResponse::Refused(..)) => {}
             // The session was replaced; the new session has its own reader, so this reader ends.
             Ok(StreamResponse::Replaced) => return,
             // Give up after too many failed logins, because each further attempt would ask a person to log in again.
-            Err(error)
-                if attempts >= core.sender.config.max_reconnects
-                    && matches!(
-                        error.code(),
-                        ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED
-                    ) =>
-            {
+            Err(error) if attempts >= core.sender.config.max_reconnects && needs_login(&error) => {
                 tracing::warn!(%error, "session stream lost: the login failed");
                 return;
             }
@@ -101,6 +99,10 @@ async fn open_new_session(core: &Arc<Core>, lost: SessionRef) -> bool {
     false
 }
 
+fn needs_login(error: &RpcError) -> bool {
+    matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED)
+}
+
 /// Returns whether a server that answers with this error status may have a stream later.
 fn can_pass(status: StatusCode) -> bool {
     let is_passing = status.is_server_error()
@@ -122,4 +124,41 @@ fn delay_before_attempt(core: &Core, reader: &SseReader, failed: u32) -> Duratio
         );
     }
     config.max_retry.max(MIN_RETRY_DELAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_testkit::{http_response, serve_http};
+    use mgp_types::service::{Principal, Router, Stack};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::connection::Limits;
+    use crate::http::client::sender::HttpSender;
+    use crate::http::{Endpoint, HttpClientConfig};
+
+    /// Regression test: after the server had forgotten the last event, its notifications were not received any more.
+    #[tokio::test]
+    async fn a_stream_whose_last_event_is_forgotten_begins_again() {
+        let (received, mut requests) = mpsc::unbounded_channel();
+        let url = serve_http(move |request| {
+            let resumes = request.head.contains("last-event-id");
+            let _ = received.send(resumes);
+            if resumes {
+                return http_response(400, "", "no such event");
+            }
+            let events = "content-type: text/event-stream\r\n";
+            http_response(200, events, "id: 7\nretry: 10\ndata:\n\n")
+        });
+        let endpoint = Endpoint::parse(&url).unwrap();
+        let sender = HttpSender::new(endpoint, HttpClientConfig::default()).unwrap();
+        let stack = Stack::new(Router::new());
+        let (core, _jobs) = Core::new(sender, stack, Principal::local(), Limits::default());
+        let listening = tokio::spawn(listen(core, oneshot::channel().0));
+        for resumes in [false, true, false] {
+            let request = timeout(Duration::from_secs(10), requests.recv()).await.unwrap();
+            assert_eq!(request, Some(resumes));
+        }
+        listening.abort();
+    }
 }

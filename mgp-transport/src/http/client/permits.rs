@@ -1,5 +1,4 @@
-//! The permits of requests that run at the same time. They are shared in such a way that no caller can exclude another
-//! caller.
+//! The permits of requests that run at the same time. One caller can have only a share of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::http::caller_share::{Caller, max_share};
 
-/// A limited number of permits. Each caller can have only a share of them, so that some permits are left for other
-/// callers.
+/// A limited number of permits. Each caller can have only a share of them, so that some permits of a large limit are
+/// left for other callers.
 pub(super) struct Permits {
     bound: usize,
     state: Mutex<State>,
@@ -62,13 +61,13 @@ impl Permits {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped; the request leaves the queue.
-    pub(super) async fn acquire(self: &Arc<Self>, principal: &Principal) -> Option<Permit> {
+    pub(super) async fn acquire(self: &Arc<Self>, principal: &Principal) -> Permit {
         let (granted, place) = {
             let caller = Caller::of(principal);
             let mut state = self.state.lock();
             if state.take(&caller, self.bound) {
                 drop(state);
-                return Some(self.permit(caller));
+                return self.permit(caller);
             }
             let number = state.next;
             state.next += 1;
@@ -76,7 +75,7 @@ impl Permits {
             state.callers.entry(caller.clone()).or_default().waiting.insert(number, permit);
             (granted, QueuePlace { permits: self, caller, number })
         };
-        let permit = granted.await.ok();
+        let permit = granted.await.expect("`place` keeps the sender in the queue");
         drop(place);
         permit
     }
@@ -182,8 +181,8 @@ mod tests {
         assert_eq!(ann.len(), 8);
         assert!(permits.acquire(&caller("ann")).now_or_never().is_none(), "it waits for its own");
         let bob = permits.acquire(&caller("bob")).now_or_never();
-        assert!(bob.flatten().is_some());
-        drop(ann);
+        assert!(bob.is_some());
+        drop((ann, bob));
         assert!(is_unused(&permits));
     }
 
@@ -204,9 +203,9 @@ mod tests {
         running.pop();
         // The next permit goes to the caller without a permit, and the permit after it to the oldest request.
         assert!((&mut first).now_or_never().is_none());
-        drop((&mut other).now_or_never().flatten().unwrap());
+        drop((&mut other).now_or_never().unwrap());
         assert!((&mut second).now_or_never().is_none());
-        drop((&mut first).now_or_never().flatten().unwrap());
+        drop((&mut first).now_or_never().unwrap());
         // A permit that was granted but never received must be granted again.
         drop(second);
         running.clear();

@@ -91,7 +91,8 @@ pub(super) fn pool(
 ) -> Result<Pool, HttpClientError> {
     let secure = if endpoint.is_https() { Security::Tls } else { Security::None };
     let (resolver, place) = (GaiResolver::new(), endpoint.to_string());
-    let connector = connector(resolver, &config.proxy, secure, &config.roots, &place)?;
+    let (proxy, roots, bound) = (&config.proxy, &config.roots, config.connect_timeout);
+    let connector = connector(resolver, proxy, secure, roots, &place, bound)?;
     Ok(Pool::new(connector, endpoint.uri().clone(), config))
 }
 
@@ -151,8 +152,8 @@ where
         elsewhere.await
     }
 
-    /// Sends a request on another idle connection, or on a new one if none is idle. Tries again until a connection
-    /// accepts the request.
+    /// Sends a request on another idle connection, or on a new one if none is idle. Tries again if an idle connection
+    /// did not accept the request.
     async fn send_elsewhere(&self, mut message: Message) -> SendResult {
         loop {
             let (mut sender, is_new) = match self.checkout().await {
@@ -295,7 +296,7 @@ impl IdleConnections {
         taken
     }
 
-    /// Adds an idle connection, and ensures that it is closed when it expires. `headers` are those of its last
+    /// Adds an idle connection, and ensures that it is closed after it has expired. `headers` are those of its last
     /// response, in which the server can limit the idle time.
     fn put(idle: &Arc<Self>, sender: Sender, headers: &HeaderMap) {
         let timeout = announced_timeout(headers);

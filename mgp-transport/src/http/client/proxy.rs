@@ -140,7 +140,7 @@ pub(in crate::http) struct ProxyConnector<R> {
 impl<R> ProxyConnector<R> {
     pub(super) fn new(direct: HttpConnector<R>, proxy: Proxy) -> Self {
         let mut to_proxy = HttpConnector::new_with_resolver(GaiResolver::new());
-        super::connector::configure(&mut to_proxy);
+        super::connector::configure(&mut to_proxy, TUNNEL_TIMEOUT);
         Self { direct, to_proxy, proxy }
     }
 }

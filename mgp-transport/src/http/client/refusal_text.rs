@@ -19,7 +19,7 @@ const TITLES: [&str; 3] = ["error", "errors", "title"];
 const DETAILS: [&str; 4] = ["message", "detail", "error_description", "msg"];
 
 /// Returns the server's text in the body of a refusal, as one short line without invisible characters; empty if the
-/// body contains no text, is a page or is longer than [`MAX_REFUSAL_BYTES`].
+/// body contains no text, is an HTML page or is longer than [`MAX_REFUSAL_BYTES`].
 ///
 /// The secrets of this side are left out, because some servers repeat them, e.g. with the URL of the request.
 pub(super) fn server_text<'a>(body: &str, secrets: impl Iterator<Item = &'a str>) -> String {

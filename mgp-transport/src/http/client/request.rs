@@ -126,8 +126,7 @@ impl Core {
         let _permit = if call.is::<SubscriptionsListen>() {
             None
         } else {
-            let permit = self.permits.acquire(&call.cx().principal).await;
-            Some(permit.ok_or_else(closed_here)?)
+            Some(self.permits.acquire(&call.cx().principal).await)
         };
         if !call.is::<Initialize>() {
             let change = SettingChange::of(&call).filter(|_| modern_revision(&call).is_none());
@@ -329,7 +328,7 @@ impl Core {
         }
     }
 
-    /// Tries to resume a stream that was cut, until the server accepts the request or the attempts are used up.
+    /// Tries to resume a stream that was cut, until the server accepts or refuses it, or the attempts are used up.
     ///
     /// In MCP 2025-11-25, a server may end a stream early, so that its client polls for the answer. So an attempt that
     /// the server accepts does not count as failed, even if the new stream ends early too; only the time limit of the

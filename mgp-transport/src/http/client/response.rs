@@ -26,7 +26,7 @@ pub(super) enum Answer {
     Json(Incoming),
     /// An event stream; the body has not been read.
     Events(Incoming),
-    /// Any other response: an empty one or an error.
+    /// Any other response, e.g. an empty one or an error.
     Other(Box<Response<Incoming>>),
 }
 

@@ -16,7 +16,7 @@ use crate::connection::{CloseReason, NotificationQueue};
 
 pub(super) struct Runner {
     core: Arc<Core>,
-    jobs: mpsc::Receiver<Job>,
+    jobs: mpsc::UnboundedReceiver<Job>,
     tasks: FuturesUnordered<BoxFuture<'static, ()>>,
     notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
@@ -25,7 +25,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(core: Arc<Core>, jobs: mpsc::Receiver<Job>) -> Self {
+    pub(super) fn new(core: Arc<Core>, jobs: mpsc::UnboundedReceiver<Job>) -> Self {
         let (tasks, notifications) = (FuturesUnordered::new(), NotificationQueue::default());
         Self { core, jobs, tasks, notifications, listening: None, runtime: None }
     }

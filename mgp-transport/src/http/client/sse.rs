@@ -72,7 +72,8 @@ pub(super) struct SseReader {
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    /// The number of events with data or an id so far. If the number has grown, the stream made progress.
+    /// The number of events with data or an id so far. If the number has grown, the stream made progress. An event that
+    /// is too long and has no id does not count, because the next stream would repeat it.
     progress: u64,
 }
 
@@ -139,7 +140,7 @@ impl SseReader {
         self.bound
     }
 
-    /// Returns the number of events with data or an id.
+    /// Returns the number of events with data or an id, without those that are too long and have no id.
     pub(super) fn progress(&self) -> u64 {
         self.progress
     }

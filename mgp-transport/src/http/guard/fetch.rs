@@ -143,8 +143,8 @@ impl GuardedFetch {
     fn under(rules: Rules) -> Result<Self, HttpClientError> {
         let rules = Arc::new(rules);
         let secure = if cfg!(feature = "tls") { Security::Tls } else { Security::None };
-        let connector =
-            connector(Guard(Arc::clone(&rules)), &rules.proxy, secure, &rules.roots, "a fetcher")?;
+        let (resolver, Rules { proxy, roots, .. }) = (Guard(Arc::clone(&rules)), &*rules);
+        let connector = connector(resolver, proxy, secure, roots, "a fetcher", TIME)?;
         let client = Client::builder(TokioExecutor::new())
             // Connections are not reused: each document gets a connection whose address was checked for it.
             .pool_max_idle_per_host(0)
@@ -157,7 +157,7 @@ impl GuardedFetch {
     /// The time limit applies to the head of the response; the size limit does not apply.
     ///
     /// # Errors
-    /// Returns [`FetchError`] if a rule forbids the request, or if no response arrives in time.
+    /// Returns [`FetchError`] if a rule forbids the request, or if it fails or gets no response in time.
     ///
     /// # Cancel safety
     /// If the future is dropped, the request may or may not have been sent.
@@ -170,8 +170,8 @@ impl GuardedFetch {
     /// to their targets.
     ///
     /// # Errors
-    /// Returns [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if a part
-    /// cannot be written.
+    /// Returns [`FetchError`] if a rule forbids one of the addresses, if a limit is exceeded, if the status of the
+    /// response is not 200, or if a part cannot be read or written.
     ///
     /// # Cancel safety
     /// If the future is dropped, some parts might have been written.

@@ -1,21 +1,26 @@
 //! The response body that delivers the data of a data reference.
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyStream;
-use hyper::body::Incoming;
+use http_body_util::BodyExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
+use tokio::time::timeout;
 
 /// The number of bytes that are read from a file at a time.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The maximum time between two pieces of a received body.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The bytes of a data reference, piece by piece.
 pub(super) type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -99,14 +104,43 @@ pub async fn digest_file(path: &Path) -> io::Result<(u64, [u8; 32])> {
     Ok((size, hasher.finalize().into()))
 }
 
-/// Returns the bytes of a received body.
-pub(super) fn received(body: Incoming) -> ByteStream {
-    Box::pin(BodyStream::new(body).filter_map(|frame| async {
-        match frame {
-            Ok(frame) => frame.into_data().ok().map(Ok),
-            Err(error) => Some(Err(io::Error::other(error))),
+/// Returns the bytes of a received body; fails if no data arrives for [`STALL_TIMEOUT`].
+pub(super) fn received<B>(body: B) -> ByteStream
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    Box::pin(stream::try_unfold(body, |mut body| async move {
+        loop {
+            let Ok(frame) = timeout(STALL_TIMEOUT, body.frame()).await else {
+                let bound = mgp_types::duration_words(STALL_TIMEOUT);
+                let why = format!("no data arrived for {bound}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            };
+            match frame.transpose().map_err(io::Error::other)?.map(Frame::into_data) {
+                Some(Ok(data)) => return Ok(Some((data, body))),
+                // Trailers are ignored.
+                Some(Err(_)) => {}
+                None => return Ok(None),
+            }
         }
     }))
 }
 
 mgp_types::opaque_debug!(ReferenceBody { left });
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// Regression test: a server that stopped sending occupied a connection of each server that passed its data on.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_fails() {
+        let first = stream::iter([Ok::<_, io::Error>(Frame::data(Bytes::from("data")))]);
+        let mut pieces = received(StreamBody::new(first.chain(stream::pending())));
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "data");
+        assert_eq!(pieces.next().await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,7 +1,6 @@
 //! A reader of data references: it resumes after a broken connection, and checks size and checksum at the end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -10,7 +9,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use mgp_types::RpcError;
 use mgp_types::service::{FetchError, FetchRequest, is_loopback_host};
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
 
 use super::PROOF;
 use super::body::{ByteStream, received};
@@ -21,9 +19,6 @@ use crate::http::GuardedFetch;
 
 /// The number of interruptions after which a read fails, if no data arrives between them.
 const MAX_ATTEMPTS: u32 = 5;
-
-/// The maximum time between two pieces of the data of a reference.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A reason why a reference cannot be served or read.
 #[derive(Debug, thiserror::Error)]
@@ -137,16 +132,13 @@ impl ReferenceReader {
                 self.pieces = Pieces(Some(opened.pieces));
                 continue;
             };
-            let broken = match timeout(STALL_TIMEOUT, pieces.next()).await {
-                Ok(Some(Ok(piece))) => return self.take(piece).map(Some),
-                Ok(None) if self.size.is_none_or(|size| self.read >= size) => {
+            let broken = match pieces.next().await {
+                Some(Ok(piece)) => return self.take(piece).map(Some),
+                None if self.size.is_none_or(|size| self.read >= size) => {
                     return self.check_whole().map(|()| None);
                 }
-                Ok(None) => "the response ended early".to_owned(),
-                Ok(Some(Err(error))) => error.to_string(),
-                Err(_) => {
-                    format!("no data arrived for {}", mgp_types::duration_words(STALL_TIMEOUT))
-                }
+                None => "the response ended early".to_owned(),
+                Some(Err(error)) => error.to_string(),
             };
             self.pieces = Pieces(None);
             self.attempts += 1;

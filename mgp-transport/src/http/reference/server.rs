@@ -48,7 +48,7 @@ pub struct ReferenceSettings {
     pub max_references: usize,
     /// The maximum number of bytes in memory for all references together. Default: 64 MiB.
     pub max_bytes: usize,
-    /// The maximum number of clients that read at the same time; further clients wait. Default: 64.
+    /// The maximum number of open connections of clients; further clients wait. Default: 64.
     pub max_readers: usize,
 }
 
@@ -127,7 +127,8 @@ impl ReferenceServer {
     /// Adds a reference, which is served for `ttl`, and returns its id.
     ///
     /// # Errors
-    /// Returns [`ReferenceError::Full`] if there are too many references or bytes.
+    /// Returns [`ReferenceError::Full`] if there are too many references or bytes, and [`ReferenceError::System`] if
+    /// the system has no randomness.
     pub fn insert(
         &self,
         data: ReferenceData,
@@ -148,7 +149,7 @@ impl ReferenceServer {
         self.shared.table.lock().remove(id);
     }
 
-    /// Returns a URL at which the reference can be read for `ttl`, without credentials.
+    /// Returns a URL at which the reference, while it exists, can be read for `ttl` without credentials.
     ///
     /// # Errors
     /// Returns −32603 (internal error) if the system has no randomness.
@@ -270,7 +271,7 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Ref
         ReferenceData::Bytes(bytes) => {
             let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
             let rest = bytes.slice(from..);
-            Ok((Box::pin(stream::iter([Ok(rest)])), Some(bytes.len() as u64)))
+            Ok((Box::pin(stream::iter([Ok(rest)])), entry.size))
         }
         ReferenceData::File(path) => {
             let pieces = read_file(path, from).await;
@@ -279,8 +280,11 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Ref
         }
         ReferenceData::Remote(remote) => {
             let opened = open_remote(remote, from).await.map_err(|error| {
+                if matches!(error, ReferenceError::Refused(416)) {
+                    return Refusal::from(StatusCode::RANGE_NOT_SATISFIABLE);
+                }
                 tracing::warn!(%error, "a reference cannot be read from its server");
-                OriginFault::of(&error)
+                OriginFault::of(&error).into()
             })?;
             // If the reference names a smaller size than the data have, the response would end early without an error.
             // So a wrong size is refused here.
@@ -317,7 +321,7 @@ fn write_headers(
     }
     if let (true, Some(length)) = (is_part, length.filter(|length| *length > 0)) {
         let size = size.map_or_else(|| "*".to_owned(), |size| size.to_string());
-        let range = format!("bytes {from}-{}/{size}", from + length - 1);
+        let range = format!("bytes {from}-{}/{size}", from + (length - 1));
         if let Ok(range) = HeaderValue::from_str(&range) {
             headers.insert(CONTENT_RANGE, range);
         }

@@ -65,6 +65,10 @@ impl Entry {
         size: Option<u64>,
         ttl: Duration,
     ) -> Self {
+        let size = match &data {
+            ReferenceData::Bytes(bytes) => Some(bytes.len() as u64),
+            _ => size,
+        };
         Self { data, mime_type, size, expires_at: Instant::now().checked_add(ttl) }
     }
 

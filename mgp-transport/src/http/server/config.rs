@@ -15,8 +15,8 @@ pub struct HttpConfig {
     pub endpoint: Option<String>,
     /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// The host names (without port) that are accepted in the header `Host`, in addition to the names of this machine;
-    /// requests with other names get 403.
+    /// The host names (without port) that are accepted in the header `Host`, in addition to loopback names and
+    /// addresses; requests with other names get 403.
     ///
     /// This prevents DNS rebinding: a web page can make its own host name resolve to this machine, but the browser then
     /// sends that name as `Host`.
@@ -34,14 +34,14 @@ pub struct HttpConfig {
     /// complete; further requests get 503. Default: 256 MiB.
     ///
     /// The bodies of one caller can have at most eight times the number of bytes that are free at that moment; further
-    /// requests of this caller get 429. So there is always room for other callers.
+    /// requests of this caller get 429. So a few callers cannot use up the limit.
     pub held_bytes: usize,
     /// The maximum number of requests that run at the same time; further requests get 503, except for up to 64 pings,
     /// answers to the server's questions, and cancellations. Default: 8,192.
     ///
     /// One caller (tenant, subject and agent) can run at most eight times the number of requests that are free at that
     /// moment; further requests of this caller get 429. A single caller thus gets up to 8/9 of the maximum, two callers
-    /// up to 8/17 each, and there is always room for a new caller.
+    /// up to 8/17 each, and so on.
     pub in_flight: usize,
     /// If set, a request body can be `multipart/related`: a message, followed by binary parts. A string `cid:NAME` in
     /// the message is replaced by the data of the part `NAME`. Default: not set, unless the server offers
@@ -53,7 +53,7 @@ pub struct HttpConfig {
     /// The form of the answers to calls.
     pub answer_mode: AnswerMode,
     /// The time after which a call that is still running is answered with an event stream, so that proxies do not time
-    /// out. Default: 10 s.
+    /// out; a client that accepts JSON only waits for the answer. Default: 10 s.
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
@@ -71,11 +71,11 @@ pub struct HttpConfig {
     /// The time after which an idle session ends. Default: 30 minutes.
     pub session_ttl: Duration,
     /// The maximum size, in bytes, of the events that one stream of a session keeps for a client that resumes it; above
-    /// it, the oldest events are dropped. Default: 1 MiB.
+    /// it, the oldest events are dropped. A single event may be larger. Default: 1 MiB.
     pub replay_bytes: usize,
     /// The maximum total size, in bytes, of the events that all streams keep. The sessions of one caller keep at most
-    /// eight times the number of bytes that are free; above that, their streams drop the oldest events. Default: 256
-    /// MiB.
+    /// eight times the number of bytes that are free, or an eighth of the caller's equal share if that is more; above
+    /// that, their streams drop the oldest events. Default: 256 MiB.
     pub store_bytes: usize,
     pub(super) on_request: Vec<OnRequest>,
 }
@@ -117,10 +117,10 @@ impl HttpConfig {
 /// Form of the answers to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// JSON, or an event stream if there are messages before the answer.
+    /// JSON, or an event stream if there are messages before the answer or the call takes long.
     #[default]
     AsNeeded,
-    /// The server always answers with an event stream.
+    /// An event stream, unless the client accepts JSON only.
     Streams,
 }
 

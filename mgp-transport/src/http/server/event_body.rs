@@ -45,7 +45,7 @@ pub(super) struct EventBody {
     /// write events.
     driven: Option<DrivenCall>,
     reader: StreamReader,
-    /// The credentials of the client; the stream ends when they become invalid.
+    /// The credentials of the client; if they become invalid, the stream ends before its next event or comment.
     grant: Option<CredentialGrant>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -96,7 +96,7 @@ impl EventBody {
         Self { driven: None, reader, grant: None, keep_alive, timer: None }
     }
 
-    /// Sets the client's credentials; the response ends when they expire.
+    /// Sets the client's credentials, which can end the response.
     pub(super) fn with_grant(mut self, grant: Option<CredentialGrant>) -> Self {
         self.grant = grant;
         self

@@ -23,6 +23,8 @@ pub(super) struct RequestHeaders<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) last_event: Option<&'a str>,
     pub(super) idempotency_key: Option<&'a str>,
+    /// The token of a session with scopes (extension `scopes`).
+    pub(super) session_token: Option<&'a str>,
     authorization: Option<&'a str>,
     /// The content types that the client accepts; without the header, both JSON and an event stream are accepted.
     accept: Option<Accept>,
@@ -55,6 +57,7 @@ impl<'a> RequestHeaders<'a> {
                 "mcp-name" => (&mut found.name, "Mcp-Name"),
                 "mcp-session-id" => (&mut found.session, "Mcp-Session-Id"),
                 "x-idempotency-key" => (&mut found.idempotency_key, "X-Idempotency-Key"),
+                "x-mcp-session-token" => (&mut found.session_token, "X-MCP-Session-Token"),
                 "last-event-id" => (&mut found.last_event, "Last-Event-ID"),
                 "authorization" => (&mut found.authorization, "Authorization"),
                 "accept" => {
@@ -185,9 +188,15 @@ mod tests {
 
     #[test]
     fn no_known_header_may_occur_twice() {
-        for name in
-            ["host", "origin", "content-type", "mcp-session-id", "authorization", "mcp-name"]
-        {
+        for name in [
+            "host",
+            "origin",
+            "content-type",
+            "mcp-session-id",
+            "authorization",
+            "mcp-name",
+            "x-mcp-session-token",
+        ] {
             let headers = headers(&[(name, "a"), (name, "a")]);
             assert!(matches!(RequestHeaders::read(&headers), Err(Refusal::Duplicate(_))), "{name}");
         }

@@ -26,7 +26,7 @@ use super::listener::{ConnectionLimits, run_until_stopped};
 use super::timeout_socket::TimeoutSocket;
 use super::tracking::{Activity, TrackedService, observe_body};
 
-/// The first bytes that an HTTP/2 client sends; no method of HTTP/1.1 begins with them.
+/// The first bytes that an HTTP/2 client sends; no method that this server accepts begins with them.
 const PREFACE: &[u8] = b"PR";
 
 /// The time between two checks of a connection that has sent a single byte so far.
@@ -41,7 +41,8 @@ const MAX_SEND_BYTES: usize = 256 * 1024;
 /// The time between two pings, which detect whether the client is still connected.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Returns whether the client begins with HTTP/2; `None` if it sends nothing in time. No byte is consumed.
+/// Returns whether the client begins with HTTP/2; `None` if it sends too little in time, or the listener was stopped.
+/// No byte is consumed.
 pub(super) async fn is_opened(
     socket: &TcpStream,
     limits: &ConnectionLimits,

@@ -39,8 +39,8 @@ use super::tracking::{Activity, TrackedService};
 pub struct ConnectionLimits {
     /// The maximum number of open connections; further connections wait to be accepted. Default: 32,768.
     pub connections: usize,
-    /// The maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further connections get 429
-    /// and are closed. Default: 256.
+    /// The maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further connections are
+    /// closed, without TLS usually after an answer with 429. Default: 256.
     ///
     /// Behind a proxy, all connections have the proxy's address, so this limit must be raised there.
     pub per_address: usize,
@@ -49,7 +49,8 @@ pub struct ConnectionLimits {
     /// The time within which the head of a request must arrive, counted from the start of the connection or the last
     /// answer. It is checked in intervals of this length, so a slow client can take up to twice as long. Default: 30 s.
     pub head_timeout: Duration,
-    /// The maximum length of the head of a request; a longer head gets 431. Default: 64 KiB.
+    /// The maximum length of the head of a request. A head that is incomplete after this many bytes gets 431, as does a
+    /// head with more than 100 headers. Default: 64 KiB, at least 8 KiB.
     pub head_bytes: usize,
     /// The time within which a client must read at least 4 KiB while data waits for it; a slower client is
     /// disconnected. Over HTTP/2, a client must also read at least 16 KiB of each answer that waits for it; otherwise,
@@ -101,7 +102,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The delay before the next accept if the system has no more descriptors.
+/// The delay before the next accept after a failure, e.g. because the system has no more descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The maximum number of rejected connections that are being answered; further rejected connections are closed without
@@ -137,7 +138,8 @@ impl Listener {
     }
 }
 
-/// Serves connections until `stop` completes, then waits until the running answers are sent.
+/// Serves connections until `stop` completes, then waits until the running answers are sent, for up to
+/// [`drain_timeout`](ConnectionLimits::drain_timeout).
 ///
 /// # Cancel safety
 /// Dropping the future ends all connections immediately.

@@ -16,7 +16,7 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::time::timeout;
 
 use super::body::HttpBody;
-use super::event_body::{DrivenCall, EventBody, StreamReader};
+use super::event_body::{DrivenCall, EventBody};
 use super::headers;
 use super::post::{Post, context, encode_answer};
 use super::refusal::{Refusal, empty, events, json};
@@ -38,7 +38,7 @@ impl Post<'_> {
         let state = received.state;
         let request = state.handles.enter(principal, handle(&params).as_deref());
         let stream = Arc::new(Stream::new(None, Arc::clone(&state.modern_budget)));
-        let reader = StreamReader::new(&stream, None);
+        let reader = received.attach_reader(&stream);
         let mut cx = context(PostLink::peer(&stream), &request.scope, &request.principal, received);
         cx.wire_id = Some(id.clone());
         if method.as_str() == ToolsCall::METHOD {
@@ -72,8 +72,7 @@ impl Post<'_> {
         }
         stream.begin_events(None);
         if listens {
-            // A subscription runs for as long as its client wants, so it does not count as a running request. The
-            // number of subscriptions has a separate limit.
+            // A subscription lasts long, so it is not a running request; the number of subscriptions has its own limit.
             load.stop_running();
         }
         let driven = DrivenCall::new(id, listens, call, request, load);

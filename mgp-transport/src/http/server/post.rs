@@ -5,7 +5,7 @@
 //! batches.
 
 use bytes::Bytes;
-use http::{HeaderName, Response};
+use http::Response;
 use http_body::Body;
 use mgp_types::mcp::Era;
 use mgp_types::method::{Cancelled, Notification as _};
@@ -110,9 +110,6 @@ pub(super) fn is_json(kind: &str) -> bool {
             .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The header with the token of a session with scopes (extension `scopes`).
-const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-mcp-session-token");
-
 /// Creates the context of a call that was received in an HTTP request.
 pub(super) fn context(
     peer: Peer,
@@ -130,8 +127,7 @@ pub(super) fn context(
     if let Some(key) = received.headers.idempotency_key {
         cx.extensions.insert(IdempotencyHeader(IdempotencyKey(key.to_owned())));
     }
-    let token = received.parts.headers.get(&SESSION_TOKEN).and_then(|token| token.to_str().ok());
-    if let Some(token) = token {
+    if let Some(token) = received.headers.session_token {
         cx.extensions.insert(SessionToken(token.to_owned()));
     }
     cx

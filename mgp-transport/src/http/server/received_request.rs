@@ -14,7 +14,7 @@ use super::event_body::{EventBody, StreamReader};
 use super::headers::RequestHeaders;
 use super::legacy::Session;
 use super::refusal::{Refusal, clip_text, empty, events};
-use super::stream::EventId;
+use super::stream::{EventId, Stream};
 
 /// An HTTP request that passed the checks of `Host` and `Origin`.
 pub(super) struct ReceivedRequest<'a> {
@@ -53,7 +53,7 @@ impl ReceivedRequest<'_> {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Returns the session that a legacy request names; fails if the revision of the request is unknown.
+    /// Returns the session that a legacy request names; fails if the session or the revision is unknown.
     pub(super) fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.headers.session.ok_or(Refusal::NoSession)?;
         let found = self.state.sessions.find(id, principal);
@@ -66,6 +66,14 @@ impl ReceivedRequest<'_> {
     pub(super) fn answers_in_json(&self) -> bool {
         let is_preferred = self.state.config.answer_mode == AnswerMode::AsNeeded;
         self.headers.takes_json() && (is_preferred || !self.headers.takes_events())
+    }
+
+    /// Attaches the reader of a call's stream. If the client accepts no event stream, it gets only the answer.
+    pub(super) fn attach_reader(&self, stream: &Arc<Stream>) -> StreamReader {
+        if !self.headers.takes_events() {
+            stream.send_answer_only();
+        }
+        StreamReader::new(stream, None)
     }
 
     /// Returns the time after which a running call is answered with an event stream. A client that accepts JSON only

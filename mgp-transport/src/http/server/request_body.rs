@@ -22,8 +22,9 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of received bytes that extend the time limit of a body by one second. A slow connection thus gets enough
 /// time, but a client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
-/// The time limit for the body of a request that exceeds a limit of the server. Its body is read only to find out
-/// whether it is a ping, an answer or a cancellation, because these are served nevertheless.
+/// The time limit, in place of `HttpConfig::body_timeout`, for the body of a request that exceeds a limit of the
+/// server. This body is read only to find out whether it is a ping, an answer or a cancellation, which are served
+/// nevertheless.
 const EXTRA_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
@@ -53,7 +54,7 @@ where
         return Err(Refusal::Encoding);
     }
     load.check_extra_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
-    // The body of a request that is above a limit of the server must also arrive within a second.
+    // The body of a request that is above a limit of the server gets less time.
     let extra_timeout = load.is_extra().then_some(EXTRA_BODY_TIMEOUT);
     let time = config.body_timeout.min(extra_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(super) struct Stream {
     /// The sequence number of the stream in its session; `None` for a modern stream, which cannot be resumed.
     number: Option<u64>,
     budget: Arc<CallerBudget>,
+    /// `true` if the client accepts no event stream, so that only the answer can be sent.
+    is_answer_only: AtomicBool,
     state: Mutex<StreamState>,
     /// Notifies senders that wait for the reader.
     room: Notify,
@@ -96,7 +99,23 @@ impl StreamState {
 
 impl Stream {
     pub(super) fn new(number: Option<u64>, budget: Arc<CallerBudget>) -> Self {
-        Self { number, budget, state: Mutex::default(), room: Notify::new() }
+        Self {
+            number,
+            budget,
+            is_answer_only: AtomicBool::new(false),
+            state: Mutex::default(),
+            room: Notify::new(),
+        }
+    }
+
+    /// Drops all messages before the answer, because the client accepts no event stream.
+    pub(super) fn send_answer_only(&self) {
+        self.is_answer_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether messages before the answer are dropped.
+    pub(super) fn is_answer_only(&self) -> bool {
+        self.is_answer_only.load(Ordering::Relaxed)
     }
 
     // === Writing ===
@@ -147,6 +166,9 @@ impl Stream {
         let mut state = self.state.lock();
         if state.ended {
             return Err(ConsumerGone);
+        }
+        if self.is_answer_only() {
+            return Ok(());
         }
         state.writes_events = true;
         if !is_known(&state, &text) {
@@ -330,8 +352,8 @@ impl Stream {
         }
     }
 
-    /// Returns all unread events as one piece; `None` if the stream has ended, or another reader has replaced this
-    /// reader.
+    /// Returns all unread events as one piece; `None` if the stream or this reader's response has ended, or another
+    /// reader has replaced this reader.
     pub(super) fn poll_read(&self, reader: u64, task: &Task<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.state.lock();
         if state.reader != reader {
@@ -357,7 +379,7 @@ impl Stream {
         };
         state.next += unread as u64;
         state.unread_bytes = 0;
-        // The last piece is kept, because it might be lost in transit, and might contain the answer.
+        // The last events are kept, because they might be lost in transit, and might contain the answer.
         let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {

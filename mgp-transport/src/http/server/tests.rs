@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
-use mgp_types::service::{CredentialGrant, Principal, Reply, Router};
+use mgp_types::mcp::Revision;
+use mgp_types::service::{
+    Call, Context, CredentialGrant, Method, Params, Principal, Reply, Router, WireRules,
+};
 use tokio::time::sleep;
 
 use super::*;
@@ -69,6 +72,36 @@ async fn a_client_that_accepts_one_form_of_answers_gets_that_form() {
             assert_eq!(response.headers()["content-type"], form, "{accept} {is_modern}");
         }
         assert_eq!(send(fast.clone(), is_modern, "text/html").await.status(), 406);
+    }
+}
+
+/// Regression test: a client that accepts only JSON got an event stream.
+#[tokio::test]
+async fn a_message_before_the_answer_makes_a_stream_only_for_clients_that_accept_it() {
+    let stack = Stack::from_fn(|call: Call| async move {
+        let cx = call.cx();
+        // The session of a legacy client ends unless the revision is set.
+        cx.scope.state::<WireRules>().set_revision(&Revision::V2025_11_25);
+        let peer = cx.peer.clone();
+        let own = Context::new(peer.clone(), cx.scope.clone(), cx.principal.clone());
+        let method = Method::from_static("notifications/message");
+        let message = Call::notification(method, Params::none(), own).related(cx.key);
+        peer.send(message).await?;
+        sleep(Duration::from_millis(1)).await;
+        Ok(Reply::empty())
+    });
+    let mut service = HttpService::new(stack, local());
+    for is_modern in [true, false] {
+        for (accept, form) in
+            [("application/json", "application/json"), ("*/*", "text/event-stream")]
+        {
+            let response = service.call(request(is_modern, accept)).await.unwrap();
+            assert_eq!(response.headers()["content-type"], form, "{accept} {is_modern}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body = String::from_utf8_lossy(&body);
+            assert_eq!(body.contains("notifications/message"), accept == "*/*", "{body}");
+            assert!(body.contains("\"result\""), "{body}");
+        }
     }
 }
 

@@ -140,8 +140,8 @@ mod files {
     impl TlsFiles {
         /// Returns the TLS acceptor for a new connection; reads the files again if one of them has changed.
         fn acceptor(&self) -> TlsAcceptor {
-            let mut current = self.current.lock();
             let versions = [version(&self.certificate), version(&self.key)];
+            let mut current = self.current.lock();
             if versions != current.versions {
                 current.versions = versions;
                 match load(&self.certificate, &self.key) {

@@ -92,7 +92,7 @@ where
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(ActiveRequest::begin(&self.activity));
         let waker = (!self.is_multiplexed).then(|| Waker::from(Arc::clone(&self.activity)));
-        // The services and proxies before them could read different ones of several hosts (RFC 9112 §3.2).
+        // A proxy and the service could use different values of a repeated header `Host` (RFC 9112 §3.2).
         let has_one_host = request.headers().get_all(HOST).iter().nth(1).is_none();
         let future = has_one_host.then(|| self.service.clone().call(request));
         TrackedFuture { future, running, waker }

@@ -30,8 +30,8 @@ record! {
         req id: String,
         /// The kind of the question: `call`, `permissions` or `registration`.
         req kind: String,
-        /// `open`, `approved` (not used yet), `denied`, `used`, or `settled` (an operator decided about the
-        /// permissions).
+        /// `later` (asked once the server is ready), `open`, `approved` (not used yet), `denied`, `used`, or `settled`
+        /// (closed by something other than an answer to this approval).
         req state: String,
         /// The question; the middle of long arguments is left out.
         req question: String,
@@ -59,7 +59,7 @@ record! {
         req asked_at: Timestamp,
         /// The expiry time; absent if the approval never expires.
         opt expires_at: Option<Timestamp>,
-        /// The operator who decided; absent while the approval is open.
+        /// The operator who decided; absent while the approval is not decided.
         opt decided_by: Option<String>,
         /// The place where the operator answered: `page`, `terminal` or `host`.
         opt via: Option<String>,

@@ -32,7 +32,7 @@ record! {
         opt agent_id: Option<String>,
         /// The time of the question.
         req asked_at: Timestamp,
-        /// The time at which the server stops waiting.
+        /// The time at which the question expires.
         req expires_at: Timestamp,
     }
 

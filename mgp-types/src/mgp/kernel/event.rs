@@ -29,6 +29,48 @@ record! {
         opt dropped: Option<u64>,
     }
 
+    /// Parameters of `mgp/kernel/subscriptions`.
+    pub struct KernelSubscriptionsParams {
+    }
+
+    /// Result of `mgp/kernel/subscriptions`.
+    pub struct KernelSubscriptionsResult {
+        /// The subscriptions that clients of the operator's tenant requested.
+        def subscriptions: Vec<KernelSubscription>,
+    }
+
+    /// A subscription of a client to events.
+    pub struct KernelSubscription {
+        /// The id of the subscription.
+        req id: String,
+        /// The principal that subscribed.
+        req subject: String,
+        /// The id of the agent, if the principal acts through one.
+        opt agent_id: Option<String>,
+        /// The subscribed channels and patterns.
+        def channels: Vec<String>,
+        /// `true` if the kernel stores the events while the client is away.
+        req durable: bool,
+        /// `true` if the client is connected and receives the events.
+        req connected: bool,
+        /// The number of kept events that were not sent yet.
+        req waiting: u64,
+        /// The time at which the subscription ends, if the client chose one.
+        opt expires_at: Option<Timestamp>,
+    }
+
+    /// Parameters of `mgp/kernel/subscriptions/end`.
+    pub struct KernelSubscriptionEndParams {
+        /// The id of the subscription.
+        req id: String,
+    }
+
+    /// Result of `mgp/kernel/subscriptions/end`.
+    pub struct KernelSubscriptionEndResult {
+        /// The subscription, as it was before its end.
+        req subscription: KernelSubscription,
+    }
+
     /// Parameters of `mgp/kernel/webhooks`.
     pub struct KernelWebhooksParams {
     }

@@ -53,7 +53,7 @@ record! {
         opt risk_level: Option<RiskLevel>,
         /// The reason for this risk.
         opt risk_reason: Option<String>,
-        /// The reason why the call would not run immediately.
+        /// The reason for the outcome.
         opt reason: Option<String>,
         /// The error code, if the call would be refused.
         opt code: Option<i32>,
@@ -63,8 +63,8 @@ record! {
 
     /// A rule that was considered, and its result.
     pub struct ExplainedStep {
-        /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`, `confirmation`,
-        /// `limits` or `audit`.
+        /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`,
+        /// `confirmation`, `limits` or `audit`.
         req stage: String,
         /// The result of the rule.
         req result: ExplainedResult,

@@ -25,8 +25,9 @@ pub use callback::{
     KernelCallbacksResult,
 };
 pub use event::{
-    KernelEventsParams, KernelEventsResult, KernelWebhook, KernelWebhookFailure,
-    KernelWebhooksParams, KernelWebhooksResult,
+    KernelEventsParams, KernelEventsResult, KernelSubscription, KernelSubscriptionEndParams,
+    KernelSubscriptionEndResult, KernelSubscriptionsParams, KernelSubscriptionsResult,
+    KernelWebhook, KernelWebhookFailure, KernelWebhooksParams, KernelWebhooksResult,
 };
 pub use explain::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,

@@ -31,7 +31,8 @@ record! {
         opt limits: Option<String>,
         /// The decision: `approved`, `denied` or `revoked`.
         req decision: String,
-        /// The origin of the decision: `operator`, `answer` (to a request) or `policy`.
+        /// The origin of the decision: `operator`, `answer` (to a request) or `policy`; `inbox` for an unused approval
+        /// that was revoked.
         req source: String,
         /// The operator or policy that decided.
         req approved_by: String,

@@ -51,7 +51,7 @@ record! {
         opt subject: Option<String>,
         /// The tenant of the client; absent for the tenant `local`.
         opt tenant: Option<String>,
-        /// `true` if the client is an operator.
+        /// `true` if the client is an operator, of the whole kernel or only of its `tenant`.
         req operator: bool,
         /// The time at which the client connected.
         opt since: Option<Timestamp>,
@@ -78,8 +78,8 @@ record! {
         /// The ids of servers that were removed from the configuration, and whose access entries, permissions and tool
         /// definitions the kernel must delete. Ids of servers that still exist are skipped.
         list forget: List<String>,
-        /// The tenants that were removed, and whose searches, idempotency keys and transactions the kernel must erase.
-        /// If only tenants are named, the kernel does not read its configuration.
+        /// The tenants that were removed, and whose searches, idempotency keys, transactions and subscriptions the
+        /// kernel must erase. If only tenants are named, the kernel does not read its configuration.
         list forget_tenants: List<String>,
     }
 
@@ -95,7 +95,7 @@ record! {
 
     /// A change made by a new configuration.
     pub struct KernelChange {
-        /// The kind of the changed part: `server`, `agent`, `kernel` or `tool_creation`.
+        /// The kind of the changed part: `server`, `agent`, `limits`, `kernel` or `tool_creation`.
         req kind: String,
         /// The name of the part, if the kernel can have several parts of this kind.
         opt id: Option<String>,

@@ -21,7 +21,8 @@ record! {
     pub struct KernelServer {
         /// The id of the server.
         req id: String,
-        /// The state of the server.
+        /// The state of the server; `disabled` if it is switched off, or the state of its registration until an
+        /// operator approves it.
         req status: ServerState,
         /// The command line or URL as configured, without secrets; a phrase such as `within this process` if there is
         /// neither.
@@ -55,9 +56,9 @@ record! {
         opt lacks: Option<String>,
         /// The number of the server's tools.
         def tools: u64,
-        /// The number of tokens that all tools of the server cost.
+        /// The number of tokens that all tools of the server cost at most.
         def tokens: u64,
-        /// The origin of the server: a configuration file, `registered` or `within this process`.
+        /// The origin of the server, e.g. a configuration file, `registered` or `within this process`.
         req source: String,
     }
 

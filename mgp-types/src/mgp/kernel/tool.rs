@@ -54,7 +54,7 @@ record! {
         /// The lower risk that the kernel proposes to the operator. Present only if the tool counts as dangerous
         /// because its server declares no effects, while its name and arguments suggest that it only reads.
         opt proposed_risk: Option<RiskLevel>,
-        /// The number of tokens that the definition costs.
+        /// The number of tokens that the definition costs at most.
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
@@ -110,7 +110,7 @@ record! {
         req listed: u64,
         /// The number of tokens that the list would cost if it contained all tools that the agent is allowed to use.
         req all: u64,
-        /// The tokens saved by the shorter list, in percent with one decimal.
+        /// The tokens saved by the shorter list, in percent with one decimal; negative if that list costs more.
         req saved_percent: crate::Number,
         /// The cost of the tools of each server.
         def servers: Vec<KernelServerTokens>,

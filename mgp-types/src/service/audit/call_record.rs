@@ -123,8 +123,9 @@ impl CallRecord {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Makes this record the continuation of the record of an earlier round: copies the start time and the notes, adds
-    /// the chunks of that round, and increments the number of rounds.
+    /// Makes this record the continuation of the record of an earlier round: takes over its start time, its notes and
+    /// whether the call was executed, adds its chunks, and increments the number of rounds. The notes of this record
+    /// replace earlier notes of the same name.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;

@@ -17,8 +17,8 @@ use crate::sync::Mutex;
 ///
 /// The record that announces a risky call (its intent record) is kept only while the call runs; see
 /// [`MemoryAudit::intents`].
-/// A call that was answered with questions, and that its caller does not repeat within an hour, is recorded as
-/// cancelled.
+/// A logical call that was answered with questions, and that its caller does not repeat within an hour, is recorded as
+/// cancelled, at the latest when events are read.
 #[derive(Clone)]
 pub struct MemoryAudit(Arc<EventLog>);
 
@@ -87,7 +87,8 @@ impl MemoryAudit {
     /// number.
     #[must_use]
     pub fn after(&self, seq: u64, limit: usize) -> Vec<AuditEvent> {
-        let state = self.0.state.lock();
+        let mut state = self.0.state.lock();
+        self.0.sweep(&mut state);
         let skip = usize::try_from(seq.saturating_sub(state.dropped)).unwrap_or(usize::MAX);
         let first = state.dropped.max(seq) + 1;
         let records = state.ring.iter().skip(skip).take(limit).zip(first..);
@@ -100,7 +101,7 @@ impl MemoryAudit {
         self.0.newest.subscribe()
     }
 
-    /// Returns the records that announce running risky calls (intent records), in the order in which the calls began.
+    /// Returns the records that announce running risky calls (intent records), ordered by the keys of the calls.
     #[must_use]
     pub fn intents(&self) -> Vec<Arc<CallRecord>> {
         self.0.state.lock().intents.iter().map(Arc::clone).collect()
@@ -337,6 +338,7 @@ mod tests {
         }
         assert_eq!(sink.events().len(), 1);
         tokio::time::advance(SUSPENDED_TTL).await;
+        assert_eq!(sink.after(1, usize::MAX).len(), MAX_SUSPENDED);
         let events = sink.events();
         assert_eq!(events.len(), MAX_SUSPENDED + 1);
         let cancelled =

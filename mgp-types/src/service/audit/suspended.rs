@@ -45,8 +45,8 @@ impl<T> SuspendedCalls<T> {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Removes the previous round of a call from the collection and returns its record, if the caller, server and tool
-    /// of both rounds are equal.
+    /// Removes the previous round of a call from the collection and returns its record, if the logical id, caller,
+    /// server and tool of both rounds are equal.
     pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
         let same = |data: &CallRecord| {
             data.logical == start.logical
@@ -59,7 +59,7 @@ impl<T> SuspendedCalls<T> {
     }
 
     /// Removes and returns the oldest call if it has expired. If there are more calls than allowed, removes and returns
-    /// the oldest call of the caller with the most calls, so that no caller ends the calls of others.
+    /// the oldest call of a caller with the most calls, so that such a caller does not end the calls of others.
     pub fn pop_expired(&mut self) -> Option<(Arc<CallRecord>, T)> {
         let oldest = self.calls.front()?;
         if oldest.since.elapsed() >= SUSPENDED_TTL {

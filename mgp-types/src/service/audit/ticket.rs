@@ -1,4 +1,4 @@
-//! Tickets: each permits one call to run, and always results in an audit record.
+//! Tickets: each permits one call to run, and reports the outcome of the call to the audit sink, even if it is dropped.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub trait TicketSink: Send + Sync {
 
 /// A permit to run one call; the owner of the ticket must report the outcome of the call.
 ///
-/// A dropped ticket records the call as cancelled or, while a panic unwinds, as failed.
+/// A dropped ticket records the outcome [`AuditOutcome::of_cancelled`] or, while a panic unwinds, a failure.
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
     start: Arc<CallRecord>,

@@ -50,6 +50,16 @@ fn invalid_annotations_are_refused() {
 }
 
 #[test]
+fn the_number_of_headers_is_limited() {
+    let many = |count: usize| {
+        let one = |at: usize| format!(r#""v{at}":{{"type":"string","x-mcp-header":"V{at}"}}"#);
+        object(&(0..count).map(one).collect::<Vec<_>>().join(","))
+    };
+    assert!(HeaderPlan::of(&many(MAX_HEADERS)).is_ok());
+    bad(&many(MAX_HEADERS + 1), "more than 64 arguments");
+}
+
+#[test]
 fn annotations_are_reached_through_properties_alone() {
     let inner = r#"{"type":"string","x-mcp-header":"V"}"#;
     bad(&schema(r#"{"type":"object","x-mcp-header":"V"}"#), "the schema itself");
@@ -110,7 +120,7 @@ fn arguments_become_headers() {
     );
     check(r#"{"region":" a","count":-4.2e1}"#, &[("Count", "-42"), ("Region", "=?base64?IGE=?=")]);
     check(r#"{"count":9007199254740991}"#, &[("Count", "9007199254740991")]);
-    for count in ["9007199254740993", "1e300", "1.5", "18446744073709551615"] {
+    for count in ["9007199254740993", "1e300", "1.5", "18446744073709551615", "{}", "[1]"] {
         let error = plan().headers(&format!(r#"{{"count":{count}}}"#)).unwrap_err();
         assert_eq!(error.code(), ErrorCode::INVALID_PARAMS, "{error}");
     }

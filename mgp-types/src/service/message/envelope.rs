@@ -33,7 +33,7 @@ pub(super) struct Envelope<'a> {
     id: Option<&'a RawValue>,
     /// The method, if it is a string.
     method: Option<Cow<'a, str>>,
-    /// `true` if there is a member `method`, even one that is not a string.
+    /// `true` if there is a member `method` other than `null`, even one that is not a string.
     has_method: bool,
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
@@ -106,8 +106,8 @@ impl<'a> Envelope<'a> {
         self.has_outcome && (!self.has_method || self.method.as_deref() == Some(""))
     }
 
-    /// Returns whether the message has no members except an id. From a server, such a message is an answer without a
-    /// result, because some programs leave out a result that is empty.
+    /// Returns whether the message has no known members except `jsonrpc` and an id. From a server, such a message is an
+    /// answer without a result, because some programs leave out a result that is empty.
     fn is_empty(&self) -> bool {
         self.is_version_2 == Some(true)
             && !self.has_method

@@ -1,8 +1,8 @@
 //! The params of a call, split once into three parts: target, body and hop-by-hop members.
 //!
 //! The target names the tool, resource or prompt. The body is forwarded unchanged, without being parsed. The hop-by-hop
-//! members (`_meta`, `_mgp`, answers, request state, `trace_id`) are valid only between two neighbouring peers: each
-//! peer that forwards a call writes its own.
+//! members (`_meta`, `_mgp`, answers, request state, `trace_id`, and `stream` of a tool call) are valid only between
+//! two neighbouring peers: each peer that forwards a call writes its own.
 
 mod decode;
 mod hop_meta;
@@ -90,7 +90,7 @@ impl TargetKind {
 /// The parameters of a call.
 ///
 /// Params are stored as the received text and the byte ranges of their parts. Only the target of a long message, and
-/// names that are written with escapes, are copied.
+/// names and targets that are written with escapes, are copied.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -266,8 +266,9 @@ impl Params {
     /// an empty object.
     ///
     /// # Errors
-    /// Returns −32700 (parse error) if the text is not JSON, if `arguments` occurs twice, if too many member names
-    /// contain escapes, or if a member's name differs only in case from the name of a member that gates check.
+    /// Returns −32700 (parse error) if the text is not JSON, if too many member names contain escapes, if `arguments`
+    /// of a tool call occurs twice or, in params that can name a target, if a member's name differs only in case from
+    /// the name of a member that gates check.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
         let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
@@ -341,7 +342,7 @@ impl Params {
     }
 
     /// Returns the text of the members that are forwarded unchanged, without the braces around them; `None` if there
-    /// are no such members, if hop-by-hop members separate them in the received text, or if the params name a target.
+    /// are no such members, if they are not one piece of the received text, or if the params name a target.
     #[must_use]
     pub fn body(&self) -> Option<ByteString> {
         let Parts { target: None, body: Body { first: Some(first), rest: None }, .. } = &self.parts
@@ -392,7 +393,7 @@ impl Params {
     }
 
     /// Returns the trace id that the peer sent: the first of `trace_id`, `_mgp.trace_id`, `_mgp.traceparent`,
-    /// `_meta.trace_id` and `_meta.traceparent`. Only printable ASCII is kept, at most 128 characters.
+    /// `_meta.trace_id` and `_meta.traceparent`. Only visible ASCII characters are kept, at most 128.
     #[must_use]
     pub fn trace_id(&self) -> Option<ByteString> {
         #[derive(Deserialize)]
@@ -465,8 +466,8 @@ impl Params {
         !body.escaped().is_empty() || body.runs().any(|run| may_contain(&self.text[run.range()]))
     }
 
-    /// Returns a hash that is equal for calls with the same meaning: the hash of target and body in canonical form,
-    /// without the hop-by-hop members.
+    /// Returns the hash of the target and the body in canonical form, without the hop-by-hop members. So the order of
+    /// members, white space and escapes do not change the hash.
     ///
     /// # Errors
     /// Returns the same errors as [`canonical`](crate::canonical).

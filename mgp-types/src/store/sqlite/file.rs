@@ -135,6 +135,23 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     Ok(conn)
 }
 
+/// A guard for a time in which a connection refuses changes; dropping the guard ends that time.
+pub(super) struct RefusedWrites<'a>(&'a Connection);
+
+impl<'a> RefusedWrites<'a> {
+    pub(super) fn of(conn: &'a Connection) -> rusqlite::Result<Self> {
+        conn.pragma_update(None, "query_only", true)?;
+        Ok(Self(conn))
+    }
+}
+
+impl Drop for RefusedWrites<'_> {
+    fn drop(&mut self) {
+        // Cannot fail: the statement sets a flag of the connection.
+        let _ = self.0.pragma_update(None, "query_only", false);
+    }
+}
+
 fn synchronise(conn: &Connection, durability: Durability) -> Result<(), StoreError> {
     let synchronous = match durability {
         Durability::Normal => "NORMAL",
@@ -196,4 +213,18 @@ fn create_file(path: &Path) -> Result<(), PrivateFileError> {
 
 fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
     std::path::absolute(path).map_err(StoreError::failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Db;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_of_a_database_in_memory_cannot_write() {
+        let db = Db::in_memory().await.unwrap();
+        let create = |conn: &Connection| Ok(conn.execute_batch("CREATE TABLE words (word TEXT)")?);
+        assert!(db.read(create).await.is_err());
+        db.write(create).await.unwrap();
+    }
 }

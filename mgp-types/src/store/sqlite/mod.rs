@@ -34,10 +34,10 @@ pub(super) use tests::Folder;
 /// it (on Unix: mode 0600).
 ///
 /// Committed changes survive the end of the process; with [`Durability::Full`], they also survive a loss of power.
-/// Changes by other processes are visible within 100 ms. If another program removes or replaces the file, changes fail
-/// with [`StoreError::Lost`]. The file must be on a local disk; while it is in use, the folder also contains `…-wal`
-/// and `…-shm`. When the last handle is dropped, queued jobs are completed, the file is
-/// closed, and those two files are removed.
+/// [`Store::revision`] usually reports the changes of other processes within 100 ms. If another program removes or
+/// replaces the file, changes fail with [`StoreError::Lost`]. The file must be on a local disk; while it is in use, the
+/// folder also contains `…-wal` and `…-shm`. When the last handle is dropped, queued jobs are completed and the file is
+/// closed. The two other files are removed when no process uses them any more.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -135,8 +135,8 @@ impl DbConfig {
     ///
     /// # Errors
     /// Returns [`StoreError::Unreadable`] if the file is damaged, was written by a newer program or is not a store;
-    /// [`StoreError::Busy`] if another process has locked it; [`StoreError::Failed`] if other users can access it (the
-    /// source is a [`PrivateFileError`](crate::PrivateFileError)), or if the system reports an error (the source is a
+    /// [`StoreError::Busy`] if another process has locked it; [`StoreError::Failed`] if other users can access it, or
+    /// if the system reports an error (the source is usually a [`PrivateFileError`](crate::PrivateFileError) or a
     /// [`DbError`]).
     ///
     /// # Cancel safety
@@ -161,7 +161,7 @@ impl Db {
     /// Opens a database in memory; its content is lost when the last handle is dropped.
     ///
     /// # Errors
-    /// Returns [`StoreError::Failed`] if there is not enough memory.
+    /// Returns [`StoreError::Failed`] if there is not enough memory, or if no thread can be started.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
@@ -252,13 +252,19 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
+        // The connection of a database in memory also writes, whereas that of a file refuses each change.
+        let also_writes = self.0.path.is_none();
+        let work = move |conn: &Connection| {
+            let _refusal = also_writes.then(|| file::RefusedWrites::of(conn)).transpose()?;
+            work(conn)
+        };
         job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.query), work)
     }
 
     /// Closes the store for all its handles: completes queued jobs, and waits until the file is closed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the store is closed nevertheless.
+    /// If the future is dropped after its first poll, the store is closed nevertheless.
     pub async fn close(self) {
         drop(self.0.queues.lock().take());
         let mut news = self.0.news.clone();
@@ -266,11 +272,11 @@ impl Db {
     }
 
     /// Closes every file that this process has opened as a store, like [`close`](Self::close), and waits for files
-    /// whose handles were dropped before. A process that ends without calling this function leaves its last changes in
+    /// whose handles were dropped before. If a process ends while a file is open, its last changes may be only in
     /// `…-wal`.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the files are closed nevertheless.
+    /// If the future is dropped after its first poll, the files are closed nevertheless.
     pub async fn close_all() {
         let files = std::mem::take(&mut *OPEN_FILES.lock());
         for (shared, _) in &files {

@@ -164,7 +164,7 @@ async fn changes_of_one_batch_fail_independently() {
 #[tokio::test]
 async fn a_lock_held_for_too_long_times_out() {
     let folder = Folder::new();
-    let db = folder.open_impatient(Duration::from_secs(1)).await;
+    let db = folder.open_impatient(Duration::from_secs(4)).await;
     let holder = Connection::open(folder.file()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();

@@ -26,7 +26,7 @@ pub(super) const SEEDS: [u64; 3] = [7, 11, 13];
 /// The number of [`SEEDS`], by which the mean divides.
 const SPLITS: f64 = 3.0;
 
-/// The percentage of the queries that are used as history.
+/// The percentage of the tasks, or of the different texts of queries without a task, that are used as history.
 const PAST: usize = 70;
 
 /// Splits each set, and compares the recall of the test queries with and without the history.

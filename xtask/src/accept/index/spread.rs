@@ -1,8 +1,8 @@
-//! The acceptance check `find.spread`: for requests ("wishes") that need two to four tools of different servers, the
-//! search finds all of these tools.
+//! The acceptance check `find.spread`: for a query that needs two to four tools of different servers, the search finds
+//! all of these tools.
 //!
-//! Each request joins several English wishes of `find.languages` by a phrase. The weights of the search were chosen
-//! with the first list of phrases and without the second.
+//! Each query joins several English requests of `find.languages` by a template. The weights of the search were chosen
+//! with the templates of `TRIED` and without those of `ASIDE`.
 
 use super::{
     data::{Query, Set},
@@ -39,26 +39,26 @@ const ASIDE: [&str; 8] = [
     "{} {} {}",
 ];
 
-/// The number of joined wishes for each of the two lists of phrases.
+/// The number of joined queries for each of the two sets of templates.
 const WISHES: u16 = 160;
 
 /// A need counts as found if a right tool is among this number of first results. `TOP_ALL` is the number for
-/// [`MIN_ALL`], where all needs of a wish must be found.
+/// [`MIN_ALL`], where all needs of a query must be found.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
-/// The minimum share of needs that are found. `MIN_ALL` is the minimum share of wishes whose needs are all found.
+/// The minimum share of needs that are found. `MIN_ALL` is the minimum share of queries whose needs are all found.
 const MIN_FOUND: f64 = 0.72;
 const MIN_ALL: f64 = 0.55;
 
-/// A joined wish, with the right tools for each of its needs.
+/// A joined query, with the right tools for each of its needs.
 struct Joined {
     id: String,
     text: String,
     needs: Vec<Vec<String>>,
 }
 
-/// Searches for all wishes, and counts the needs with a right tool among the first results.
+/// Searches for all queries, and counts the needs with a right tool among the first results.
 pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return skipped(options, "find.spread") };
     let set = sets.iter().find(|set| set.name == languages::SET).context(languages::SET)?;
@@ -97,14 +97,14 @@ fn share(needs: &[Vec<String>], ranked: &[String], top: usize) -> f64 {
     count(needs.iter().filter(is_found).count()) / count(needs.len())
 }
 
-/// Joins wishes whose right tools are on different servers; always returns the same joined wishes for the same
+/// Joins requests whose right tools are on different servers; always returns the same joined queries for the same
 /// arguments.
 fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // Each of these steps has no common divisor with the number of wishes, so it reaches every wish before it repeats
-    // one.
+    // Each of these steps has no common divisor with the number of requests, so it reaches every request before it
+    // repeats one.
     let (mut at, steps) = (0, [27, 29, 31, 33, 37, 39]);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];
@@ -124,7 +124,7 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     (0..usize::from(WISHES)).map(of_number).collect()
 }
 
-/// Returns a wish as a part of a sentence: with a small first letter, and without its final punctuation.
+/// Returns a request as a part of a sentence: with a small first letter, and without its final punctuation.
 fn lowered(text: &str) -> String {
     let text = text.trim_end_matches(['?', '!', '.']);
     let mut chars = text.chars();

@@ -56,7 +56,7 @@ pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     ])
 }
 
-/// Measures the memory of the idle kernel process, without its child processes.
+/// Measures the memory of the idle kernel process, and separately of one of its child processes, see [`keeper`].
 pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     let servers = servers(world);
     let none = world.place("memory-none", &[])?;

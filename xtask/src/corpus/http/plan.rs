@@ -7,11 +7,11 @@
 //! | `raw_body`, `raw_body_b64` | these bytes instead of the body |
 //! | `body_bytes`; `repeat`, `n`, `prefix`, `suffix`; `depth` | a large body |
 //! | `header_count`, `header_bytes`, `path_bytes` | a large head |
-//! | `chunk_bytes`, `chunks` | the body in chunks of this size; this number of blank chunks |
+//! | `chunk_bytes` or `chunk_size`, `chunks` | the body in chunks of this size; this number of blank chunks |
 //! | `slow_body_bytes_per_s`, `slow_header_bytes_per_s` | the body, or the whole request, sent at this rate |
 //! | `truncate` | only this many bytes of the request, then the end of the stream |
 //! | `idle_connections`, `idle_sessions`, `get_streams`, `half_requests` | this many, open beside one new request |
-//! | `pipeline`, `concurrent`, `repeat_request` | the request this many times, on one connection or on several |
+//! | `pipeline`, `concurrent` or `parallel`, `repeat_request` | this many requests, on one connection or on several |
 //! | `h2_rapid_reset` | this many HTTP/2 streams, opened and reset |
 //! | `limit_s` | the time limit of the reaction, in seconds |
 

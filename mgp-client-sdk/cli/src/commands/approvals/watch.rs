@@ -38,7 +38,7 @@ pub(super) async fn run(global: &Global, backend: &Backend, is_interactive: bool
         }
         seen.extend(new.iter().map(|one| one.id.clone()));
         if !new.is_empty() {
-            print(global, &ApprovalList(new))?;
+            print(global, &ApprovalList { approvals: new, is_watch: true })?;
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
@@ -54,7 +54,7 @@ async fn answer(
 ) -> CliResult {
     let id = approval.id.clone();
     prompt::discard_typed();
-    print(global, &ApprovalList(vec![approval.clone()]))?;
+    print(global, &ApprovalList { approvals: vec![approval.clone()], is_watch: true })?;
     let (terms, letters) = terms(&approval.kind);
     loop {
         let question =

@@ -8,6 +8,9 @@ use crate::exit::{CliResult, Failure};
 use crate::pipe::explained;
 use crate::replace_file::replace_with_backup;
 
+/// The maximum length of a host's file.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
 /// Reads the text of a host's file; `None` if the file does not exist.
 pub(super) fn read(file: &Path) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
@@ -21,6 +24,10 @@ pub(super) fn read(file: &Path) -> CliResult<Option<String>> {
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => Err(Failure::failed(format!(
+            "`{}` is longer than {MAX_FILE_BYTES} bytes",
+            file.display()
+        ))),
         Ok(_) => fs::read_to_string(file).map(Some).map_err(|error| failed(explained(error))),
     }
 }
@@ -56,6 +63,14 @@ pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_read() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        fs::File::create(&file).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
+        assert!(read(&file).unwrap_err().to_string().contains("is longer than"));
+    }
 
     #[test]
     fn a_file_that_the_host_has_changed_is_not_overwritten() {

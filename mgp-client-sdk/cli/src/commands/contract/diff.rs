@@ -30,6 +30,9 @@ pub(super) struct ToolDiff {
     /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     required_version: Option<String>,
+    /// The versions that the later definition is allowed to have, in words.
+    #[serde(skip)]
+    allowed_versions: Option<String>,
     /// The version of the later definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
@@ -57,7 +60,11 @@ impl ToolDiff {
             tools.iter().find(|tool| tool.name == found.tool).and_then(Contract::version)
         };
         let (before, after) = (version(old), version(new));
-        let required = before.map(|before| required_version(&before, found.bump));
+        let required = before.as_ref().map(|before| required_version(before, found.bump));
+        let allowed = before.zip(required.as_ref()).map(|(before, required)| {
+            let is_any_higher = before < *required && !before.pre.is_empty();
+            if is_any_higher { format!("higher than {before}") } else { required.to_string() }
+        });
         let is_too_low =
             required.as_ref().zip(after.as_ref()).is_some_and(|(required, after)| after < required);
         let rows = found.changes.into_iter().map(|change| ChangeRow {
@@ -69,6 +76,7 @@ impl ToolDiff {
             tool: found.tool,
             bump: found.bump.as_str(),
             required_version: required.map(|version| version.to_string()),
+            allowed_versions: allowed,
             version: after.map(|version| version.to_string()),
             is_too_low,
             changes: rows.collect(),
@@ -76,11 +84,11 @@ impl ToolDiff {
     }
 
     pub(super) fn render(&self, out: &mut Output) {
-        let version = match (&self.required_version, &self.version) {
-            (Some(required), Some(version)) if self.is_too_low => {
-                format!("; its version {version} must be at least {required}")
+        let version = match (&self.allowed_versions, &self.version) {
+            (Some(allowed), Some(version)) if self.is_too_low => {
+                format!("; its version {version} is too low; the next version is {allowed}")
             }
-            (Some(required), _) => format!("; the next version is {required}"),
+            (Some(allowed), _) => format!("; the next version is {allowed}"),
             _ => String::new(),
         };
         out.status_line(&mark(self.bump), &format!("{}{version}", self.tool));

@@ -1,7 +1,7 @@
 //! Checks of the hosts of this user: whether each starts mgp.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::ImportError;
 
@@ -18,13 +18,24 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
     for host in KnownHost::ALL {
         let (name, path) = (host.name(), host.user_file(&home));
         checks.extend(check_others(host, &home));
-        if host.is_installed(&home) {
-            checks.extend(check_project(host, &path));
+        let of_project = project_file(host, &path);
+        let in_project =
+            of_project.as_deref().and_then(|file| host_file(global, host, file).ok()?);
+        let in_project = in_project.filter(|file| file.program.is_some());
+        if let Some(file) = &in_project {
+            let shown = format!("{name} in this project");
+            checks.push(check_host(&shown, &format!("{name} --project"), file));
+        }
+        let is_reported = in_project.as_ref().is_some_and(|file| !file.beside.is_empty());
+        if host.is_installed(&home) && !is_reported {
+            checks.extend(of_project.and_then(|file| check_project(host, &file)));
         }
         match host_file(global, host, &path) {
             Ok(None) => {}
             Ok(Some(file)) => {
-                checks.push(check_host(name, &file));
+                if in_project.is_none() || file.program.is_some() {
+                    checks.push(check_host(name, name, &file));
+                }
                 checks.extend(file.fault.iter().map(|failure| unreadable(name, failure)));
                 if file.program.is_some() {
                     checks.extend(file.refused.iter().map(|error| refused(name, &path, error)));
@@ -54,16 +65,18 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
     settings.into_iter().chain(beside).collect()
 }
 
-/// Reports the host's file in the project of this folder, if the host starts servers from it.
-fn check_project(host: KnownHost, user_file: &Path) -> Option<Check> {
+/// Returns the path of the host's file in the project of this folder.
+fn project_file(host: KnownHost, user_file: &Path) -> Option<PathBuf> {
     let file = host.project_file(&std::env::current_dir().ok()?)?;
     // Skip the host's file for all projects, which has this path if the current folder is the user's home folder.
     let is_user_file = dunce::canonicalize(&file).ok() == dunce::canonicalize(user_file).ok();
-    if is_user_file {
-        return None;
-    }
+    (!is_user_file).then_some(file)
+}
+
+/// Reports the host's file in the project of this folder, if the host starts servers from it.
+fn check_project(host: KnownHost, file: &Path) -> Option<Check> {
     let name = host.name();
-    match host.starts_others(&file) {
+    match host.starts_others(file) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(why) => return Some(unreadable(name, &why)),
@@ -91,15 +104,16 @@ fn refused(host: &str, file: &Path, error: &ImportError) -> Check {
         .with_fix(fix)
 }
 
-fn check_host(name: &str, file: &HostFile) -> Check {
+/// Reports whether a host starts mgp from a file. `host` are the words of the command line for the host and the file.
+fn check_host(name: &str, host: &str, file: &HostFile) -> Check {
     let HostFile { program, beside, .. } = file;
     let Some(program) = program else {
-        let what = format!("{name} does not start mgp; `mgp connect {name}` makes it");
+        let what = format!("{name} does not start mgp; `mgp connect {host}` makes it");
         return Check::new("host", Level::Ok, what);
     };
     if program.is_absolute() && !program.exists() {
         let what = format!("{name} starts `{}`, which does not exist", program.display());
-        return Check::new("host", Level::Fail, what).with_fix(format!("run `mgp connect {name}`"));
+        return Check::new("host", Level::Fail, what).with_fix(format!("run `mgp connect {host}`"));
     }
     if beside.is_empty() {
         return Check::new("host", Level::Ok, format!("{name} starts mgp"));
@@ -107,5 +121,5 @@ fn check_host(name: &str, file: &HostFile) -> Check {
     let names = first_names(beside);
     let what = format!("{name} starts mgp, and beside it, not governed: {names}");
     Check::new("host", Level::Warn, what)
-        .with_fix(format!("run `mgp import {name} --apply`, then `mgp connect {name} --replace`"))
+        .with_fix(format!("run `mgp import {host} --apply`, then `mgp connect {host} --replace`"))
 }

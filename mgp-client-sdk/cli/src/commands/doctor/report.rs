@@ -111,10 +111,11 @@ impl Render for Report {
         checks.sort_by_key(|check| (check.server.is_some(), check.level));
         let rows = checks.iter().map(|check| {
             let what = match &check.fix {
-                Some(fix) => format!("{}; fix: {}", check.what, state_option::add_to(fix)),
+                Some(fix) => format!("{}; fix: {fix}", check.what),
                 None => check.what.clone(),
             };
-            [check.level.cell(), check.server.as_deref().unwrap_or(check.about).into(), what.into()]
+            let what = Cell::from(&*state_option::add_to(&what));
+            [check.level.cell(), check.server.as_deref().unwrap_or(check.about).into(), what]
         });
         out.table(["", "CHECK", "RESULT"], rows);
         let Self { servers, broken, tools, tokens, .. } = self;

@@ -8,6 +8,7 @@ use mgp_discovery::{
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::max_tokens_of_definition;
 use mgp_types::mcp::Tool;
+use mgp_types::mgp::KernelServer;
 
 use super::super::grant;
 use super::super::probe::{ProbeError, ProbedServer, Prober};
@@ -26,6 +27,8 @@ pub(super) struct ServerReport {
     pub(super) tokens: u64,
     /// All tools of the server and their tokens; `None` if the server was not started or did not answer.
     pub(super) listed: Option<Vec<(String, u64)>>,
+    /// The number of tools that the checks name as unusable.
+    unusable: usize,
 }
 
 /// Checks all configured servers, in order; starts them only if a prober is given.
@@ -51,8 +54,9 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, &governance);
+        let in_kernel = running.server(id);
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
-        if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
+        if let Some(server) = in_kernel.filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
             // Use the kernel's count of tokens only if this command did not start the server, because the report has
             // its own count otherwise.
@@ -64,11 +68,11 @@ pub(super) async fn check(
             report.checks.extend(environment::check_server(config, server));
         }
         // Report nothing about the manifest if the check of the running kernel reports the same problem.
-        let lacks = running.server(id).and_then(|server| server.lacks.as_deref());
+        let lacks = in_kernel.and_then(|server| server.lacks.as_deref());
         let is_reported = !report.is_broken() && lacks.is_some_and(|text| text.contains(UNUSED));
         report.checks.extend(check_manifest(server).filter(|_| !is_reported));
         // If two ids look alike, the kernel accepts only one of them. Do not warn about the accepted id.
-        let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
+        let is_accepted = in_kernel.is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
         if let Err(flaw) = NameFlaw::check_server(id, others)
             && !is_accepted
@@ -76,6 +80,7 @@ pub(super) async fn check(
             report.checks.push(flawed_id(&flaw, server));
         } else if let Some(check) = running.check_server(id)
             && !report.is_broken()
+            && !in_kernel.is_some_and(|server| report.names_all(server))
         {
             report.checks.push(check);
         }
@@ -90,7 +95,8 @@ impl ServerReport {
         probe: Option<Result<ProbedServer, ProbeError>>,
         governance: &Governance,
     ) -> Self {
-        let mut report = Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
+        let mut report =
+            Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None, unusable: 0 };
         for secret in clear_secrets(server) {
             let what =
                 format!("`{}` looks like a secret in clear text ({})", secret.place, secret.reason);
@@ -116,6 +122,13 @@ impl ServerReport {
 
     pub(super) fn is_broken(&self) -> bool {
         self.checks.iter().any(|check| check.level == Level::Fail)
+    }
+
+    /// Returns whether the kernel reports only the unusable tools that the checks name.
+    fn names_all(&self, server: &KernelServer) -> bool {
+        let counted = format!("{} cannot be used", plural(self.unusable, "definition"));
+        let is_named = |lacks: &str| lacks == NO_TOOLS || lacks.starts_with(&counted);
+        self.unusable > 0 && server.error.is_none() && server.lacks.as_deref().is_some_and(is_named)
     }
 
     fn push(&mut self, server: &ServerConfig, level: Level, what: String, fix: Option<String>) {
@@ -151,6 +164,7 @@ impl ServerReport {
             let fix = format!("`mgp tools risk {}` shows them, and sets a lower risk", server.id);
             self.push(server, Level::Warn, what, Some(fix));
         }
+        self.unusable = probed.unreadable.len();
         for tool in &probed.unreadable {
             self.push(server, Level::Warn, tool.to_string(), Some(AUTHORS_FIX.to_owned()));
         }
@@ -171,15 +185,20 @@ impl ServerReport {
             if let Err(flaw) = NameFlaw::check_tool(name) {
                 let what = format!("the tool `{}` cannot be used: {flaw}", first_line(name, 40));
                 let fix = "ask its author for another name; it cannot be called".to_owned();
+                self.unusable += 1;
                 self.push(server, Level::Warn, what, Some(fix));
             } else if let Some((what, fix)) =
                 held_definition(server, name, governance.definitions())
             {
+                self.unusable += usize::from(fix == AUTHORS_FIX);
                 self.push(server, Level::Warn, what, Some(fix));
             }
         }
     }
 }
+
+/// The kernel's text about a server whose list of tools is known and has no usable tool.
+const NO_TOOLS: &str = "it lists no tools";
 
 /// The beginning of the text about a manifest that cannot be used. The kernel's text about such a manifest contains it
 /// too.
@@ -284,7 +303,10 @@ fn held_definition(
 }
 
 fn join(findings: &[Finding]) -> String {
-    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    let mut words: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    // Several rules of the review can find the same text.
+    words.dedup();
+    words.join(", ")
 }
 
 #[cfg(test)]

@@ -39,8 +39,9 @@ impl Source {
     }
 }
 
-/// Reads the files and hosts named on the command line, or the files of all hosts.
-pub(super) fn read_all(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
+/// Reads the files and hosts named on the command line, or the files of all hosts. Also returns the reasons for which
+/// files of hosts are not read.
+pub(super) fn read_all(global: &Global, import: &Import) -> CliResult<(Vec<Source>, Vec<String>)> {
     let (mut sources, mut faults) = (Vec::new(), Vec::new());
     if import.from.is_empty() {
         for host in KnownHost::ALL {
@@ -83,10 +84,7 @@ pub(super) fn read_all(global: &Global, import: &Import) -> CliResult<Vec<Source
             "no host of this computer has servers; name a file: `mgp import FILE`",
         ));
     }
-    for fault in &faults {
-        print_note(global, fault);
-    }
-    Ok(sources)
+    Ok((sources, faults))
 }
 
 /// Returns the existing files of a host. Prints a note about the host's settings file, if it lists servers, because no

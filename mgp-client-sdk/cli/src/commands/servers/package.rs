@@ -124,7 +124,7 @@ impl VersionedPackage {
         });
         let version = version.filter(|version| self.is_version(version));
         let version = version.ok_or("the package manager printed no version")?;
-        let is_older = release(version) < release(&self.version);
+        let is_older = is_older(version, &self.version);
         Ok(if is_older { self.version.clone() } else { version.to_owned() })
     }
 
@@ -161,8 +161,15 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Returns the numbers at the start of a version, e.g. 1, 2 and 3 of `1.2.3-beta.4`.
+/// Returns whether a version is older than another; `false` if it does not begin with a number.
+pub(super) fn is_older(version: &str, than: &str) -> bool {
+    let version = release(version);
+    !version.is_empty() && version < release(than)
+}
+
+/// Returns the numbers at the start of a version, e.g. 1, 2 and 3 of `1.2.3-beta.4` or `v1.2.3`.
 fn release(version: &str) -> Vec<u64> {
+    let version = version.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     version[..end].split('.').map_while(|part| part.parse().ok()).collect()
 }

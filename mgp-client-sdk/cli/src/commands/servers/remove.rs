@@ -70,9 +70,10 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         Err(failure) if failure.is_no_kernel() && is_in_other_file => return in_file,
         Err(failure) if failure.is_no_kernel() => {
             let failure = in_file.err().unwrap_or(failure);
-            return Err(Failure::failed(format!(
+            let unknown = Failure::failed(format!(
                 "{failure}; a registered server can be removed only while a kernel is running"
-            )));
+            ));
+            return remove_left(global, arg, unknown).await;
         }
         Err(failure) => return Err(failure),
     };
@@ -99,13 +100,13 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     removed.print(global)
 }
 
-/// Deletes the decisions about a server that the running kernel no longer has, because its entry was deleted by hand.
-/// Fails with `unknown` if none are stored.
+/// Deletes the decisions about a server whose entry was deleted by hand. Fails with `unknown` if none are stored.
 async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) -> CliResult {
     let id = &arg.server;
+    let has_state = state::folder(global)?.join("state.db").exists();
     // Refuse a reserved id: the decisions about the kernel's own tools are stored under such an id, and must not be
     // deleted.
-    if NameFlaw::check_server(id, []).is_err() {
+    if NameFlaw::check_server(id, []).is_err() || !has_state {
         return Err(unknown);
     }
     let db = state::db(global).await?;

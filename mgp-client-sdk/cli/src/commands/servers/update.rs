@@ -18,7 +18,7 @@ use super::POLL_INTERVAL;
 use super::bundle_changes::BundleChanges;
 use super::bundle_users::BundleUsers;
 use super::list::fetch_server;
-use super::package::{VersionedPackage, how_to_update};
+use super::package::{VersionedPackage, how_to_update, is_older};
 use super::registry::Registry;
 use super::search::RegistryArg;
 use super::unpack::{BundleFile, remove_other_versions};
@@ -188,8 +188,8 @@ fn finish(global: &Global, report: &UpdateReport) -> CliResult {
     }
 }
 
-/// Returns whether a server with this published name came from a bundle file, which only `--bundle` updates. Names of a
-/// registry begin with a reversed domain and a `/`.
+/// Returns whether a server with this published name was installed from a bundle file; only `--bundle` updates such a
+/// server. In a registry, names begin with a reversed domain and a `/`, e.g. `io.github.ann/`.
 fn is_bundle(server: &ServerConfig, name: &str) -> bool {
     let Some((domain, _)) = name.split_once('/') else { return true };
     let has_folder = matches!(&server.target, TargetConfig::Program { cwd: Some(_), .. });
@@ -347,6 +347,13 @@ async fn plan_published(
     if old.as_ref().is_some_and(|old| old.is_deleted) {
         plan.report.changes.push("its registry has deleted the installed version".to_owned());
     }
+    if update.version.is_none() && is_older(&to, version) {
+        let older = first_line(&to, 40);
+        let change = format!("its registry has the older version {older}; --version installs it");
+        plan.report.changes.push(change);
+        (plan.report.status, plan.report.to) = ("current", version.to_owned());
+        return Ok(plan);
+    }
     if matches!(&server.target, TargetConfig::Program { cwd: Some(_), .. }) {
         match new.bundle() {
             Ok(Some(bundle)) => {
@@ -359,17 +366,24 @@ async fn plan_published(
             Err(why) => return Ok(plan.fail(why)),
         }
     }
-    let Some(entry) = entry_of(&new) else {
-        return Ok(plan.fail("its new version cannot be started or reached"));
+    Ok(plan_entry(plan, server, (old.as_ref(), &new)))
+}
+
+/// Plans the changes of a server's entry for its new version.
+fn plan_entry(
+    mut plan: PlannedUpdate,
+    server: &ServerConfig,
+    (old, new): (Option<&PublishedServer>, &PublishedServer),
+) -> PlannedUpdate {
+    let Some(entry) = entry_of(new) else {
+        return plan.fail("its new version cannot be started or reached");
     };
-    let old_entry = old.as_ref().and_then(entry_of);
-    if let Err(why) = compare(&mut plan, server, (old_entry.as_ref(), &entry), &new) {
-        return Ok(plan.fail(why));
+    let old_entry = old.and_then(entry_of);
+    if let Err(why) = compare(&mut plan, server, (old_entry.as_ref(), &entry), new) {
+        return plan.fail(why);
     }
-    if let Some(old) = &old {
-        plan.report.changes.extend(differences(old, &new));
-    }
-    Ok(plan)
+    plan.report.changes.extend(old.into_iter().flat_map(|old| differences(old, new)));
+    plan
 }
 
 /// Returns the differences between the descriptions of two versions.

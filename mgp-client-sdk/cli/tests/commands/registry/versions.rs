@@ -40,6 +40,21 @@ fn an_update_keeps_the_arguments_that_the_user_has_chosen() {
     check("1.2.0");
 }
 
+#[test]
+fn an_older_version_of_the_registry_is_not_newer() {
+    let (home, place) = (Home::new(), Place::with(vec![desk("1.10.0", &json!([]))]));
+    let add = ["add", "io.github.acme/desk", "--yes", "--no-grant"];
+    assert_eq!(servers(&home, &place, &add).code, Some(0));
+    let text = fs::read_to_string(home.own()).unwrap();
+    place.replace(vec![desk("1.9.0", &json!([]))]);
+    let current = servers(&home, &place, &["update", "--yes"]);
+    assert!(current.code == Some(0) && current.out.starts_with("current desk"), "{current:?}");
+    assert!(current.out.contains("its registry has the older version 1.9.0"), "{current:?}");
+    assert_eq!(fs::read_to_string(home.own()).unwrap(), text);
+    let older = servers(&home, &place, &["update", "desk", "--version", "1.9.0", "--yes"]);
+    assert!(older.out.starts_with("updated desk  1.10.0 → 1.9.0"), "{older:?}");
+}
+
 fn with_status(version: &str, status: &str) -> Value {
     let mut entry = desk(version, &json!([]));
     let official = json!({ "status": status });

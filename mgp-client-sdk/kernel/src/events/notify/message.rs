@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
 use super::open_decisions::{OpenDecisions, Subject};
 
-/// The maximum number of lines in a message to a person.
+/// The maximum number of decisions that a message names.
 const MAX_LINES: usize = 10;
 /// The maximum number of decisions for one message.
 const MAX_WAITING: usize = 256;

@@ -20,8 +20,8 @@ use super::super::deliveries::{Attempt, LateText, SenderContext, TIMEOUT, post};
 use super::super::webhooks::signed;
 use super::message::{Message, escape_markup};
 
-/// The time within which a mail server must accept an e-mail. Mail servers delay their greeting on purpose, because
-/// senders of spam do not wait for it.
+/// The time within which a mail server must accept an e-mail. Some mail servers delay their greeting on purpose,
+/// because senders of spam do not wait for it.
 const MAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A sender of messages in one configured way, e.g. by e-mail.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Error, gateway};
+use mgp_client_sdk::{Client, Error, Hop, gateway};
 use mgp_discovery::{CallTimeouts, KernelConfig};
 use mgp_security::DecideOnly;
 use mgp_types::RpcError;
@@ -17,7 +17,8 @@ use crate::fleet::subscriptions::Source;
 impl ManagedServer {
     /// Sends a call to the server through all security checks; starts the server if it is stopped.
     ///
-    /// If `has_access` is `false`, does not start the server; the security checks then refuse the call.
+    /// If `has_access` is `false`, and the caller has not gained the access meanwhile, does not start the server; the
+    /// security checks then refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
         mut call: Call,
@@ -44,11 +45,11 @@ impl ManagedServer {
             // Set the server of the call, because the limits of a server count its calls by this id.
             call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
-            let send = Stack::from_fn(move |call| server.send_unbounded(call));
+            let send = Stack::from_fn(move |call| server.send_to_instance(call));
             let stack = bounds.layer(&mut call, &self.id, send);
             return Box::pin(async move { stack.send(call).await });
         }
-        self.send_unbounded(call)
+        self.send_to_instance(call)
     }
 
     /// Returns the client of the session that serves a caller; starts the session if necessary.
@@ -80,19 +81,6 @@ impl ManagedServer {
         Ok((Source { server: self.id.clone(), owner, session }, client))
     }
 
-    fn send_unbounded(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let sending = self.send_to_instance(call);
-        if !self.hold().is_replaced() {
-            return sending;
-        }
-        let server = Arc::clone(self);
-        Box::pin(async move { sending.await.map_err(|error| server.fit_error(error)) })
-    }
-
-    fn fit_error(&self, error: RpcError) -> RpcError {
-        self.hold().fit_error(&self.id, error)
-    }
-
     fn send_to_instance(
         self: &Arc<Self>,
         mut call: Call,
@@ -111,12 +99,7 @@ impl ManagedServer {
                         Err(error)
                     })
                 }
-                Ok(instance) => {
-                    let server = Arc::clone(self);
-                    Box::pin(async move {
-                        instance.send(call).await.map_err(|error| server.fit_error(error))
-                    })
-                }
+                Ok(instance) => Box::pin(instance.send(call)),
             },
         }
     }
@@ -140,8 +123,13 @@ impl ManagedServer {
 
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.shared.served().insert(&call.cx().principal);
+        // A session that drains waits for its calls, so it accepts the answer for which one of them waits.
+        let accepts = |session: &&Arc<Session>| {
+            session.usable().is_some()
+                || Hop::is_continued(call.cx()) && session.client().client().is_ok()
+        };
         let session = self.shared.session_for(call.cx(), SessionUse::Call);
-        if let Some(session) = session.filter(|session| session.usable().is_some()) {
+        if let Some(session) = session.filter(accepts) {
             return session.send(call);
         }
         let server = Arc::clone(self);
@@ -151,8 +139,7 @@ impl ManagedServer {
             if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
-            // Adapt the error, because the server may have been replaced while the call waited for the start.
-            session.send(call).await.map_err(|error| server.fit_error(error))
+            session.send(call).await
         })
     }
 

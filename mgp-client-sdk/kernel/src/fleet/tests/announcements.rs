@@ -1,4 +1,5 @@
 //! Tests that a host is notified of changes after its first lists, but not of changes that these lists already contain.
+//! Also a test that a first list contains the changes that were made while it waited for a server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,14 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_client_sdk::ServerChange;
+use mgp_discovery::Isolation;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Server};
 use mgp_testkit::until;
-use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::method::{PromptsList, Request as _, ToolsList};
 use mgp_types::service::{Stack, around};
 use mgp_types::sync::Mutex;
 use tokio::time::sleep;
 
-use super::{clock, counting_host, kernel_with};
+use super::{clock, counting_host, kernel_with, open};
+use crate::Kernel;
 
 fn clock_with_all() -> Server {
     let resource = Resource::text("test://news", "news", "none");
@@ -62,5 +65,29 @@ async fn a_change_right_after_the_first_list_is_announced_although_a_later_list_
     prompts.add(Prompt::new("q", "Asks again", || async { "q" }));
     until("both prompts are listed", async || host.prompts().await.unwrap().len() == 2).await;
     until("the change is announced", async || changes.load(Ordering::SeqCst) > before).await;
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_that_waited_for_a_server_lacks_one_that_was_removed_meanwhile() {
+    let late = || {
+        let slow = around(|call, inner: Stack| async move {
+            if call.method().as_str() == PromptsList::METHOD {
+                sleep(Duration::from_secs(3)).await;
+            }
+            inner.send(call).await
+        });
+        Server::new("late", "1").prompt(Prompt::new("late", "Asks", || async { "p" })).layer(slow)
+    };
+    let mgp = open(Isolation::Shared, &["now"]);
+    let builder = Kernel::builder().local_with("clock", mgp.clone(), clock_with_all);
+    let kernel = builder.local_with("late", mgp, late).build().await.unwrap();
+    let (host, _) = counting_host(&kernel, ServerChange::Prompts).await;
+    let listing = tokio::spawn(async move { host.prompts().await.unwrap() });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!listing.is_finished());
+    kernel.0.fleet.remove(&"clock".into()).await;
+    let prompts = listing.await.unwrap();
+    assert_eq!(prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["late"]);
     kernel.stop().await;
 }

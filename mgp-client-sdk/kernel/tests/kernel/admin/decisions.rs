@@ -13,6 +13,7 @@ use mgp_types::mgp::{
 };
 
 use super::world::World;
+use crate::route::world::wait_for_tasks;
 
 #[tokio::test]
 async fn a_changed_definition_waits_and_is_approved() {
@@ -152,7 +153,7 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     assert!(explained.reason.unwrap().contains("an operator rejected"));
     assert!(agent.call("now").await.is_err());
     // Wait, because the kernel stores a list only some time after it has read the list.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    wait_for_tasks().await;
     drop((operator, agent));
 
     let world = world.restarted().await;

@@ -56,7 +56,7 @@ async fn a_drained_server_finishes_its_calls_before_it_stops() {
     let world = World::new().await;
     let (operator, agent) = (world.operator().await, world.agent().await);
     let running = tokio::spawn(async move { agent.call("slow").await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    mgp_testkit::sleep_in_parts(Duration::from_millis(100)).await;
     let clock = KernelServerParams::new("clock");
     let result = operator.request::<KernelServersDrain>(&clock).await.unwrap();
     assert_eq!(result.status, ServerState::Disconnected);

@@ -65,7 +65,7 @@ async fn pinned_tools_and_budget_of_an_agent_are_not_those_of_another_tenant() {
 
 #[tokio::test]
 async fn limits_of_an_agent_count_all_its_users() {
-    let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3 4 5' }\n[servers.mgp]\n";
+    let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3 4 5 6 7 8 9 10 11 12' }\n[servers.mgp]\n";
     let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
     let limits = "[agents.ada.limits]\ncalls_per_minute = 2\nrunning = 1";
     let world = World::with_tools(&format!("{server}{rules}{limits}")).await;
@@ -121,7 +121,7 @@ async fn other_pinned_tools_and_budgets_are_announced_to_agents() {
         &format!("{budget}[agents.ada]\npinned = ['look']\nbudget = 3000"),
     ] {
         // Wait until all earlier changes are announced, because only later announcements count.
-        tokio::time::sleep(CALL_TIMEOUT).await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let before = changes.load(Ordering::SeqCst);
         world.write(&search(more));
         world.kernel.reload().await.unwrap();

@@ -267,14 +267,16 @@ async fn a_call_that_waits_for_a_person_takes_no_place_of_a_running_call() {
 
 #[tokio::test]
 async fn a_call_that_waited_for_its_turn_is_decided_again() {
-    let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3' }\n[servers.mgp]\n";
+    // A call takes four seconds.
+    let env = "env = { STEPS = '1 2 3 4 5 6 7 8 9 10' }";
+    let server = format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{env}\n[servers.mgp]\n");
     let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
     let world = World::with_tools(&format!("{server}{rules}[servers.limits]\nrunning = 1")).await;
     let (ada, bob) = (world.agent("ada").await, world.agent("bob").await);
     let first = tokio::spawn(async move { ada.call("look").await });
-    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
     let second = tokio::spawn(async move { bob.call("look").await });
-    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
     grant(&world.kernel, AccessGrantParams::deny("bob", "a")).await;
     assert!(first.await.unwrap().is_ok());
     assert_eq!(second.await.unwrap().unwrap_err().code().0, 1001);

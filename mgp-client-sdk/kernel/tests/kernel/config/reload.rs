@@ -5,7 +5,7 @@ use mgp_types::method::KernelInfo;
 use mgp_types::mgp::{KernelFinding, KernelInfoParams, ServerState};
 
 use super::world::{World, until};
-use crate::route::world::recorded;
+use crate::route::world::{recorded, wait_for_tasks};
 
 const A: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
     risk = { look = 'safe' }\n";
@@ -76,7 +76,7 @@ async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_i
 async fn a_known_server_is_not_started_before_its_first_call() {
     let mut world = World::with_tools(A).await;
     until("the server is connected", || world.server("a").status == ServerState::Connected).await;
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    wait_for_tasks().await;
 
     world.restart().await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
@@ -148,12 +148,12 @@ fn is_up(world: &World, id: &str) -> bool {
 
 #[tokio::test]
 async fn a_reload_completes_even_if_the_caller_disconnects() {
-    // The script runs for another second after its standard input is closed, so the stop of the server is slow.
+    // The script runs for three more seconds after its standard input is closed, so the stop of the server is slow.
     let slow =
-        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 3']");
     let world = World::with_tools(&slow).await;
     let pid = world.server("a").pid.unwrap();
-    world.write(&slow.replace("sleep 1", "sleep 0"));
+    world.write(&slow.replace("sleep 3", "sleep 0"));
     {
         let reload = world.kernel.reload();
         tokio::pin!(reload);
@@ -172,10 +172,11 @@ async fn a_reload_completes_even_if_the_caller_disconnects() {
 
 #[tokio::test]
 async fn a_new_server_does_not_wait_for_one_that_drains() {
-    let slow =
-        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 2']");
+    // The script ignores SIGTERM, so the stop of the server takes five seconds.
+    let script = "trap \"\" TERM; sh {DIR}/server.sh; sleep 5";
+    let slow = A.replace("{SERVER}", &format!("command = 'sh'\nargs = ['-c', '{script}']"));
     let world = World::with_tools(&slow).await;
-    world.write(&format!("{}{B}", slow.replace("sleep 2", "sleep 0")));
+    world.write(&format!("{}{B}", slow.replace("sleep 5", "sleep 0")));
     let (reloaded, ()) = tokio::join!(world.kernel.reload(), async {
         world.knows("b").await;
         assert!(!is_up(&world, "a"), "it is still stopping");

@@ -44,7 +44,7 @@ done
 "#;
 
 /// The time after which a call without an answer counts as waiting for a person.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A kernel whose configuration and state are in a temporary folder.
 pub(crate) struct World {

@@ -34,13 +34,14 @@ pub(crate) fn server() -> Server {
 /// Counts the runs of a tool and delays their end: each run ends when the semaphore `gate` has a permit for it.
 #[derive(Clone)]
 struct Runs {
+    begun: Arc<AtomicU32>,
     count: Arc<AtomicU32>,
     gate: Arc<Semaphore>,
 }
 
 impl Runs {
     fn new() -> Self {
-        Self { count: Arc::default(), gate: Arc::new(Semaphore::new(1_000)) }
+        Self { begun: Arc::default(), count: Arc::default(), gate: Arc::new(Semaphore::new(1_000)) }
     }
 
     fn count(&self) -> u32 {
@@ -58,6 +59,7 @@ impl Runs {
         let pay = Tool::new("pay", "Pays an order", move |order: Args<Order>| {
             let runs = runs.clone();
             async move {
+                runs.begun.fetch_add(1, Ordering::Relaxed);
                 runs.gate.acquire().await.unwrap().forget();
                 let run = runs.count.fetch_add(1, Ordering::Relaxed) + 1;
                 if is_task {
@@ -176,7 +178,7 @@ async fn a_client_that_left_finds_the_result_of_its_call() {
     let client = payer(&kernel, "ada", Era::Modern).await;
     runs.gate.forget_permits(1_000);
     let lost = tokio::spawn(pay(&client, "k", "ann").send());
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("the call runs", || async { runs.begun.load(Ordering::Relaxed) == 1 }).await;
     lost.abort();
     client.close().await;
     runs.gate.add_permits(10);

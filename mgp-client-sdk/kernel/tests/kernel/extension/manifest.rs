@@ -11,11 +11,11 @@ use mgp_discovery::read_manifest;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Manifest, Tools};
+use mgp_testkit::Stopwatch;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{DiscoverToolsParams, Extension, RiskLevel, ServerState};
 use mgp_types::proposal::{LatencyClass, ServiceManifest};
 use mgp_types::sync::Mutex;
-use tokio::time::Instant;
 
 use crate::route::world::{
     PAIRS, build, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open, until,
@@ -162,7 +162,7 @@ async fn a_tool_added_at_run_time_is_in_manifest_and_index_within_a_second() {
         });
         let client = host(&kernel, "ada", builder).await;
         assert_eq!(names(&manifest_of(&client).await).len(), 2);
-        let added = Instant::now();
+        let added = Stopwatch::start();
         handle.lock().as_ref().unwrap().add(Tool::new("late", "Comes late", || async { "yes" }));
         until("the change is announced", || async { changes.load(Ordering::SeqCst) > 0 }).await;
         assert_eq!(names(&manifest_of(&client).await), ["list", "recent", "late"]);

@@ -77,10 +77,15 @@ async fn a_session_holds_what_was_granted_in_each_pair_of_eras() {
 #[tokio::test]
 async fn an_agent_is_limited_whether_it_knows_scopes_or_not() {
     let kernel = kernel(Era::Modern).await;
-    for builder in [host_of(Era::Legacy), host_of(Era::Modern).extension(Extension::Scopes)] {
+    let negotiated = host_of(Era::Modern).extension(Extension::Scopes);
+    for (builder, remedy) in [
+        (host_of(Era::Legacy), "an operator can add it"),
+        (negotiated, "request it with `mgp/scopes/negotiate`"),
+    ] {
         let bob = host(&kernel, "bob", builder).await;
         let refused = bob.call("drop").await.unwrap_err();
-        assert!(refused.to_string().contains("requires the scope `delete`"), "{refused}");
+        let told = format!("requires the scope `delete`; {remedy}");
+        assert!(refused.to_string().contains(&told), "{refused}");
         assert_eq!(bob.call("find").await.unwrap().to_text(), "done");
         bob.close().await;
     }

@@ -105,9 +105,8 @@ impl Things {
         for &kind in kinds {
             let things = self.clone();
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
-            let mut policy = open(&[&make, &remove]);
-            // The risk must not be `Safe`: a safe tool only reads, so a step that calls it needs no compensation.
-            policy.risk.values_mut().for_each(|risk| *risk = RiskLevel::Moderate);
+            // The operator's `risk = safe` does not make a step one that only reads.
+            let policy = open(&[&make, &remove]);
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
         let kernel = builder.in_folder(folder).await.unwrap();

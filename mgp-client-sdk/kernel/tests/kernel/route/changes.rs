@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::world::{
     PAIRS, build_with_tools, config_of, grant, host, host_as, host_of, kernel_with, limit_era,
-    open, search, until, wait_for_tools,
+    open, search, until, wait_for_tasks, wait_for_tools,
 };
 
 /// The URIs of the updated resources about which a host was notified.
@@ -170,7 +170,7 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
             hosts.push(host(&kernel, ["ann", "bob"][number], builder).await);
         }
         let before = hosts[0].tools().await.unwrap().len();
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        wait_for_tasks().await;
         *changes.lock().unwrap() = [0, 0];
         assert_eq!(hosts[0].call("one").await.unwrap().to_text(), "1");
         until("ann is notified", || async { changes.lock().unwrap()[0] > 0 }).await;
@@ -196,7 +196,7 @@ async fn a_grant_is_announced_only_to_the_hosts_of_its_tenant() {
         hosts.push(host_as(&kernel, Principal::new(tenant, "ada"), builder).await);
     }
     // Wait until the kernel has announced the tools of the added server, because only later changes count.
-    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    wait_for_tasks().await;
     *changes.lock().unwrap() = [0, 0];
     let boss = Principal::new("acme", "boss").operator();
     let entry = AccessGrantParams::allow("ada", "c");
@@ -220,7 +220,7 @@ async fn a_changed_definition_is_announced_only_to_hosts_that_see_tools_of_its_s
         hosts.push(host(&kernel, agent, builder).await);
     }
     // Wait until the kernel has announced the tools and the denial, because only later changes count.
-    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    wait_for_tasks().await;
     *changes.lock().unwrap() = [0, 0];
     let (tools, ..) = handles.lock().unwrap().clone().unwrap();
     tools.add(Tool::new("one", "Counts and deletes all files", || async { "1" }));
@@ -247,7 +247,7 @@ async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
         let host = host(&kernel, "ann", builder).await;
         let before = host.tools().await.unwrap().len();
         // Wait until the kernel has announced the tools of the added server, because only later changes count.
-        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        wait_for_tasks().await;
         *changes.lock().unwrap() = 0;
         assert_eq!(host.call("one").await.unwrap().to_text(), "1");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use super::world::{
     NO_ARGUMENTS, PAIRS, build, build_with_tools, config_of, grant, host, host_of, limit_era, open,
-    reopen, until, wait_for_tools,
+    reopen, until, wait_for_tasks, wait_for_tools,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -231,7 +231,7 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
     })
     .await;
     // Wait, because the kernel stores a list only some time after it has returned the list.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    wait_for_tasks().await;
     first.stop().await;
     drop((ann, first));
     let before = made.load(Ordering::SeqCst);
@@ -272,7 +272,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
         wait_for_tools(&first, id, 1).await;
     }
     // Wait, because the kernel stores a list only some time after it has read the list.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    wait_for_tasks().await;
     first.stop().await;
     drop(first);
     is_updated.store(true, Ordering::SeqCst);

@@ -111,7 +111,10 @@ async fn refused_names_and_arguments_come_with_what_was_probably_meant() {
     for (params, expected) in [
         (json!({ "name": "whihc" }), similar),
         (json!({ "name": "a.whihc" }), similar),
-        (forwarded(json!({ "name": "which", "server_id": "c", "arguments": {} })), similar),
+        (
+            forwarded(json!({ "name": "which", "server_id": "c", "arguments": {} })),
+            "unknown tool `c.which`; did you mean `a.which` or `b.which`?",
+        ),
         (
             forwarded(json!({ "name": "a.which", "args": {} })),
             "unknown member `args`; the arguments of the tool belong in `arguments`",

@@ -10,7 +10,9 @@ use mgp_testkit::temp_dir;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 use mgp_types::method::KernelExplain;
-use mgp_types::mgp::{AccessGrantParams, ExplainedOutcome, KernelExplainParams};
+use mgp_types::mgp::{
+    AccessGrantParams, DiscoverToolsParams, ExplainedOutcome, KernelExplainParams,
+};
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
 
@@ -156,6 +158,23 @@ async fn searches_for_tools_return_the_names_that_the_list_then_has() {
         assert_eq!(called(&ada, name).await, text);
     }
     assert_eq!(listed(&ada).await, expected);
+}
+
+/// Regression test: `mgp tools search` showed names such as `kit.day_now`, which are not ids.
+#[tokio::test]
+async fn a_search_with_explain_returns_the_usual_names() {
+    let config = "[kernel]\nsurface = 'search'\n[agents.ada]\nportable_names = true";
+    let kit = server("kit", &["day.now"]);
+    let builder = builder(config).local_with("kit", open(&["day.now"]), kit);
+    let kernel = build_with_tools(builder, [("kit", 1)]).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    for (explain, name) in [(None, "day_now"), (Some(true), "day.now")] {
+        let mut params = DiscoverToolsParams::new();
+        params.query = Some("plan the day".to_owned());
+        params.explain = explain;
+        let found = ada.mgp().tools_discover(&params).await.unwrap();
+        assert_eq!(found.tools[0].name, name, "{found:?}");
+    }
 }
 
 /// Creates a server with a tool whose definition waits for an operator.

@@ -277,7 +277,7 @@ async fn a_task_is_cancelled_when_the_time_of_its_call_is_over() {
             });
             limit_era(Server::new("s", "1").tool(endless.task(TaskSupport::Required)), below)
         };
-        let config = config_of("[kernel]\ntimeout = '2s'\nmax_timeout = '2s'\n");
+        let config = config_of("[kernel]\ntimeout = '4s'\nmax_timeout = '4s'\n");
         let builder = Kernel::builder().config(config).local_with("s", open(&["endless"]), make);
         let kernel = build_with_tools(builder, [("s", 1)]).await;
         let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
@@ -292,12 +292,12 @@ async fn a_task_is_cancelled_when_the_time_of_its_call_is_over() {
 #[tokio::test]
 async fn a_task_of_a_tool_that_may_run_as_one_has_the_time_of_a_task() {
     for below in [Era::Legacy, Era::Modern] {
-        let config = config_of("[kernel]\ntimeout = '1s'\nmax_timeout = '1m'\n");
+        let config = config_of("[kernel]\ntimeout = '3s'\nmax_timeout = '1m'\n");
         let (kernel, may_end) = world_with(below, config).await;
         let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
         let call = host.call("slow").as_task();
         let running = tokio::spawn(async move { call.await });
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         may_end.notify_one();
         let result = running.await.unwrap();
         let result = result.unwrap_or_else(|error| panic!("{below:?}: {error}"));

@@ -98,6 +98,11 @@ pub(crate) async fn reopen(folder: &Path, builder: impl Fn() -> KernelBuilder) -
     kernel.unwrap()
 }
 
+/// Waits half a second, until the kernel has announced or stored what it has read.
+pub(crate) async fn wait_for_tasks() {
+    mgp_testkit::sleep_in_parts(std::time::Duration::from_millis(500)).await;
+}
+
 /// Adds an entry to the access rules of a kernel, as an operator.
 pub(crate) async fn grant(kernel: &Kernel, entry: AccessGrantParams) {
     let operator = Principal::local().operator();

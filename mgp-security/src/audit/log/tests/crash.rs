@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::time::Duration;
 
-use mgp_testkit::{ChildTest, child_role};
+use mgp_testkit::{ChildTest, Stopwatch, child_role};
 
 use super::super::chain::{Chain, ChainKey, Line};
 use super::*;
@@ -91,7 +91,7 @@ async fn kill_writers_of_one_log() -> (usize, Duration) {
             }
         }
         begun += whole.lines().filter(|line| line.starts_with("begun")).count();
-        let began = tokio::time::Instant::now();
+        let began = Stopwatch::start();
         let log = folder.open().await;
         slowest = slowest.max(began.elapsed());
         assert!(slowest < Duration::from_secs(1), "opening took {slowest:?}");
@@ -120,7 +120,9 @@ async fn kill_writers_of_one_log() -> (usize, Duration) {
 #[tokio::test]
 async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
     let folder = Folder::new();
-    folder.open().await.record(event("one")).await.unwrap();
+    let log = folder.open().await;
+    log.record(event("one")).await.unwrap();
+    log.close().await.unwrap();
     let path = folder.segments().remove(0);
     let whole = fs::read(&path).unwrap();
     let head = folder.head().file();
@@ -171,7 +173,7 @@ async fn a_file_without_records_is_created_again() {
         let newest = copy.segments().pop().unwrap();
         fs::write(&newest, begun).unwrap();
         fs::write(copy.dir.join("audit.head"), head.file()).unwrap();
-        drop(AuditLog::open(copy.config(), None).await.unwrap());
+        AuditLog::open(copy.config(), None).await.unwrap().close().await.unwrap();
         assert_eq!(copy.segments().len(), 1);
         assert!(copy.verify().is_ok());
     }
@@ -266,6 +268,6 @@ async fn a_call_whose_process_died_is_recorded_as_interrupted() {
         assert_eq!(details.get(name).unwrap().as_str(), value);
     }
     assert!(details.get("began_at").is_some());
-    drop(log);
+    log.close().await.unwrap();
     assert_eq!(tools(&copy.open().await).await.len(), 2, "it is recorded once");
 }

@@ -19,6 +19,7 @@ async fn sample(folder: &Folder) {
         call(&log, "rm", RiskLevel::Dangerous).await;
     }
     runs.finish(AuditOutcome::Success);
+    log.close().await.unwrap();
 }
 
 /// Returns the number of the record whose line contains a byte; zero if the file contains no records.
@@ -93,6 +94,7 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
         let log = AuditLog::open(folder.config(), Some(shared(store))).await.unwrap();
         log.record(event(id)).await.unwrap();
         call(&log, "rm", RiskLevel::Dangerous).await;
+        log.close().await.unwrap();
     }
     let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
@@ -203,6 +205,7 @@ async fn a_truncated_or_changed_log_is_not_continued() {
         for id in ["a", "b", "c"] {
             log.record(event(id)).await.unwrap();
         }
+        log.close().await.unwrap();
     }
     let path = folder.segments().remove(0);
     let whole = fs::read_to_string(&path).unwrap();
@@ -329,6 +332,7 @@ fn every_change_of_a_log_is_detected() {
         for id in 0..40 {
             log.record(event(&id.to_string())).await.unwrap();
         }
+        log.close().await.unwrap();
     });
     let path = folder.segments().remove(0);
     let whole = fs::read(&path).unwrap();

@@ -203,7 +203,9 @@ async fn only_the_owner_may_use_a_log() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     fs::create_dir(&folder.dir).unwrap();
-    folder.open().await.record(event("ada")).await.unwrap();
+    let log = folder.open().await;
+    log.record(event("ada")).await.unwrap();
+    log.close().await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&folder.dir), 0o700, "an empty directory is made private");
     for file in folder.files() {

@@ -45,7 +45,16 @@ impl Letters {
     fn of(self, text: &str) -> Vec<char> {
         match self {
             Self::Exact => text.chars().collect(),
-            Self::Folded => text.to_lowercase().nfkc().collect(),
+            // Compose letters and marks first, because a mark alone can have another upper case. Convert to upper case,
+            // because some file systems consider `ς` and `σ` equal, which both become `Σ`. Keep a letter that becomes
+            // several, because a `?` matches only one.
+            Self::Folded => {
+                let upper = |letter: char| match letter.to_uppercase() {
+                    mut upper if upper.len() == 1 => upper.next().unwrap_or(letter),
+                    _ => letter,
+                };
+                text.nfkc().map(upper).flat_map(char::to_lowercase).nfkc().collect()
+            }
         }
     }
 }

@@ -261,7 +261,7 @@ impl Path {
         {
             return Err("has letters that only look like separators".to_owned());
         }
-        if matches!(self.root, Root::Drive(_) | Root::Share(_)) {
+        if cfg!(windows) || matches!(self.root, Root::Drive(_) | Root::Share(_)) {
             let is_short = part
                 .split_once('~')
                 .is_some_and(|(_, rest)| rest.starts_with(|at: char| at.is_ascii_digit()));

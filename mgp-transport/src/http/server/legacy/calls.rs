@@ -1,4 +1,4 @@
-//! Messages in a session: if the client disconnects, its call continues, and the answer is kept until the client
+//! Messages in a session: if the client disconnects, its call continues, and the answer is kept for a client that
 //! reconnects.
 
 use std::future::poll_fn;
@@ -71,7 +71,7 @@ impl Post<'_> {
             return Err(Refusal::UnknownSession);
         }
         let stream = Arc::clone(&open.stream);
-        let reader = StreamReader::new(&stream, None);
+        let reader = received.attach_reader(&stream);
         let call = state.stack.send(Call::request(method, params, cx));
         let awaited =
             AwaitedCall { session, running: Some(SessionCall { id, call, open, _load: load }) };

@@ -145,13 +145,15 @@ impl Session {
         known.find(|stream| stream.number() == Some(event.stream)).cloned()
     }
 
-    /// Returns the stream for messages that belong to a call; the session's GET stream if the call has ended.
+    /// Returns the stream for messages that belong to a call; the session's GET stream if the call has ended, or if its
+    /// client accepts only the answer.
     pub(super) fn route(&self, related: Option<CallKey>) -> Arc<Stream> {
         related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
     }
 
     pub(super) fn stream(&self, key: CallKey) -> Option<Arc<Stream>> {
-        self.state.lock().calls.get(&key).cloned()
+        let state = self.state.lock();
+        state.calls.get(&key).filter(|stream| !stream.is_answer_only()).cloned()
     }
 
     // === Requests of the server ===

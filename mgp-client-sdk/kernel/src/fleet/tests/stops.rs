@@ -1,0 +1,127 @@
+//! Tests of stops: nothing starts a server that was removed or whose kernel has stopped, a removal is announced before
+//! the drain, and a server that drains receives the answers for which its calls wait, if they can arrive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ServerChange, TestClient};
+use mgp_discovery::{Isolation, ServerConfig};
+use mgp_lifecycle::EraChoice;
+use mgp_server_sdk::{ContextExt as _, Server, Tool};
+use mgp_testkit::until;
+use mgp_types::mcp::{ElicitParams, Era, Revision};
+use mgp_types::mgp::ServerState;
+use mgp_types::service::{Context, Stack, mock};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::{Instant, sleep};
+
+use super::{Guest, World, counting_host, knows, open};
+use crate::Kernel;
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_start_a_server_that_was_removed_meanwhile() {
+    let world = World::new(Isolation::Shared).await;
+    let (server, made) = (world.server(), world.made());
+    world.kernel.0.fleet.remove(&"clock".into()).await;
+    assert_eq!(server.operator_restart(None).await, ServerState::Disconnected);
+    assert_eq!(world.made(), made);
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_operator_and_no_reload_starts_a_server_of_a_kernel_that_has_stopped() {
+    let world = World::new(Isolation::Shared).await;
+    let (id, made) = ("clock".into(), world.made());
+    world.kernel.stop().await;
+    assert_eq!(world.kernel.start_server(&id).await, Some(ServerState::Disconnected));
+    assert_eq!(world.kernel.restart_server(&id).await, Some(ServerState::Disconnected));
+    let config = ServerConfig::clone(&world.server().config());
+    world.kernel.0.fleet.replace(config).await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.made(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_reaches_a_replaced_server_too_late_can_be_tried_again() {
+    let world = World::new(Isolation::Shared).await;
+    let server = world.server();
+    // Send the call to the session, like a call that a person confirms while the server is replaced.
+    let session = Arc::clone(server.main());
+    let mut caller = mock::client(Stack::from_fn(move |call| session.send(call)));
+    server.hold().set_replaced();
+    server.stop().await;
+    let refused = caller.request("tools/call", r#"{"name":"which"}"#).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::SERVER_RESTARTING, "{refused}");
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_a_server_is_announced_before_its_running_calls_have_ended() {
+    let world = World::new(Isolation::Shared).await;
+    let (host, changes) = counting_host(&world.kernel, ServerChange::Tools).await;
+    assert!(!host.tools().await.unwrap().is_empty());
+    let client = world.client.clone();
+    let slow = tokio::spawn(async move { client.text("slow", ()).await });
+    sleep(Duration::from_secs(1)).await;
+    let (kernel, before) = (world.kernel.clone(), changes.load(Ordering::SeqCst));
+    let removal = tokio::spawn(async move { kernel.0.fleet.remove(&"clock".into()).await });
+    until("the removal is announced", async || changes.load(Ordering::SeqCst) > before).await;
+    assert!(!slow.is_finished() && !removal.is_finished());
+    assert_eq!(slow.await.unwrap(), "done");
+    removal.await.unwrap();
+    world.kernel.stop().await;
+}
+
+/// Starts a kernel with a server whose tool `form` asks its caller, and connects a host that answers after some time.
+async fn asking(isolation: Isolation, time: Duration) -> (Kernel, TestClient) {
+    let asks = || {
+        let form = Tool::new("form", "Asks", |cx: Context| async move {
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map(|guest| guest.name).unwrap_or_default())
+        });
+        let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
+        Server::new("asks", "1").tool(form).offer(|offer| offer.revisions.retain(is_legacy))
+    };
+    let mgp = open(isolation, &["form"]);
+    let kernel = Kernel::builder().local_with("asks", mgp, asks).build().await.unwrap();
+    knows(&kernel, "asks").await;
+    let slow = move |question: ElicitParams| async move {
+        sleep(time).await;
+        question.accept_with(&serde_json::json!({ "name": "Ann" }))
+    };
+    let host = Client::builder("host", "1").era(EraChoice::Modern).on_elicitation(slow);
+    let host = TestClient::with_builder(kernel.server(), host).await;
+    (kernel, host)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_drains_receives_the_answer_for_which_a_call_waits() {
+    let (kernel, host) = asking(Isolation::Shared, Duration::from_secs(3)).await;
+    let begun = Instant::now();
+    let call = tokio::spawn(async move { host.text("form", ()).await });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(kernel.restart_server(&"asks".into()).await, Some(ServerState::Connected));
+    assert_eq!(call.await.unwrap(), "Ann");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_wait_for_an_answer_that_cannot_arrive() {
+    for isolation in [Isolation::Shared, Isolation::PerAgent] {
+        let (kernel, host) = asking(isolation, Duration::from_secs(20)).await;
+        let begun = Instant::now();
+        let call = tokio::spawn(async move { host.call("form").await.map(drop) });
+        sleep(Duration::from_secs(1)).await;
+        assert!(!call.is_finished());
+        if isolation == Isolation::Shared {
+            kernel.0.fleet.remove(&"asks".into()).await;
+        } else {
+            kernel.restart_server(&"asks".into()).await;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{isolation:?}: {:?}", begun.elapsed());
+        assert!(call.await.unwrap().is_err());
+        kernel.stop().await;
+    }
+}
