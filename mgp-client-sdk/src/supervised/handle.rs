@@ -300,6 +300,13 @@ impl SupervisedClient {
         self.0.supervised.state()
     }
 
+    /// Returns whether any calls run on the current connection, also calls that run on although their caller has left,
+    /// e.g. because they have an idempotency key. Pings and streams of changes do not count.
+    #[must_use]
+    pub fn has_running_calls(&self) -> bool {
+        self.0.current.get().is_some_and(|connection| connection.is_in_use())
+    }
+
     /// Subscribes to changes of the server's state; each report contains the number of restarts so far.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<StateReport> {

@@ -77,7 +77,7 @@ impl ActiveConnection {
     }
 
     /// Returns whether any calls run on this connection, counted as in [`idle`](Self::idle).
-    fn is_in_use(&self) -> bool {
+    pub(super) fn is_in_use(&self) -> bool {
         self.running.load(Ordering::Acquire) > 0
     }
 

@@ -199,7 +199,7 @@ impl AgentInstance {
 
     fn is_free(&self) -> bool {
         let is_running = self.running.load(Ordering::Acquire) > 0;
-        !is_running && self.instance.sessions().all(|session| session.hop().parked() == 0)
+        !is_running && !self.instance.sessions().any(|session| session.has_calls())
     }
 }
 

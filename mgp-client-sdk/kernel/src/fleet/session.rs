@@ -92,9 +92,14 @@ impl Session {
         self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Returns whether the session has had no calls for the given time, and no call waits for an answer of its caller.
+    /// Returns whether the session has had no calls for the given time.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
-        self.running() == 0 && self.hop.parked() == 0 && self.used_at().elapsed() >= time
+        !self.has_calls() && self.used_at().elapsed() >= time
+    }
+
+    /// Returns whether any call runs, also without its caller, or waits for an answer of its caller.
+    pub(super) fn has_calls(&self) -> bool {
+        self.running() > 0 || self.hop.parked() > 0 || self.client.has_running_calls()
     }
 
     /// Returns the route of calls to the server. The route keeps the calls that wait for answers of their callers.

@@ -42,6 +42,21 @@ async fn no_operator_and_no_reload_starts_a_server_of_a_kernel_that_has_stopped(
     assert_eq!(world.made(), made);
 }
 
+/// Regression test: a call with an idempotency key runs on after its caller has left, but the server counted as idle.
+#[tokio::test(start_paused = true)]
+async fn a_server_is_not_idle_while_a_call_runs_without_its_caller() {
+    let world = World::new(Isolation::Shared).await;
+    let session = Arc::clone(world.server().main());
+    let client = session.client().client().unwrap();
+    // Call the client itself, because the session does not count a call that has left its caller.
+    let call = tokio::spawn(async move { client.call("slow").await });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!session.is_idle(Duration::ZERO));
+    call.await.unwrap().unwrap();
+    until("the server is idle", async || session.is_idle(Duration::ZERO)).await;
+    world.kernel.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_reaches_a_replaced_server_too_late_can_be_tried_again() {
     let world = World::new(Isolation::Shared).await;
