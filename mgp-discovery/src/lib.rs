@@ -29,14 +29,15 @@ mod readme {}
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, ConfigWatcher, Reloaded};
 pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, AuditSinkConfig, AuthConfig, AuthGrant, CallLimits,
-    CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,
-    EmailConfig, FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS,
+    CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfineConfig, ConfirmLevel,
+    DpopUse, EmailConfig, FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS,
     KernelConfig, KeyKind, LearnFrom, LoginScope, NotifyConfig, NotifyWay, OnUngranted,
-    OperatorProof, ParsedConfig, ProxyConfig, QuietHours, RecordedArguments, ReferencesConfig,
-    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, RetryCallsConfig,
-    SearchConfig, ServerConfig, ServerLimits, SinkHeaders, StoredQueries, Surface, TargetConfig,
-    TelemetryConfig, TokenConfig, TokenTenant, ToolBudgetConfig, ToolCreationConfig, WebhookConfig,
-    config_markdown, config_schema, limits, nearest, parse_duration, path_in,
+    OperatorProof, ParsedConfig, PortRights, ProxyConfig, QuietHours, RecordedArguments,
+    ReferencesConfig, RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig,
+    RetryCallsConfig, SearchConfig, ServerConfig, ServerLimits, SinkHeaders, StoredQueries,
+    Surface, TargetConfig, TelemetryConfig, TokenConfig, TokenTenant, ToolBudgetConfig,
+    ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

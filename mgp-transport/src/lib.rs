@@ -23,8 +23,8 @@ mod readme {}
 pub use child::raise_open_files;
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, Confinement, ExitReport, Keeper,
-    PROGRAM_EXTENSIONS, SkippedFolder, StderrLimits, find_program, inherited_env, is_program,
-    search_path,
+    PROGRAM_EXTENSIONS, Ports, SkippedFolder, StderrLimits, find_program, inherited_env,
+    is_program, search_path,
 };
 pub use connection::{CloseHandle, CloseReason, Connection, ConnectionMonitor, Limits};
 pub use duplex::{DuplexEnd, duplex};

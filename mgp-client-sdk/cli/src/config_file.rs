@@ -13,10 +13,12 @@ use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, Value, va
 use crate::exit::{CliResult, Failure};
 use crate::pipe;
 use crate::state_option::shell_path_or;
+pub(crate) use confine::ConfineValues;
 pub(crate) use risks::ToolRisks;
 use unwritable::unwritable;
 pub(crate) use unwritable::{apply, failed};
 
+mod confine;
 mod risks;
 mod unwritable;
 

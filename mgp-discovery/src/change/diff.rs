@@ -108,7 +108,10 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     // If an entry moved to another file or owner, its relative paths have another folder and its `${…}` other rules, so
     // the server is restarted.
     let same_file = old.file == new.file && old.origin == new.origin;
-    let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
+    let same_place = same_file
+        && old.target == new.target
+        && old.pass_env == new.pass_env
+        && old.confine == new.confine;
     // A new approval also restarts the server, because the server might still run files as they were at an earlier
     // approval.
     let same_place = same_place && old.approved_files == new.approved_files;

@@ -75,6 +75,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "confine" KeyKind::Table, "", "The rights of the program, which is confined (Linux only): it can only read, write and connect to what this table and its own code need; an empty table gives nothing else. Where the system cannot enforce this, the server does not start.";
         "tenants" KeyKind::Texts, "", "The only tenants whose callers may see and use the server, e.g. `[\"acme\"]`; callers of other tenants have no access, whatever their operators grant. `local` has to be listed too if your own agents use it; the commands of `mgp` always administer it. Without this key all tenants. Write it above `[servers.mgp]`.";
         "manifest" KeyKind::Text, "", "A file with the manifest of the server, relative to the folder of this file. Its tools are listed and found before the server is started for the first time.";
         "published" KeyKind::Text, "", "The name and version of the server in the registry, or of the bundle, that this entry was added from; `mgp servers update` compares it.";
@@ -97,6 +98,13 @@ pub const KEYS: &[ConfigKey] = keys! {
         "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
         "scopes" KeyKind::Texts, "[]", "Scopes that are requested in addition to those that the server names.";
         "dpop" KeyKind::Word(&["offered", "always", "never"]), "offered", "When tokens are bound to a key, so that a stolen one is useless (DPoP).";
+    }
+    "servers.confine": {
+        "read" KeyKind::Texts, "[]", "Files and folders that the program may read, besides those of the system, of its own installation, of its code, and `cwd`. `~/` is the home folder, and other relative paths start at the folder of this file. `${…}` is expanded.";
+        "write" KeyKind::Texts, "[]", "Files and folders that the program may read and write, besides a private folder for temporary files and downloads. Paths as in `read`.";
+        "connect" KeyKind::Texts, "[]", "The TCP ports to which the program may connect, e.g. `[\"443\"]`, or `[\"*\"]` for all. With any port it may also use UDP, which resolves names. Programs that download the server first (`npx`, `uvx`) need `[\"443\"]`.";
+        "listen" KeyKind::Texts, "[]", "The TCP ports on which the program may listen, or `[\"*\"]` for all.";
+        "local_sockets" KeyKind::Switch, "false", "Whether the program may connect to Unix sockets, e.g. of Docker, D-Bus or an SSH agent. The programs behind them are not confined, so this can undo the confinement.";
     }
     "servers.limits": {
         "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of the server; as many may be made at once after a pause.";

@@ -15,6 +15,7 @@ use mgp_types::service::{Principal, ServerId};
 use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
+use super::confine::ConfineConfig;
 use super::http::HttpAccessConfig;
 use super::notify::NotifyConfig;
 use super::references::ReferencesConfig;
@@ -115,6 +116,8 @@ pub struct ServerConfig {
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
+    /// The rights of the confined program; `None` if it is not confined.
+    pub confine: Option<ConfineConfig>,
     /// The only tenants whose callers may see and use the server; `None` for all tenants.
     pub tenants: Option<Vec<String>>,
     /// The file that contains the server's manifest.
@@ -210,6 +213,7 @@ impl ServerConfig {
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
+            confine: None,
             tenants: None,
             manifest: None,
             published: None,
@@ -233,6 +237,7 @@ mgp_types::opaque_debug!(ServerConfig {
     limits,
     results,
     pass_env,
+    confine,
     tenants,
     check_arguments,
     mgp,

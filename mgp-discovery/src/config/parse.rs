@@ -25,7 +25,7 @@ use super::{
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
-use super::{addresses, notify, remedy, retry, search, telemetry, webhook};
+use super::{addresses, confine, notify, remedy, retry, search, telemetry, webhook};
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.
@@ -187,6 +187,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
+    let confine = reader.below("confine", "servers.confine");
+    let confine = confine.map(|mut below| confine::confine(&mut below));
     let tenants = tenants(&mut reader);
     let manifest = file(&mut reader, "manifest");
     let published = reader.text("published");
@@ -208,6 +210,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         limits,
         results,
         pass_env,
+        confine,
         tenants,
         manifest,
         published,
@@ -331,7 +334,7 @@ fn check_url_keys(
         let remedy = "write `command` instead of `url`, or leave it out".to_owned();
         reader.error("transport", "is not valid with `url`", Some(remedy));
     }
-    idle(reader, &["args", "cwd", "env", "pass_env"], "command");
+    idle(reader, &["args", "cwd", "env", "pass_env", "confine"], "command");
     reader.check_headers(headers);
 }
 

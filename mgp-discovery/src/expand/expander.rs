@@ -13,6 +13,7 @@ use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
 use super::clear_secrets::{clear_parts, in_url, looks_secret, named};
+use super::rights::ProcessRights;
 use super::secret_file::SecretFile;
 use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, LocalFiles, ServerConfig, TargetConfig, limits, valid_id};
@@ -50,22 +51,8 @@ pub struct ExpandedServer {
     pub id: ServerId,
     /// The way to reach the server, with expanded texts.
     pub target: ExpandedTarget,
-    /// The rights of the server's process; `None` if it is not sandboxed.
+    /// The rights of the server's process; `None` if it is not confined.
     pub rights: Option<ProcessRights>,
-}
-
-/// The rights of a sandboxed process, in addition to the rights that every program needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProcessRights {
-    /// The files and folders that the process may read.
-    pub read: Vec<PathBuf>,
-    /// The folders that the process may write.
-    pub write: Vec<PathBuf>,
-    /// If set, the process may connect to other programs.
-    pub connects: bool,
-    /// If set, the process may accept connections.
-    pub listens: bool,
 }
 
 /// The way to reach a server, with expanded texts: a program to start, a URL, or this process.
@@ -236,9 +223,10 @@ impl Expander {
             };
             filling.reasons.extend(changed_file(server, &program));
         }
+        let rights = filling.rights(&reach);
         if filling.reasons.is_empty() {
             let id = server.id.clone();
-            return Ok(ExpandedServer { id, target: reach, rights: None });
+            return Ok(ExpandedServer { id, target: reach, rights });
         }
         let reasons = filling.reasons;
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
@@ -348,16 +336,21 @@ impl Expander {
             .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
+    /// Returns the state folder, which has the user's secrets; `None` if there is none.
+    pub(super) fn state_folder(&self) -> Option<&Path> {
+        self.secrets.as_ref()?.folder()
+    }
+
     /// Returns the working directory of the user's commands and servers: the home folder, or the root if the home
     /// folder is unknown.
     ///
     /// The working directory of this process is not used: hosts start this process in the open project, and
     /// interpreters and package runners load code from their working directory.
-    fn home_folder(&self) -> &Path {
+    pub(super) fn home_folder(&self) -> &Path {
         self.home.as_deref().unwrap_or(Path::new(MAIN_SEPARATOR_STR))
     }
 
-    fn with_home(&self, path: &str) -> PathBuf {
+    pub(super) fn with_home(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~"), &self.home) {
             (Some(""), Some(home)) => home.clone(),
             (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
@@ -410,11 +403,11 @@ impl Expander {
 mgp_types::opaque_debug!(Expander { home });
 
 /// The expansion of the texts of one server, with the reasons why some cannot be expanded.
-struct Filling<'a> {
-    expander: &'a Expander,
-    server: &'a ServerConfig,
-    folder: &'a Path,
-    reasons: Vec<String>,
+pub(super) struct Filling<'a> {
+    pub(super) expander: &'a Expander,
+    pub(super) server: &'a ServerConfig,
+    pub(super) folder: &'a Path,
+    pub(super) reasons: Vec<String>,
 }
 
 impl Filling<'_> {
@@ -446,8 +439,11 @@ impl Filling<'_> {
             filled
         });
         let args = args.collect();
-        let cwd = filled.unwrap_or_else(|| {
-            if is_neutral { self.expander.home_folder().to_owned() } else { self.folder.to_owned() }
+        let cwd = filled.unwrap_or_else(|| match self.private_folder() {
+            _ if !is_neutral => self.folder.to_owned(),
+            // A confined program could not read the home folder, and runners would fail there.
+            Some(private) => private,
+            None => self.expander.home_folder().to_owned(),
         });
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }
@@ -473,7 +469,7 @@ impl Filling<'_> {
     }
 
     /// Expands one text; `parts` are the named values inside it that are checked for secrets.
-    fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
+    pub(super) fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
             .map_err(|bad: TemplateError| bad.to_string())
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));

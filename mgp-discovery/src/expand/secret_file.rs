@@ -63,6 +63,11 @@ impl SecretFile {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
     }
 
+    /// Returns the state folder that contains the file.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.0.path().parent()
+    }
+
     /// Returns the secret with a name; `None` if no secret has this name.
     ///
     /// # Errors

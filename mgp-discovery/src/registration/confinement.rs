@@ -6,7 +6,7 @@ use mgp_types::mgp::Permission;
 
 use super::program::is_single_script;
 use super::record::{Proposal, is_sandboxed};
-use crate::expand::ProcessRights;
+use crate::expand::{ProcessRights, readable};
 
 /// Returns the rights of a program for the granted permissions; `None` if the program is not a sandboxed script.
 ///
@@ -16,6 +16,7 @@ pub(super) fn rights(
     granted: &[Permission],
     script: Option<&Path>,
     own: Option<&Path>,
+    state: Option<&Path>,
 ) -> Option<ProcessRights> {
     if !is_sandboxed(&program.trust) || !is_single_script(program) {
         return None;
@@ -27,7 +28,7 @@ pub(super) fn rights(
     let mut read: Vec<PathBuf> = named.into_iter().chain(files).collect();
     read.extend(script.map(Path::to_owned));
     if declares(Permission::FilesystemRead) {
-        read.push(PathBuf::from("/"));
+        read.extend(readable(PathBuf::from("/"), state));
     }
     let mut write: Vec<PathBuf> = own.map(Path::to_owned).into_iter().collect();
     if granted.contains(&Permission::FilesystemWrite) {
@@ -36,7 +37,10 @@ pub(super) fn rights(
     Some(ProcessRights {
         read,
         write,
-        connects: declares(Permission::NetworkOutbound),
-        listens: granted.contains(&Permission::NetworkListen),
+        connects: declares(Permission::NetworkOutbound).into(),
+        listens: granted.contains(&Permission::NetworkListen).into(),
+        local_sockets: false,
+        private: None,
+        is_configured: false,
     })
 }

@@ -51,7 +51,8 @@ impl RegistrationState {
             let now = compare_files(&program)?;
             let (script, own) =
                 (source::put(folder, &program)?, source::own_folder(folder, &program)?);
-            let rights = rights(&program, &granted, script.as_deref(), own.as_deref());
+            let state = config.secrets.as_ref().and_then(SecretFile::folder);
+            let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), state);
             let secrets = secrets(&program, config.secrets.as_ref())?;
             Ok((now, script, own, rights, secrets))
         });

@@ -9,6 +9,7 @@ use mgp_types::mgp::{KernelApproval, Permission, TrustLevel};
 use mgp_types::service::{AgentId, Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 
+use crate::config::PortRights;
 use crate::expand::looks_secret;
 
 use super::confinement::rights;
@@ -123,12 +124,12 @@ fn notes(record: &Record) -> Vec<String> {
             created.wanted.join(", ")
         ));
     }
-    if let Some(rights) = rights(&record.program, &[], None, None) {
+    if let Some(rights) = rights(&record.program, &[], None, None, None) {
         let may = |may: bool| if may { "may" } else { "may not" };
         notes.push(format!(
             "where the system can confine it, it {} read files of the user, and {} open TCP connections",
             may(rights.read.iter().any(|path| path.parent().is_none())),
-            may(rights.connects)
+            may(rights.connects != PortRights::None)
         ));
     }
     notes

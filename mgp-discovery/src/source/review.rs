@@ -145,11 +145,14 @@ fn reviewed(
         }
         TargetConfig::InProcess => Vec::new(),
     };
+    let confined =
+        server.confine.iter().flat_map(|confine| confine.read.iter().chain(&confine.write));
     let (mut needs, mut known) = (Vec::new(), HashSet::new());
     let is_program = matches!(server.target, TargetConfig::Program { .. });
     let inherited = server.pass_env.iter().filter(|_| is_program);
     let inherited = inherited.map(|name| format!("${{{}}}", name.escape_debug()));
-    let named = texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs());
+    let texts = texts.into_iter().chain(confined.map(String::as_str));
+    let named = texts.filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs());
     for need in named.chain(inherited) {
         if known.insert(need.clone()) {
             needs.push(need);

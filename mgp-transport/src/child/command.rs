@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -122,8 +123,8 @@ impl ChildCommand {
         self
     }
 
-    /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). Use an
-    /// absolute path of the program then. If a path of the rights is not UTF-8, the child does not start.
+    /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). If a path of
+    /// the rights is not UTF-8, or if [`Confinement::obstacle`] returns a reason, the child does not start.
     pub fn confined(mut self, rights: Confinement) -> Self {
         self.confinement = Some(rights);
         self
@@ -234,6 +235,10 @@ impl ChildCommand {
     }
 
     fn build(&self) -> Result<Command, ChildError> {
+        if let Some(obstacle) = self.confinement.as_ref().and_then(Confinement::obstacle) {
+            let source = io::Error::new(io::ErrorKind::Unsupported, obstacle);
+            return Err(ChildError::Start { program: self.program.clone(), source });
+        }
         let rights = self.confinement.as_ref().filter(|_| Confinement::is_available());
         let mut command = match rights.zip(Keeper::installed()) {
             Some((rights, keeper)) => {

@@ -2,7 +2,7 @@
 //!
 //! This process's own program is started again as the child. The new process gives up all rights that the child must
 //! not have, and then executes the child's program. So the confinement needs no code between fork and exec. Linux only
-//! (Landlock); on other systems, and without a [`Keeper`], a child is not confined.
+//! (Landlock and seccomp); on other systems, and without a [`Keeper`], a child cannot be confined.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,9 +16,14 @@ use super::keeper::Keeper;
 /// The argument after the keeper's marker; it makes this process's program confine itself and execute another program.
 pub(super) const MARKER: &str = "confine";
 
-/// The rights of a confined child and its descendants. Access to other files is denied, and so is TCP without a right.
+/// The maximum size of the rights as an argument; Linux permits 128 KiB.
+const MAX_RIGHTS_BYTES: usize = 128_000;
+
+/// The rights of a confined child and its descendants. Access to other files is denied, and so is each socket without
+/// a right.
 ///
-/// UDP is not restricted. Only Linux 6.12 and later denies signals to processes outside of the confinement.
+/// A right to connect includes UDP, which resolves names, to any port. Names and attributes of files stay visible.
+/// Only Linux 6.12 and later denies signals to processes outside of the confinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Confinement {
@@ -26,10 +31,30 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// The files and folders that the child can also write.
     pub write: Vec<PathBuf>,
-    /// If set, the child can connect to other programs over TCP.
-    pub connects: bool,
-    /// If set, the child can listen on TCP ports.
-    pub listens: bool,
+    /// The TCP ports of other programs to which the child can connect.
+    pub connects: Ports,
+    /// The TCP ports on which the child can listen.
+    pub listens: Ports,
+    /// If set, the child can connect to Unix sockets, e.g. of Docker or D-Bus, whose programs are not confined.
+    pub local_sockets: bool,
+    /// If set, the child has at most 512 open files, 2 GiB of data, and 64 MiB for each file.
+    pub limits_resources: bool,
+    /// If set, the child is not started if the system cannot enforce all of these restrictions. Otherwise the system
+    /// enforces those that it can.
+    pub required: bool,
+}
+
+/// A set of TCP ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Ports {
+    /// No port.
+    #[default]
+    None,
+    /// These ports.
+    Only(Vec<u16>),
+    /// All ports.
+    All,
 }
 
 impl Confinement {
@@ -52,6 +77,20 @@ impl Confinement {
         Keeper::is_installed() && Self::is_supported()
     }
 
+    /// Returns the reason why a child with these rights must not be started; `None` if it can be.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<&'static str> {
+        if !self.required {
+            return None;
+        }
+        if !Self::is_available() {
+            return Some("only Linux 5.13 and later with Landlock can confine it");
+        }
+        let restricts_tcp = self.connects != Ports::All || self.listens != Ports::All;
+        (restricts_tcp && !imp::can_restrict_tcp())
+            .then_some("only Linux 6.7 and later can restrict its TCP connections")
+    }
+
     /// Returns the program that confines the child, and the arguments that must precede the arguments of the child's
     /// own program.
     ///
@@ -62,6 +101,10 @@ impl Confinement {
             let why = format!("it cannot be confined ({error}); use folders whose names are UTF-8");
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
+        if rights.len() > MAX_RIGHTS_BYTES {
+            let why = "it cannot be confined, because its rights have too many paths";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let (program, marker) = keeper.program();
         Ok((program.clone(), [marker.clone(), MARKER.into(), rights.into()]))
     }
@@ -78,95 +121,9 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 #[cfg(target_os = "linux")]
-mod imp {
-    use std::ffi::{OsStr, OsString};
-    use std::os::unix::process::CommandExt as _;
-    use std::process::{Command, ExitCode};
-
-    use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, CreateRulesetError,
-        PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _,
-        RulesetError, Scope,
-    };
-    use rustix::process::{Resource, Rlimit, setrlimit};
-
-    use super::Confinement;
-
-    /// The newest version of Landlock whose rights are used; an older Linux kernel restricts only
-    /// the rights that it knows.
-    const RIGHTS: ABI = ABI::V6;
-
-    /// The resource limits of a confined child.
-    const LIMITS: [(Resource, u64); 4] = [
-        (Resource::Core, 0),
-        (Resource::Fsize, 64 << 20),
-        (Resource::Nofile, 512),
-        (Resource::Data, 2 << 30),
-    ];
-
-    pub(super) fn is_available() -> bool {
-        let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        let created = rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create);
-        // If only the call that creates the rules fails, the system supports confinement, but lacks e.g. descriptors,
-        // so return `true`. If it still lacks them when the child confines itself, the child does not start.
-        matches!(
-            created,
-            Ok(_) | Err(RulesetError::CreateRuleset(CreateRulesetError::CreateRulesetCall { .. }))
-        )
-    }
-
-    pub(super) fn run(
-        rights: &Confinement,
-        program: &OsStr,
-        arguments: impl Iterator<Item = OsString>,
-    ) -> ExitCode {
-        for (resource, most) in LIMITS {
-            let _ = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
-        }
-        if let Err(error) = restrict(rights) {
-            report(&format!("the program cannot be confined: {error}"));
-            return ExitCode::from(126);
-        }
-        let error = Command::new(program).args(arguments).exec();
-        report(&format!("`{}` cannot be started: {error}", program.to_string_lossy()));
-        ExitCode::from(127)
-    }
-
-    fn restrict(rights: &Confinement) -> Result<(), RulesetError> {
-        let mut rules = Ruleset::default().handle_access(AccessFs::from_all(RIGHTS))?;
-        if !rights.connects {
-            rules = rules.handle_access(AccessNet::ConnectTcp)?;
-        }
-        if !rights.listens {
-            rules = rules.handle_access(AccessNet::BindTcp)?;
-        }
-        let mut rules = rules.scope(Scope::from_all(RIGHTS))?.create()?;
-        for path in &rights.read {
-            rules = allowed(rules, path, AccessFs::from_read(RIGHTS))?;
-        }
-        for path in &rights.write {
-            rules = allowed(rules, path, AccessFs::from_all(RIGHTS))?;
-        }
-        rules.restrict_self().map(drop)
-    }
-
-    /// Adds a path to the rules; for a file, rights that apply only to folders are left out.
-    fn allowed(
-        rules: RulesetCreated,
-        path: &std::path::Path,
-        access: landlock::BitFlags<AccessFs>,
-    ) -> Result<RulesetCreated, RulesetError> {
-        let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
-        rules.add_rule(PathBeneath::new(opened, access))
-    }
-
-    /// Writes a line to standard error, which the parent process logs.
-    fn report(line: &str) {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "{line}");
-    }
-}
+mod linux;
+#[cfg(target_os = "linux")]
+use self::linux as imp;
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
@@ -176,6 +133,10 @@ mod imp {
     use super::Confinement;
 
     pub(super) fn is_available() -> bool {
+        false
+    }
+
+    pub(super) fn can_restrict_tcp() -> bool {
         false
     }
 

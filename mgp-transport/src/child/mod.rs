@@ -39,7 +39,7 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
 pub use self::command::ChildCommand;
-pub use self::confine::Confinement;
+pub use self::confine::{Confinement, Ports};
 pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};

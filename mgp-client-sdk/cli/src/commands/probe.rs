@@ -264,7 +264,7 @@ impl Prober {
             .config(|config| mgp_kernel::offer_callers(config, false))
             .era(server.era.into());
         let builder = mgp_kernel::offer_extensions(builder, &self.kernel, server);
-        let ExpandedServer { id, target: reach, .. } = expanded;
+        let ExpandedServer { id, target: reach, rights, .. } = expanded;
         let mut sent = SentCredentials::None;
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
@@ -273,11 +273,15 @@ impl Prober {
                     TargetConfig::Program { command: written, .. } => written.as_str(),
                     _ => command.as_str(),
                 };
+                let mut program = ChildCommand::new(command.as_str())
+                    .args(args.iter().map(Expanded::as_str))
+                    .inherit_env(self.kernel.pass_env.iter().chain(&server.pass_env));
+                if let Some(rights) = rights {
+                    program = mgp_kernel::confine(program, rights, command.as_str(), &path)?;
+                }
                 check_program(written, command.as_str(), &cwd, Some(path.as_os_str()))?;
                 let (stderr, stray) = (stderr.clone(), stderr.clone());
-                let program = ChildCommand::new(command.as_str())
-                    .args(args.iter().map(Expanded::as_str))
-                    .inherit_env(self.kernel.pass_env.iter().chain(&server.pass_env))
+                let program = program
                     .env("PATH", path)
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())

@@ -4,6 +4,7 @@ pub(crate) mod add;
 mod bundle_changes;
 mod bundle_users;
 pub(crate) mod change;
+mod confine;
 pub(crate) mod list;
 mod package;
 mod published;
@@ -60,6 +61,11 @@ pub(crate) enum Servers {
     /// Stop using a server, and keep its access entries and permissions
     #[command(after_help = "Example:\n  mgp servers disable files")]
     Disable(ConfiguredServer),
+    /// Limit the files and connections of a server's program (Linux)
+    #[command(
+        after_help = "The server can still read the system, its own code and its working folder. Rights that were given before are replaced.\n\nExample:\n  mgp servers confine files --read ~/documents --write ~/documents/notes\n  mgp servers confine weather --connect 443\n  mgp servers confine files --off"
+    )]
+    Confine(confine::Confine),
     /// Start a server
     Start(change::ServerArg),
     /// Stop a server after its running calls have finished
@@ -95,6 +101,7 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Rm(arg) => remove::run(global, arg).await,
         Servers::Enable(arg) => set_enabled(global, arg, true).await,
         Servers::Disable(arg) => set_enabled(global, arg, false).await,
+        Servers::Confine(arg) => confine::run(global, arg).await,
         Servers::Start(arg) => change::run::<KernelServersStart>(global, arg).await,
         Servers::Stop(arg) => change::run::<KernelServersStop>(global, arg).await,
         Servers::Restart(arg) => change::run::<KernelServersRestart>(global, arg).await,

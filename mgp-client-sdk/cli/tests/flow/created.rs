@@ -52,7 +52,7 @@ for line in sys.stdin:
 "#;
 
 /// Returns the path of the Python interpreter itself, because a wrapper around it may need a home folder.
-fn python() -> String {
+pub(crate) fn python() -> String {
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let found = found.expect("the tests of created tools need `python3`");
     String::from_utf8(found.stdout).unwrap().trim().to_owned()

@@ -1,11 +1,17 @@
-//! The confinement of programs that agents registered (MGP §15.4).
+//! The confinement of programs: of scripts that agents registered (MGP §15.4), and of servers with
+//! `[servers.confine]`.
 
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::ProcessRights;
-use mgp_transport::Confinement;
+use mgp_discovery::{PortRights, ProcessRights};
+use mgp_transport::{ChildCommand, Confinement, Ports};
 
-/// The folders and files that a program must be able to read in order to run. None of them contains secrets of the
+use super::target::folder_of;
+
+/// The folders and files that a script must be able to read in order to run. None of them contains secrets of the
 /// system.
 const SYSTEM: &[&str] = &[
     "/bin",
@@ -38,29 +44,160 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The folders and files of an interpreter's installation, relative to the parent folder of its `bin`.
-const BESIDE: &[&str] =
-    &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo", "pyvenv.cfg"];
+const BESIDE: &[&str] = &[
+    "bin",
+    "lib",
+    "lib64",
+    "libexec",
+    "include",
+    "share/uv/python",
+    "share/zoneinfo",
+    "pyvenv.cfg",
+];
 
 /// The folders of version managers (programs that install interpreters); each file in them belongs to an interpreter.
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
+/// The other folders and files of the system that a server of an operator may read: programs that are not packages of
+/// the system, and settings.
+const SERVER_SYSTEM: &[&str] = &[
+    "/dev/full",
+    "/etc",
+    "/gnu/store",
+    "/opt",
+    "/run/NetworkManager",
+    "/run/current-system",
+    "/run/systemd/resolve",
+    "/snap",
+    "/sys",
+    "/var/lib/ca-certificates",
+];
+
+/// The variables with which programs find their folders for temporary files and downloads, each with a folder inside
+/// the private folder.
+const PRIVATE_FOLDERS: &[(&str, &str)] = &[
+    ("TMPDIR", "tmp"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("npm_config_cache", "cache/npm"),
+    ("npm_config_store_dir", "cache/pnpm-store"),
+    ("BUN_INSTALL_CACHE_DIR", "cache/bun"),
+    ("UV_TOOL_DIR", "cache/uv-tools"),
+];
+
+/// Confines a program to these rights, and to what every program needs to run. Creates the private folder of the
+/// rights. `command` is searched in `path`. The call blocks.
+///
+/// # Errors
+/// Returns the reason why the program cannot be confined, with the remedy.
+pub fn confine(
+    program: ChildCommand,
+    rights: ProcessRights,
+    command: &str,
+    path: &OsStr,
+) -> Result<ChildCommand, String> {
+    let private = rights.private.clone();
+    let confinement = confinement(rights, command, path);
+    if let Some(obstacle) = confinement.obstacle() {
+        return Err(format!(
+            "`[servers.confine]` cannot be enforced: {obstacle}; give it more rights or remove it"
+        ));
+    }
+    let Some(private) = private else { return Ok(program.confined(confinement)) };
+    let folders: Vec<_> =
+        PRIVATE_FOLDERS.iter().map(|(name, folder)| (*name, private.join(folder))).collect();
+    for (_, folder) in &folders {
+        create_private(folder).map_err(|error| {
+            format!("the private folder `{}` cannot be created: {error}", folder.display())
+        })?;
+    }
+    Ok(program.envs(folders).confined(confinement))
+}
+
+/// Returns the value of an environment variable that names a folder inside the private folder of a confined server;
+/// `None` for other variables.
+pub(crate) fn private_variable(private: &Path, name: &str) -> Option<PathBuf> {
+    let (_, folder) = PRIVATE_FOLDERS.iter().find(|(known, _)| *known == name)?;
+    Some(private.join(folder))
+}
+
+#[cfg(unix)]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
 /// Returns a confinement that permits a program only what these rights allow, and what every program needs to run.
-pub(super) fn confinement(rights: ProcessRights) -> Confinement {
+fn confinement(rights: ProcessRights, command: &str, path: &OsStr) -> Confinement {
     let mut all = Confinement::new();
     all.read = SYSTEM.iter().map(PathBuf::from).collect();
+    if rights.is_configured {
+        all.read.extend(SERVER_SYSTEM.iter().map(PathBuf::from));
+        let program =
+            folder_of(command, path).map_or(command.into(), |folder| folder.join(command));
+        all.read
+            .extend(interpreters(&program, path).iter().flat_map(|program| installations(program)));
+        all.read.push(program);
+    }
     for path in &rights.read {
         all.read.extend(installations(path));
     }
     all.read.extend(rights.read);
     all.write = rights.write;
     all.write.push(PathBuf::from("/dev/null"));
-    (all.connects, all.listens) = (rights.connects, rights.listens);
+    all.write.extend(rights.private);
+    (all.connects, all.listens) = (ports(rights.connects), ports(rights.listens));
+    all.local_sockets = rights.local_sockets;
+    (all.limits_resources, all.required) = (!rights.is_configured, rights.is_configured);
     all
 }
 
-/// Returns the folders of the installations of an interpreter and, if it is a link, of its target. In a virtual
-/// environment of Python, the interpreter is a link to that of another installation.
+fn ports(rights: PortRights) -> Ports {
+    match rights {
+        PortRights::Only(ports) => Ports::Only(ports),
+        PortRights::All => Ports::All,
+        _ => Ports::None,
+    }
+}
+
+/// The maximum number of bytes that are read of a script, and of the settings of a virtual environment.
+const MAX_HEAD_BYTES: u64 = 4096;
+
+/// Returns a program and, if it is a script, the interpreter that its first line names, and, if one of them belongs to a
+/// virtual environment of Python, the interpreter from which the environment was created.
+fn interpreters(program: &Path, path: &OsStr) -> Vec<PathBuf> {
+    let mut found = vec![program.to_owned()];
+    if let Some(line) = rest_of_line(program, "#!", 1) {
+        let mut words = line.split_whitespace();
+        let named = words.next().map(PathBuf::from);
+        let is_env = named.as_ref().is_some_and(|named| named.ends_with("env"));
+        let searched = words.next().filter(|_| is_env);
+        found.extend(searched.and_then(|name| Some(folder_of(name, path)?.join(name))).or(named));
+    }
+    let settings = |program: &PathBuf| Some(program.parent()?.parent()?.join("pyvenv.cfg"));
+    let homes = found.iter().filter_map(settings);
+    let homes = homes.filter_map(|file| rest_of_line(&file, "home =", 64));
+    let bases: Vec<_> = homes.map(|home| Path::new(home.trim()).join("python3")).collect();
+    found.extend(bases);
+    found
+}
+
+/// Returns the rest of the first line of a file that begins with this text, among its first lines; reads only the
+/// beginning of the file.
+fn rest_of_line(file: &Path, begin: &str, lines: usize) -> Option<String> {
+    let is_file = |file: &File| file.metadata().is_ok_and(|file| file.is_file());
+    let file = File::open(file).ok().filter(is_file)?.take(MAX_HEAD_BYTES);
+    let mut lines = BufReader::new(file).lines().take(lines).map_while(Result::ok);
+    lines.find_map(|line| Some(line.strip_prefix(begin)?.to_owned()))
+}
+
+/// Returns the folders of the installations of a program and, if it is a link, of its target. In a virtual environment
+/// of Python, the interpreter is a link to that of another installation.
 fn installations(program: &Path) -> Vec<PathBuf> {
     let target = program.canonicalize();
     let target = target.iter().flat_map(|target| installation(target));

@@ -49,6 +49,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
             _ => "registered".to_owned(),
         },
     );
+    described.confinement = config.confine.as_ref().map(ToString::to_string);
     described.instances = server.own_instances();
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();

@@ -50,6 +50,8 @@ use mgp_types::Payload;
 
 use announcements::KnownRules;
 pub(super) use changed_lists::ChangedLists;
+pub use confinement::confine;
+pub(crate) use confinement::private_variable;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
 pub(super) use era_choice::{SessionKind, SessionUse};

@@ -13,7 +13,7 @@ use mgp_transport::{ChildCommand, SkippedFolder, duplex};
 use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
 
-use super::confinement::confinement;
+use super::confinement::confine;
 use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
@@ -109,9 +109,15 @@ impl Starting {
         match target {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let stray = Arc::clone(&log);
-                let program = ChildCommand::new(command.as_str())
+                let search = path.clone().unwrap_or_else(|| program_path(&env));
+                let mut program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
-                    .inherit_env(pass_env)
+                    .inherit_env(pass_env);
+                if let Some(rights) = rights {
+                    program = confine(program, rights, command.as_str(), &search)
+                        .map_err(|reason| SpawnError::new(reason).permanent())?;
+                }
+                let program = program
                     .envs(path.map(|path| ("PATH", path)))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(kernel_hops::VARIABLE, (kernel_hops::depth() + 1).to_string())
@@ -121,10 +127,6 @@ impl Starting {
                     .cwd(cwd)
                     .on_stderr(move |line| log.push_line(line))
                     .on_stray_stdout(move |line| stray.push_stray(line));
-                let program = match rights {
-                    Some(rights) => program.confined(confinement(rights)),
-                    None => program,
-                };
                 Ok(ServerTarget::Child(Box::new(program)))
             }
             ExpandedTarget::Url { url, headers, auth, transport } => {
@@ -196,7 +198,7 @@ fn added_folder(program: &str, own: &OsStr, path: &OsStr) -> Option<PathBuf> {
 }
 
 /// Returns the first folder of a search path that contains a program.
-fn folder_of(program: &str, path: &OsStr) -> Option<PathBuf> {
+pub(super) fn folder_of(program: &str, path: &OsStr) -> Option<PathBuf> {
     if program.contains(std::path::is_separator) {
         return None;
     }

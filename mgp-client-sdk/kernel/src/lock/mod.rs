@@ -55,9 +55,13 @@ pub fn read_start(
     // than this process.
     let pass_env = [pass_env, &server.pass_env].concat();
     let inherited: HashMap<OsString, OsString> = mgp_transport::inherited_env(&pass_env).collect();
+    let private = expanded.rights.as_ref().and_then(|rights| rights.private.as_deref());
     let variable = |name: &str| {
         let own = env.get(name).map(|value| value.as_str().into());
-        own.or_else(|| inherited.get(OsStr::new(name)).cloned()).filter(|value| !value.is_empty())
+        let private = private.and_then(|folder| crate::fleet::private_variable(folder, name));
+        own.or_else(|| private.map(OsString::from))
+            .or_else(|| inherited.get(OsStr::new(name)).cloned())
+            .filter(|value| !value.is_empty())
     };
     let script = package::script(command.as_str(), &args, cwd)?;
     if let Some(package) = Package::of(command.as_str(), &args, cwd) {

@@ -29,6 +29,8 @@ record! {
         req reach: String,
         /// The trust level of the server.
         req trust_level: TrustLevel,
+        /// The rights of the server's process in words; absent if the process is not confined.
+        opt confinement: Option<String>,
         /// The eras of the connected sessions: `legacy`, `modern`, or several joined by `+`.
         opt era: Option<String>,
         /// The revision of MCP that the server speaks.

@@ -250,7 +250,7 @@ fn entry(add: &Add) -> Value {
 }
 
 /// Returns a path from the command line as an absolute path, unless it begins with `~` or `$`.
-fn absolute(path: &str) -> String {
+pub(super) fn absolute(path: &str) -> String {
     let full =
         std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
     full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())

@@ -48,17 +48,29 @@ pub(super) async fn run<R>(global: &Global, arg: &ServerArg) -> CliResult
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,
 {
-    let client =
-        control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
-    let server = check_running(&client, &arg.server).await?;
-    if server.status.as_str() == DISABLED {
-        return Err(disabled(&arg.server));
+    let status = request::<R>(global, &arg.server, arg.timeout).await?;
+    ActionReport::new(&*arg.server, status.as_str()).print(global)
+}
+
+/// Sends the request of [`run`], and prints a note if it takes long; returns the state of the server.
+pub(super) async fn request<R>(
+    global: &Global,
+    server: &str,
+    limit: Option<Duration>,
+) -> CliResult<ServerState>
+where
+    R: Request<Params = KernelServerParams, Result = KernelServerResult>,
+{
+    let client = control::connect_with_timeout(global, limit.unwrap_or(START_TIMEOUT)).await?;
+    let known = check_running(&client, server).await?;
+    if known.status.as_str() == DISABLED {
+        return Err(disabled(server));
     }
-    let mut changing = pin!(change::<R>(&client, &arg.server, arg.timeout));
+    let mut changing = pin!(change::<R>(&client, server, limit));
     let status = tokio::select! {
         status = &mut changing => status?,
         () = sleep(NOTE_DELAY) => {
-            print_note(global, &format!("mgp: still waiting for {}", arg.server));
+            print_note(global, &format!("mgp: still waiting for {server}"));
             changing.await?
         }
     };
@@ -66,9 +78,9 @@ where
     // itself.
     let goes_on = R::METHOD == KernelServersRestart::METHOD && status == ServerState::Draining;
     if is_start::<R>() && status != ServerState::Connected && !goes_on {
-        return Err(Failure::failed(failure_reason(&client, &arg.server).await));
+        return Err(Failure::failed(failure_reason(&client, server).await));
     }
-    ActionReport::new(&*arg.server, status.as_str()).print(global)
+    Ok(status)
 }
 
 fn is_start<R: Request>() -> bool {

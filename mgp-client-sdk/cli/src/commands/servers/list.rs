@@ -62,7 +62,7 @@ impl Render for ServerList {
 fn render_server(server: &KernelServer, out: &mut Output) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
     let instances = server.instances.filter(|instances| *instances > 0);
-    let lines: [(&str, Option<String>); 16] = [
+    let lines: [(&str, Option<String>); 17] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
@@ -70,6 +70,7 @@ fn render_server(server: &KernelServer, out: &mut Output) {
         ("instances", instances.map(|instances| format!("{instances}, one for each agent"))),
         ("restarts", Some(server.restarts.to_string())),
         ("last failure", server.last_failure.clone()),
+        ("confined", server.confinement.clone()),
         ("trust", Some(server.trust_level.to_string())),
         ("calls itself", server.name.clone()),
         ("version", server.version.clone()),

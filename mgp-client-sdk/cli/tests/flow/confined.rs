@@ -1,0 +1,176 @@
+//! Tests of servers with `[servers.confine]`, in the program itself: a server in Python tries what it must not do.
+
+use std::net::TcpListener;
+
+use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_types::mcp::Era;
+use serde_json::json;
+
+use crate::created::python;
+use crate::world::World;
+
+/// A server whose only tool tries something, and returns `ok` or the name of the error.
+const SCRIPT: &str = r#"
+import json, os, socket, sys, tempfile
+
+TOOL = {
+    "name": "attempt",
+    "description": "Tries something",
+    "inputSchema": {"type": "object", "properties": {"what": {"type": "string"}, "target": {"type": "string"}}},
+}
+
+def attempt(what, target):
+    if what == "read":
+        open(target).read()
+    elif what == "write":
+        open(target, "w").write("x")
+    elif what == "temporary":
+        tempfile.NamedTemporaryFile().write(b"x")
+    elif what == "tcp":
+        socket.create_connection(("127.0.0.1", int(target)), 5).close()
+    elif what == "listen":
+        socket.create_server(("127.0.0.1", int(target))).close()
+    elif what == "datagram":
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+    elif what == "mptcp":
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).close()
+    elif what == "local":
+        socket.socket(socket.AF_UNIX).close()
+    elif what == "pair":
+        [end.close() for end in socket.socketpair()]
+    elif what == "kill":
+        os.kill(int(target), 0)
+    return "ok"
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, answer = message.get("method"), {"jsonrpc": "2.0", "id": message.get("id")}
+    if "id" not in message:
+        continue
+    if method == "initialize":
+        version = message["params"]["protocolVersion"]
+        answer["result"] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "tries", "version": "1"}}
+    elif method == "tools/list":
+        answer["result"] = {"tools": [TOOL]}
+    elif method == "tools/call":
+        try:
+            text = attempt(**message["params"]["arguments"])
+        except OSError as error:
+            text = type(error).__name__
+        answer["result"] = {"content": [{"type": "text", "text": text}]}
+    elif method == "ping":
+        answer["result"] = {}
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown method"}
+    print(json.dumps(answer), flush=True)
+"#;
+
+/// Returns whether this system can enforce all restrictions that the tests try: Linux 6.12 or later.
+fn can_confine() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+    mgp_transport::Confinement::is_supported()
+        && [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= [6, 12]
+}
+
+/// Returns a world with the server, whose `[servers.confine]` has these lines.
+fn world(confine: &str) -> World {
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'tries'\ncommand = '{}'\nargs = ['{{DIR}}/code/server.txt']\n\
+         [servers.confine]\n{confine}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
+         risk = {{ attempt = 'safe' }}\nvalidators = {{ attempt = 'none' }}\n",
+        python()
+    ));
+    for folder in ["code", "readable", "writable"] {
+        std::fs::create_dir_all(world.path(folder)).unwrap();
+    }
+    world.write("code/server.txt", SCRIPT);
+    world.write("readable/note.txt", "a note");
+    world.write("secret.txt", "a secret");
+    world
+}
+
+async fn attempt(host: &Client, what: &str, target: impl AsRef<str>) -> String {
+    let arguments = json!({"what": what, "target": target.as_ref()});
+    let call = json!({"name": "tries.attempt", "arguments": arguments});
+    host.call("mgp_tools_call").args(call).await.unwrap().to_text()
+}
+
+#[tokio::test]
+async fn a_confined_server_reads_writes_and_connects_only_where_it_may() {
+    if !can_confine() {
+        return;
+    }
+    let (permitted, other) = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap()).into();
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
+    let world = world(&format!(
+        "read = ['readable']\nwrite = ['writable']\nconnect = ['{}']",
+        port(&permitted)
+    ));
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    let path = |name: &str| world.path(name).to_str().unwrap().to_owned();
+    for (what, target) in [
+        ("read", path("readable/note.txt")),
+        ("read", path("code/server.txt")),
+        ("write", path("writable/new.txt")),
+        ("temporary", String::new()),
+        ("tcp", port(&permitted)),
+        ("datagram", String::new()),
+        ("pair", String::new()),
+    ] {
+        assert_eq!(attempt(&host, what, &target).await, "ok", "{what} {target}");
+    }
+    let refused = [
+        ("read", path("secret.txt")),
+        ("read", path("mgp.toml")),
+        ("write", path("readable/note.txt")),
+        ("write", path("new.txt")),
+        ("write", "/tmp/mgp-confined-server".to_owned()),
+        ("tcp", port(&other)),
+        ("listen", "0".to_owned()),
+        ("mptcp", String::new()),
+        ("local", String::new()),
+    ];
+    for (what, target) in refused {
+        let text = attempt(&host, what, &target).await;
+        assert_eq!(text, "PermissionError", "{what} {target}");
+    }
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_confined_server_without_rights_opens_no_socket_and_signals_no_process() {
+    if !can_confine() {
+        return;
+    }
+    let world = world("");
+    let host = world.host("ada", Era::Modern, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    for what in ["datagram", "tcp", "local"] {
+        assert_eq!(attempt(&host, what, "9").await, "PermissionError", "{what}");
+    }
+    let own = std::process::id().to_string();
+    assert_eq!(attempt(&host, "kill", own).await, "PermissionError");
+    host.close().await;
+}
+
+/// A server that could change its own rules, or that could not use what it was given, does not start; the reason has the
+/// remedy.
+#[tokio::test]
+async fn rights_to_write_the_configuration_or_without_effect_prevent_the_start() {
+    for (confine, reason) in
+        [("write = ['{DIR}']", "name narrower folders"), ("read = ['missing']", "create it")]
+    {
+        let world = world(confine);
+        let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+        let mut shown = String::new();
+        mgp_testkit::until("the server has failed", async || {
+            shown = world.json(&["servers", "ls"]).to_string();
+            shown.contains(reason)
+        })
+        .await;
+        assert!(shown.contains("confine."), "{shown}");
+        host.close().await;
+    }
+}

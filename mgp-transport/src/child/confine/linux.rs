@@ -1,0 +1,201 @@
+//! Confines this process with Landlock (files, TCP, signals) and seccomp (all other sockets), and executes the program
+//! of the child.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _,
+    CreateRulesetError, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+use super::{Confinement, Ports};
+
+/// The newest version of Landlock whose rights are used; an older Linux kernel restricts only
+/// the rights that it knows.
+const RIGHTS: ABI = ABI::V6;
+
+/// The resource limits of a child that has any.
+const LIMITS: [(Resource, u64); 4] = [
+    (Resource::Core, 0),
+    (Resource::Fsize, 64 << 20),
+    (Resource::Nofile, 512),
+    (Resource::Data, 2 << 30),
+];
+
+pub(super) fn is_available() -> bool {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let created = rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create);
+    // If only the call that creates the rules fails, the system supports confinement, but lacks e.g. descriptors, so
+    // return `true`. If it still lacks them when the child confines itself, the child does not start.
+    matches!(
+        created,
+        Ok(_) | Err(RulesetError::CreateRuleset(CreateRulesetError::CreateRulesetCall { .. }))
+    )
+}
+
+pub(super) fn can_restrict_tcp() -> bool {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    rules.handle_access(AccessNet::from_all(ABI::V4)).is_ok()
+}
+
+pub(super) fn run(
+    rights: &Confinement,
+    program: &OsStr,
+    arguments: impl Iterator<Item = OsString>,
+) -> ExitCode {
+    if rights.limits_resources {
+        for (resource, most) in LIMITS {
+            let _ = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
+        }
+    }
+    if let Err(error) = restrict(rights) {
+        report(&format!("the program cannot be confined: {error}"));
+        return ExitCode::from(126);
+    }
+    let error = Command::new(program).args(arguments).exec();
+    report(&format!("`{}` cannot be started: {error}", program.to_string_lossy()));
+    ExitCode::from(127)
+}
+
+fn restrict(rights: &Confinement) -> Result<(), String> {
+    let status = restrict_files(rights).map_err(|error| error.to_string())?;
+    if rights.required && status == RulesetStatus::NotEnforced {
+        return Err("the system does not enforce Landlock".to_owned());
+    }
+    match restrict_sockets(rights) {
+        Err(error) if rights.required => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Restricts files, TCP and signals with Landlock.
+fn restrict_files(rights: &Confinement) -> Result<RulesetStatus, RulesetError> {
+    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(RIGHTS))?;
+    let tcp = [(&rights.connects, AccessNet::ConnectTcp), (&rights.listens, AccessNet::BindTcp)];
+    for (_, access) in tcp.iter().filter(|(ports, _)| **ports != Ports::All) {
+        rules = rules.handle_access(*access)?;
+    }
+    let mut rules = rules.scope(Scope::from_all(RIGHTS))?.create()?;
+    for path in &rights.read {
+        rules = allowed(rules, path, AccessFs::from_read(RIGHTS))?;
+    }
+    for path in &rights.write {
+        rules = allowed(rules, path, AccessFs::from_all(RIGHTS))?;
+    }
+    for (ports, access) in tcp {
+        if let Ports::Only(ports) = ports {
+            for port in ports {
+                rules = rules.add_rule(NetPort::new(*port, access))?;
+            }
+        }
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// Adds a path to the rules; for a file, rights that apply only to folders are left out.
+fn allowed(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
+    rules.add_rule(PathBeneath::new(opened, access))
+}
+
+// The numbers of `linux/socket.h`, `linux/net.h` and `linux/in.h`, which are the same for all architectures that the
+// filter supports.
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+const SOCK_STREAM: u64 = 1;
+const SOCK_DGRAM: u64 = 2;
+/// The bits of a socket's type; the others are flags.
+const SOCK_TYPE: u64 = 0xf;
+const IPPROTO_TCP: u64 = 6;
+const MSG_FASTOPEN: u64 = 0x2000_0000;
+
+/// Denies, with a seccomp filter, the sockets that Landlock does not restrict: Unix sockets, UDP, and protocols other
+/// than TCP.
+fn restrict_sockets(rights: &Confinement) -> Result<(), String> {
+    let filter = socket_filter(rights).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&filter).map_err(|error| error.to_string())
+}
+
+fn socket_filter(rights: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
+    let connects = rights.connects != Ports::None;
+    let has_tcp = connects || rights.listens != Ports::None;
+    // Node.js fails if it cannot list the network interfaces, which it does with a netlink socket.
+    let families = [
+        (AF_NETLINK, true),
+        (AF_UNIX, rights.local_sockets),
+        (AF_INET, has_tcp),
+        (AF_INET6, has_tcp),
+    ];
+    let allowed = families.iter().filter(|(_, is_allowed)| *is_allowed);
+    let other_family = allowed.map(|(family, _)| not(0, *family)).collect::<Result<Vec<_>, _>>()?;
+    let mut denied = vec![
+        SeccompRule::new(other_family)?,
+        SeccompRule::new(vec![is(0, AF_NETLINK)?, not(2, 0)?])?,
+    ];
+    for family in [AF_INET, AF_INET6] {
+        // Protocols such as MPTCP are not restricted by Landlock.
+        let stream = [is(0, family)?, bits(1, SOCK_TYPE, SOCK_STREAM)?];
+        let other_protocol = [not(2, 0)?, not(2, IPPROTO_TCP)?];
+        denied.push(SeccompRule::new(stream.into_iter().chain(other_protocol).collect())?);
+        let allowed = |kind| kind == SOCK_STREAM || kind == SOCK_DGRAM && connects;
+        for kind in (0..=SOCK_TYPE).filter(|kind| !allowed(*kind)) {
+            denied.push(SeccompRule::new(vec![is(0, family)?, bits(1, SOCK_TYPE, kind)?])?);
+        }
+    }
+    // Landlock does not restrict a connection whose first packet has data.
+    let fast_open = |flags| SeccompRule::new(vec![bits(flags, MSG_FASTOPEN, MSG_FASTOPEN)?]);
+    let rules: BTreeMap<i64, Vec<SeccompRule>> = [
+        (libc::SYS_socket, denied),
+        (libc::SYS_sendto, vec![fast_open(3)?]),
+        (libc::SYS_sendmsg, vec![fast_open(2)?]),
+        (libc::SYS_sendmmsg, vec![fast_open(3)?]),
+        // The filter does not see the operations of a ring.
+        (libc::SYS_io_uring_setup, Vec::new()),
+    ]
+    .into();
+    let denied = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()
+}
+
+/// Returns the condition that an argument of a system call is this value.
+fn is(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+/// Returns the condition that an argument of a system call is not this value.
+fn not(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
+}
+
+/// Returns the condition that the bits `mask` of an argument of a system call have this value.
+fn bits(
+    argument: u8,
+    mask: u64,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+/// Writes a line to standard error, which the parent process logs.
+fn report(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
