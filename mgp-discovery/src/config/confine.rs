@@ -124,7 +124,7 @@ mod tests {
         let text =
             "[[servers]]\nid = 'a'\nurl = 'https://a.example'\n[servers.confine]\nread = ['/srv']";
         let parsed = Config::parse("mgp.toml", text).unwrap();
-        let warning = parsed.findings.iter().map(|finding| finding.to_string());
+        let warning = parsed.findings.iter().map(ToString::to_string);
         assert!(warning.collect::<String>().contains("`confine` does nothing without `command`"));
     }
 }
