@@ -1,7 +1,7 @@
 //! The rights of a confined process, from `[servers.confine]` (MGP §15.2).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::expander::{ExpandedTarget, Filling};
 use super::value::Expanded;
@@ -32,6 +32,8 @@ pub struct ProcessRights {
     pub local_sockets: bool,
     /// A private folder for temporary files and downloads, which may not exist yet; `None` for a process without one.
     pub private: Option<PathBuf>,
+    /// The real path of the state folder, of which the process may access only what the other paths name.
+    pub hidden: Option<PathBuf>,
     /// `true` if the configuration of an operator confines the process; `false` for a script of an agent.
     pub is_configured: bool,
 }
@@ -43,21 +45,32 @@ impl Filling<'_> {
         let ExpandedTarget::Program { command, args, cwd, .. } = target else { return None };
         let read = self.paths("read", &confine.read);
         let write = self.paths("write", &confine.write);
-        self.refuse_own_files(&write);
-        let state = self.expander.state_folder();
-        let mut read: Vec<_> = read.into_iter().flat_map(|path| readable(path, state)).collect();
+        let private = self.private_folder();
+        let own: Vec<_> = write.iter().chain(&private).map(|path| real(path)).collect();
+        let mut read = self.real_paths("read", &read, &own);
+        let write = self.real_paths("write", &write, &own);
+        self.refuse_own_files(&read, &write);
         let narrow = self.narrow_folders();
         let words: Vec<&str> = args.iter().map(Expanded::as_str).collect();
         let code = code_arguments(command.as_str(), &words, cwd).into_iter();
-        read.extend(code.filter_map(|file| code_folder(&cwd.join(file), &narrow)));
-        read.extend(Some(cwd.clone()).filter(|cwd| narrow(cwd)));
+        read.extend(code.flat_map(|file| code_folders(&cwd.join(file), &own, &narrow)));
+        let program = Path::new(command.as_str());
+        if program.is_absolute() {
+            // The package of e.g. `.venv/bin/server` or `node_modules/.bin/server`.
+            let real = safe_path(program, &own).into_iter();
+            let files = real.chain([program.to_owned()]);
+            let files = files.filter(|file| !own.iter().any(|own| file.starts_with(own)));
+            read.extend(files.flat_map(|file| package(&file, &narrow)));
+        }
+        read.extend(safe_path(cwd, &own).filter(|cwd| narrow(cwd)));
         Some(ProcessRights {
             read,
             write,
             connects: confine.connect.clone(),
             listens: confine.listen.clone(),
             local_sockets: confine.local_sockets,
-            private: self.private_folder(),
+            private,
+            hidden: self.expander.state_folder().map(real),
             is_configured: true,
         })
     }
@@ -68,37 +81,52 @@ impl Filling<'_> {
         Some(self.expander.state_folder()?.join(PRIVATE).join(self.server.id.as_str()))
     }
 
-    /// Expands the paths of a key of the table. A path that does not exist is an error, because a right can be given
-    /// only to a file that exists.
+    /// Expands the paths of a key of the table.
     fn paths(&mut self, name: &str, texts: &[String]) -> Vec<PathBuf> {
         let paths = texts.iter().map(|text| {
             let place = format!("confine.{name}");
             let path = self.text(&place, text, &[("", text)]);
-            let path = self.folder.join(self.expander.with_home(path.as_str()));
-            match dunce::canonicalize(&path) {
-                Ok(real) => real,
-                Err(error) => {
-                    let shown = path.display();
-                    self.reasons.push(format!(
-                        "`{place}`: `{shown}` cannot be used ({error}); create it, or remove it from the list"
-                    ));
-                    path
-                }
+            if path.as_str().is_empty() {
+                self.reasons.push(format!("`{place}`: a path is empty; remove it from the list"));
             }
+            self.folder.join(self.expander.with_home(path.as_str()))
         });
         paths.collect()
     }
 
-    /// Refuses rights with which the server could approve its own calls.
-    fn refuse_own_files(&mut self, write: &[PathBuf]) {
-        for own in self.own_files() {
-            if let Some(path) = write.iter().find(|path| own.starts_with(path)) {
-                self.reasons.push(format!(
-                    "`confine.write`: `{}` contains `{}` of the kernel; name narrower folders",
-                    path.display(),
-                    own.display()
-                ));
+    /// Returns the real paths of a key of the table. A path that does not exist is an error, because a right can be
+    /// given only to a file that exists, and so is a path that the server itself could lead elsewhere.
+    fn real_paths(&mut self, name: &str, paths: &[PathBuf], own: &[PathBuf]) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for path in paths {
+            let shown = path.display();
+            match dunce::canonicalize(path) {
+                Err(error) => self.reasons.push(format!(
+                    "`confine.{name}`: `{shown}` cannot be used ({error}); create it, or remove it from the list"
+                )),
+                Ok(_) => match safe_path(path, own) {
+                    Some(real) => found.push(real),
+                    None => self.reasons.push(format!(
+                        "`confine.{name}`: `{shown}` is a link that the server can replace; name its target"
+                    )),
+                },
             }
+        }
+        found
+    }
+
+    /// Refuses rights with which the server could approve its own calls, or read the state of the kernel.
+    fn refuse_own_files(&mut self, read: &[PathBuf], write: &[PathBuf]) {
+        let state = self.expander.state_folder().map(real);
+        let inside = |path: &&PathBuf| state.as_ref().is_some_and(|state| path.starts_with(state));
+        let mut refused: Vec<_> = read.iter().chain(write).filter(inside).collect();
+        let own = self.own_files();
+        refused.extend(write.iter().filter(|path| own.iter().any(|own| own.starts_with(path))));
+        for path in refused {
+            let shown = path.display();
+            self.reasons.push(format!(
+                "`confine`: `{shown}` contains the state, the configuration or the program of the kernel; name narrower folders"
+            ));
         }
     }
 
@@ -109,49 +137,84 @@ impl Filling<'_> {
         move |folder| !wide.iter().any(|path| path.starts_with(folder))
     }
 
-    /// Returns the real paths of the kernel's state and of its configuration.
+    /// Returns the real paths of the kernel's state, of its configuration and of its program.
     fn own_files(&self) -> Vec<PathBuf> {
         // An approval of a project covers the exact text of its file, so a change by the server has no effect.
         let file = (self.server.origin != Origin::Project).then_some(&*self.server.file);
-        self.expander.state_folder().into_iter().chain(file).map(real).collect()
+        let files = self.expander.state_folder().into_iter().chain(file).map(real);
+        files.chain(std::env::current_exe()).collect()
     }
 }
 
 /// Returns the real path of a file, or the path itself if the file does not exist.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns the paths with which a process can read everything below a path except the state of the kernel, i.e. the
-/// user's secrets: rights hold for a whole folder, so a folder that contains the state is replaced by what is in it.
-pub(crate) fn readable(path: PathBuf, state: Option<&Path>) -> Vec<PathBuf> {
-    let Some(state) = state.map(real).filter(|state| state.starts_with(&path)) else {
-        return vec![path];
+/// The number of links that are followed in a path; Linux follows as many.
+const MAX_LINKS: usize = 40;
+
+/// Returns the real path of a file; `None` if it does not exist, or if a link inside one of the folders `own` leads out
+/// of that folder. A process that can write the folder could lead such a path, and a right for it, to any file.
+#[must_use]
+pub fn safe_path(path: &Path, own: &[PathBuf]) -> Option<PathBuf> {
+    let mut rest: Vec<PathBuf> = parts(path);
+    let (mut found, mut links, mut bounds) = (PathBuf::new(), 0, Vec::new());
+    while let Some(part) = rest.pop() {
+        match part.components().next() {
+            Some(Component::ParentDir) => {
+                found.pop();
+                continue;
+            }
+            Some(Component::CurDir) | None => continue,
+            _ => found.push(&part),
+        }
+        if let Ok(target) = fs::read_link(&found) {
+            links += 1;
+            if links > MAX_LINKS {
+                return None;
+            }
+            found.pop();
+            bounds.extend(own.iter().filter(|own| found.starts_with(own)));
+            rest.extend(parts(&target));
+        }
+    }
+    let is_bound = fs::exists(&found).unwrap_or_default()
+        && bounds.iter().all(|bound| found.starts_with(bound));
+    is_bound.then_some(found)
+}
+
+/// Returns the components of a path, the last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+/// Returns the folders with the code to which a file belongs: its package, or else the folder of the file, or the file
+/// itself if that folder is not narrow. Returns nothing if the process can write the file, and so read it anyway.
+fn code_folders(file: &Path, own: &[PathBuf], narrow: &impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let real = safe_path(file, own);
+    let Some(file) = real.filter(|file| !own.iter().any(|own| file.starts_with(own))) else {
+        return Vec::new();
     };
-    let mut found = Vec::new();
-    let mut folder = path;
-    while folder != state {
-        let Some(next) = state.strip_prefix(&folder).ok().and_then(|rest| rest.iter().next())
-        else {
-            break;
-        };
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        found.extend(entries.filter(|entry| entry.file_name() != next).map(|entry| entry.path()));
-        folder = folder.join(next);
+    let mut found = package(&file, narrow);
+    if found.is_empty() {
+        let folder = file.parent().filter(|folder| narrow(folder));
+        found.push(folder.unwrap_or(&file).to_owned());
     }
     found
 }
 
-/// Returns the folder of the package to which a code file belongs, or else the folder of the file; the file itself if
-/// that folder is not narrow.
-fn code_folder(file: &Path, narrow: &impl Fn(&Path) -> bool) -> Option<PathBuf> {
-    let file = dunce::canonicalize(file).ok()?;
+/// Returns the folder of the package to which a code file belongs, and the folders in which Node.js searches the
+/// packages that it imports; nothing if the file is not in a package.
+fn package(file: &Path, narrow: &impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let is_package = |folder: &&Path| {
         PACKAGE_FILES.iter().any(|name| fs::exists(folder.join(name)).unwrap_or_default())
     };
     let folders = || file.ancestors().skip(1).take_while(|folder| narrow(folder));
-    let found = folders().find(is_package).or_else(|| folders().next());
-    Some(found.map_or_else(|| file.clone(), Path::to_owned))
+    let Some(package) = folders().find(is_package) else { return Vec::new() };
+    let imported = folders().map(|folder| folder.join("node_modules"));
+    let imported = imported.filter(|folder| fs::exists(folder).unwrap_or_default());
+    [package.to_owned()].into_iter().chain(imported).collect()
 }
 
 #[cfg(test)]
@@ -203,16 +266,19 @@ mod tests {
             "home/one/dist/index.js",
             "home/two/dist/index.js",
             "home/script.py",
+            "home/three/node_modules/a/package.json",
+            "home/three/node_modules/a/index.js",
             "home/work/note",
         ]);
         let read = |entry: &str| place.rights(entry).unwrap().read;
         let node = |file: &str| {
             format!("command = 'node'\nargs = ['{{DIR}}/home/{file}']\nconfine = {{}}")
         };
-        let private = place.at("home/.state/confined/a");
-        assert_eq!(read(&node("one/dist/index.js")), [place.at("home/one"), private.clone()]);
-        assert_eq!(read(&node("two/dist/index.js")), [place.at("home/two/dist"), private.clone()]);
-        assert_eq!(read(&node("script.py")), [place.at("home/script.py"), private]);
+        assert_eq!(read(&node("one/dist/index.js")), [place.at("home/one")]);
+        assert_eq!(read(&node("two/dist/index.js")), [place.at("home/two/dist")]);
+        assert_eq!(read(&node("script.py")), [place.at("home/script.py")]);
+        let modules = place.at("home/three/node_modules");
+        assert_eq!(read(&node("three/node_modules/a/index.js")), [modules.join("a"), modules]);
         let at = |cwd: &str| format!("command = 'a'\ncwd = '{cwd}'\nconfine = {{}}");
         assert_eq!(read(&at("~/work")), [place.at("home/work")]);
         assert_eq!(read(&at("~")), Vec::<PathBuf>::new());
@@ -231,25 +297,44 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_contains_the_state_is_read_without_it() {
-        let place = Place::new(&["home/work/note", "data/note"]);
-        let read = |path: &str| {
+    fn the_state_is_hidden_from_rights_for_the_folders_above() {
+        let place = Place::new(&[]);
+        let rights = place.rights("command = 'a'\nconfine = { read = ['~'] }").unwrap();
+        assert_eq!(rights.hidden, Some(place.at("home/.state")));
+        for path in ["~/.state", "~/.state/x", "${EMPTY:-}"] {
             let entry = format!("command = 'a'\nconfine = {{ read = ['{path}'] }}");
-            place.rights(&entry).unwrap().read
-        };
-        let home = read("~");
-        assert!(home.contains(&place.at("home/work")), "{home:?}");
-        assert!(!home.contains(&place.at("home")), "{home:?}");
-        assert!(!home.contains(&place.at("home/.state")), "{home:?}");
-        let all = read("/");
-        assert!(all.contains(&place.at("data")) && all.contains(&"/proc".into()), "{all:?}");
-        assert!(!all.iter().any(|path| place.at("home/.state/x").starts_with(path)), "{all:?}");
+            assert!(place.rights(&entry).is_err(), "{path}");
+        }
+    }
+
+    /// A server must not gain rights at its next start by links in the folders that it can write.
+    #[cfg(unix)]
+    #[test]
+    fn links_that_a_server_can_replace_give_no_rights() {
+        use std::os::unix::fs::symlink;
+        let place =
+            Place::new(&["home/.ssh/key", "home/work/note", "home/.state/confined/a/tmp/x"]);
+        symlink(place.at("home/.ssh/key"), place.at("home/.state/confined/a/module")).unwrap();
+        symlink(place.at("home/.state/x"), place.at("home/.state/confined/a/x.py")).unwrap();
+        for args in ["'-m', 'module'", "'x.py'"] {
+            let entry = format!("command = 'python3'\nargs = [{args}]\nconfine = {{}}");
+            let read = place.rights(&entry).unwrap().read;
+            assert_eq!(read, [place.at("home/.state/confined/a")], "{args}");
+        }
+        symlink(place.at("home/.ssh"), place.at("home/work/sub")).unwrap();
+        for nested in
+            ["read = ['~/work/sub'], write = ['~/work']", "write = ['~/work', '~/work/sub']"]
+        {
+            let error =
+                place.rights(&format!("command = 'a'\nconfine = {{ {nested} }}")).unwrap_err();
+            assert!(error.contains("a link that the server can replace"), "{error}");
+        }
     }
 
     #[test]
     fn a_right_to_write_the_state_or_the_configuration_of_the_kernel_is_refused() {
         let place = Place::new(&["home/work/note"]);
-        for path in ["~", "/", "~/.state", "~/mgp.toml", "work/.."] {
+        for path in ["~", "/", "~/.state", "~/.state/x", "~/mgp.toml", "work/.."] {
             let entry = format!("command = 'a'\nconfine = {{ write = ['{path}'] }}");
             let error = place.rights(&entry).unwrap_err();
             assert!(error.contains("name narrower folders"), "{path}: {error}");

@@ -6,7 +6,7 @@ use mgp_types::mgp::Permission;
 
 use super::program::is_single_script;
 use super::record::{Proposal, is_sandboxed};
-use crate::expand::{ProcessRights, readable};
+use crate::expand::{ProcessRights, real};
 
 /// Returns the rights of a program for the granted permissions; `None` if the program is not a sandboxed script.
 ///
@@ -28,7 +28,7 @@ pub(super) fn rights(
     let mut read: Vec<PathBuf> = named.into_iter().chain(files).collect();
     read.extend(script.map(Path::to_owned));
     if declares(Permission::FilesystemRead) {
-        read.extend(readable(PathBuf::from("/"), state));
+        read.push(PathBuf::from("/"));
     }
     let mut write: Vec<PathBuf> = own.map(Path::to_owned).into_iter().collect();
     if granted.contains(&Permission::FilesystemWrite) {
@@ -41,6 +41,7 @@ pub(super) fn rights(
         listens: granted.contains(&Permission::NetworkListen).into(),
         local_sockets: false,
         private: None,
+        hidden: state.map(real),
         is_configured: false,
     })
 }

@@ -17,7 +17,7 @@ use super::handle::ShutdownTimeouts;
 #[cfg(windows)]
 use super::program;
 use super::stderr::{StderrCallback, drain};
-use super::{Child, ChildError, Confinement, Keeper, StderrLimits, imp, inherited_env};
+use super::{Child, ChildError, Confinement, Keeper, StderrLimits, confine, imp, inherited_env};
 
 /// The description of a child process; each call of [`spawn`](Self::spawn) starts one child.
 ///
@@ -252,11 +252,18 @@ impl ChildCommand {
             }
             None => Command::new(self.found_program()),
         };
+        // Variables of the dynamic loader must not have an effect on the programs that confine the child.
+        let delayed = |name: OsString| match name.to_str() {
+            Some(text) if rights.is_some() && text.starts_with("LD_") => {
+                OsString::from(format!("{}{text}", confine::DELAYED))
+            }
+            _ => name,
+        };
         command
             .args(&self.args)
             .env_clear()
-            .envs(inherited_env(&self.inherit))
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(inherited_env(&self.inherit).map(|(name, value)| (delayed(name), value)))
+            .envs(self.env.iter().map(|(name, value)| (delayed(name.clone()), value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -2,7 +2,8 @@
 //!
 //! This process's own program is started again as the child. The new process gives up all rights that the child must
 //! not have, and then executes the child's program. So the confinement needs no code between fork and exec. Linux only
-//! (Landlock and seccomp); on other systems, and without a [`Keeper`], a child cannot be confined.
+//! (Landlock and seccomp, on x86-64, ARM64 and RISC-V); on other systems, and without a [`Keeper`], a child cannot be
+//! confined.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,6 +17,10 @@ use super::keeper::Keeper;
 /// The argument after the keeper's marker; it makes this process's program confine itself and execute another program.
 pub(super) const MARKER: &str = "confine";
 
+/// The beginning of the names under which the launcher gets variables of the dynamic loader, so that they have an
+/// effect only after the confinement: a library in a folder that the child can write would run without it.
+pub(super) const DELAYED: &str = "MGP_CONFINED_";
+
 /// The maximum size of the rights as an argument; Linux permits 128 KiB.
 const MAX_RIGHTS_BYTES: usize = 128_000;
 
@@ -27,10 +32,16 @@ const MAX_RIGHTS_BYTES: usize = 128_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Confinement {
-    /// The files and folders that the child can read and execute; paths that do not exist are ignored.
+    /// The files and folders that the child can read and execute. Paths that do not exist, and paths with a link in
+    /// them, are ignored.
     pub read: Vec<PathBuf>,
     /// The files and folders that the child can also write.
     pub write: Vec<PathBuf>,
+    /// The real path of a folder to which a right for a folder above does not extend. Of such a folder, the child can
+    /// access everything else that exists when it starts.
+    pub hidden: Option<PathBuf>,
+    /// Folders that are created with the rights of the child before it starts.
+    pub folders: Vec<PathBuf>,
     /// The TCP ports of other programs to which the child can connect.
     pub connects: Ports,
     /// The TCP ports on which the child can listen.
@@ -84,7 +95,10 @@ impl Confinement {
             return None;
         }
         if !Self::is_available() {
-            return Some("only Linux 5.13 and later with Landlock can confine it");
+            return Some("only Linux 6.2 and later with Landlock can confine it");
+        }
+        if !imp::can_restrict_truncation() {
+            return Some("only Linux 6.2 and later can prevent it from emptying files");
         }
         let restricts_tcp = self.connects != Ports::All || self.listens != Ports::All;
         (restricts_tcp && !imp::can_restrict_tcp())
@@ -120,12 +134,21 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     imp::run(&rights, &program, arguments)
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+))]
 mod linux;
-#[cfg(target_os = "linux")]
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+))]
 use self::linux as imp;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+)))]
 mod imp {
     use std::ffi::{OsStr, OsString};
     use std::process::ExitCode;
@@ -133,6 +156,10 @@ mod imp {
     use super::Confinement;
 
     pub(super) fn is_available() -> bool {
+        false
+    }
+
+    pub(super) fn can_restrict_truncation() -> bool {
         false
     }
 

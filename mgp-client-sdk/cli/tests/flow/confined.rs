@@ -11,7 +11,7 @@ use crate::world::World;
 
 /// A server whose only tool tries something, and returns `ok` or the name of the error.
 const SCRIPT: &str = r#"
-import json, os, socket, sys, tempfile
+import json, os, resource, socket, sys, tempfile
 
 TOOL = {
     "name": "attempt",
@@ -40,6 +40,14 @@ def attempt(what, target):
         [end.close() for end in socket.socketpair()]
     elif what == "kill":
         os.kill(int(target), 0)
+    elif what == "free port":
+        socket.socket().listen()
+    elif what == "limits":
+        resource.prlimit(int(target), resource.RLIMIT_FSIZE)
+    elif what == "link":
+        os.symlink(target, "module.py")
+    elif what == "loader":
+        return f"{os.getppid()} {os.environ['LD_LIBRARY_PATH']}"
     return "ok"
 
 for line in sys.stdin:
@@ -76,8 +84,8 @@ fn can_confine() -> bool {
 /// Returns a world with the server, whose `[servers.confine]` has these lines.
 fn world(confine: &str) -> World {
     let world = World::new(&format!(
-        "[[servers]]\nid = 'tries'\ncommand = '{}'\nargs = ['{{DIR}}/code/server.txt']\n\
-         [servers.confine]\n{confine}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
+        "[[servers]]\nid = 'tries'\ncommand = '{}'\nargs = ['{{DIR}}/code/server.txt', 'module.py']\n\
+         env = {{ LD_LIBRARY_PATH = '/nowhere:' }}\n[servers.confine]\n{confine}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
          risk = {{ attempt = 'safe' }}\nvalidators = {{ attempt = 'none' }}\n",
         python()
     ));
@@ -129,6 +137,8 @@ async fn a_confined_server_reads_writes_and_connects_only_where_it_may() {
         ("write", "/tmp/mgp-confined-server".to_owned()),
         ("tcp", port(&other)),
         ("listen", "0".to_owned()),
+        ("free port", String::new()),
+        ("limits", std::process::id().to_string()),
         ("mptcp", String::new()),
         ("local", String::new()),
     ];
@@ -155,6 +165,39 @@ async fn a_confined_server_without_rights_opens_no_socket_and_signals_no_process
     host.close().await;
 }
 
+/// The folder that a server can write must have no effect on what it may do after its next start.
+#[tokio::test]
+async fn a_confined_server_gains_no_rights_by_links_in_its_private_folder() {
+    if !can_confine() {
+        return;
+    }
+    let world = world("");
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    let secret = world.path("secret.txt").to_str().unwrap().to_owned();
+    assert_eq!(attempt(&host, "link", &secret).await, "ok");
+    world.json(&["servers", "restart", "tries"]);
+    assert_eq!(attempt(&host, "read", &secret).await, "PermissionError");
+    host.close().await;
+}
+
+/// A library in a folder that the server can write must not run in the processes that confine it.
+#[tokio::test]
+async fn variables_of_the_loader_have_an_effect_only_after_the_confinement() {
+    if !can_confine() {
+        return;
+    }
+    let world = world("");
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    let shown = attempt(&host, "loader", "").await;
+    let (keeper, value) = shown.split_once(' ').unwrap();
+    assert_eq!(value, "/nowhere:");
+    let environ = std::fs::read(format!("/proc/{keeper}/environ")).unwrap();
+    assert!(!environ.split(|byte| *byte == 0).any(|line| line.starts_with(b"LD_")));
+    host.close().await;
+}
+
 /// A server that could change its own rules, or that could not use what it was given, does not start; the reason has the
 /// remedy.
 #[tokio::test]
@@ -173,4 +216,25 @@ async fn rights_to_write_the_configuration_or_without_effect_prevent_the_start()
         assert!(shown.contains("confine."), "{shown}");
         host.close().await;
     }
+}
+
+/// An entry with a mistake keeps its earlier rules, so the command must not report success.
+#[tokio::test]
+async fn a_server_is_not_reported_as_confined_while_its_earlier_rights_apply() {
+    if !can_confine() {
+        return;
+    }
+    let world = world("");
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    let file = world.path("mgp.toml").to_str().unwrap().to_owned();
+    let confine = ["servers", "confine", "tries", "--config", &file, "--connect"];
+    let port = world.command(&[&confine[..], &["https"]].concat()).output().unwrap();
+    assert_eq!(port.status.code(), Some(2), "{port:?}");
+    let text = std::fs::read_to_string(world.path("mgp.toml")).unwrap();
+    world.write("mgp.toml", &format!("{text}\n[[servers]]\nid = 'broken'\n"));
+    let failed = world.command(&[&confine[..], &["443"]].concat()).output().unwrap();
+    assert!(!failed.status.success(), "{failed:?}");
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("earlier rights"), "{failed:?}");
+    host.close().await;
 }

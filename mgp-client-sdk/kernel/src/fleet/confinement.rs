@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::{PortRights, ProcessRights};
+use mgp_discovery::{PortRights, ProcessRights, safe_path};
 use mgp_transport::{ChildCommand, Confinement, Ports};
 
 use super::target::folder_of;
@@ -92,12 +92,18 @@ const PRIVATE_FOLDERS: &[(&str, &str)] = &[
 /// Returns the reason why the program cannot be confined, with the remedy.
 pub fn confine(
     program: ChildCommand,
-    rights: ProcessRights,
+    mut rights: ProcessRights,
     command: &str,
     path: &OsStr,
 ) -> Result<ChildCommand, String> {
+    if let Some(private) = &mut rights.private {
+        let created = create_private(private).and_then(|()| private.canonicalize());
+        *private = created.map_err(|error| {
+            format!("the private folder `{}` cannot be created: {error}", private.display())
+        })?;
+    }
     let private = rights.private.clone();
-    let confinement = confinement(rights, command, path);
+    let mut confinement = confinement(rights, command, path);
     if let Some(obstacle) = confinement.obstacle() {
         return Err(format!(
             "`[servers.confine]` cannot be enforced: {obstacle}; give it more rights or remove it"
@@ -106,11 +112,8 @@ pub fn confine(
     let Some(private) = private else { return Ok(program.confined(confinement)) };
     let folders: Vec<_> =
         PRIVATE_FOLDERS.iter().map(|(name, folder)| (*name, private.join(folder))).collect();
-    for (_, folder) in &folders {
-        create_private(folder).map_err(|error| {
-            format!("the private folder `{}` cannot be created: {error}", folder.display())
-        })?;
-    }
+    // The confined process creates them, because the server could have put a link in their place.
+    confinement.folders = folders.iter().map(|(_, folder)| folder.clone()).collect();
     Ok(program.envs(folders).confined(confinement))
 }
 
@@ -134,23 +137,26 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
 
 /// Returns a confinement that permits a program only what these rights allow, and what every program needs to run.
 fn confinement(rights: ProcessRights, command: &str, path: &OsStr) -> Confinement {
-    let mut all = Confinement::new();
-    all.read = SYSTEM.iter().map(PathBuf::from).collect();
+    let write: Vec<PathBuf> = rights.write.into_iter().chain(rights.private).collect();
+    let own: Vec<PathBuf> = write.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     if rights.is_configured {
-        all.read.extend(SERVER_SYSTEM.iter().map(PathBuf::from));
+        read.extend(SERVER_SYSTEM.iter().map(PathBuf::from));
         let program =
             folder_of(command, path).map_or(command.into(), |folder| folder.join(command));
-        all.read
-            .extend(interpreters(&program, path).iter().flat_map(|program| installations(program)));
-        all.read.push(program);
+        let programs = interpreters(&program, path, &own);
+        read.extend(programs.iter().flat_map(|program| installations(program, &own)));
+        read.push(program);
     }
     for path in &rights.read {
-        all.read.extend(installations(path));
+        read.extend(installations(path, &own));
     }
-    all.read.extend(rights.read);
-    all.write = rights.write;
-    all.write.push(PathBuf::from("/dev/null"));
-    all.write.extend(rights.private);
+    read.extend(rights.read);
+    let mut all = Confinement::new();
+    all.read = read.iter().filter_map(|path| safe_path(path, &own)).collect();
+    let write = write.iter().map(PathBuf::as_path).chain([Path::new("/dev/null")]);
+    all.write = write.filter_map(|path| safe_path(path, &own)).collect();
+    all.hidden = rights.hidden;
     (all.connects, all.listens) = (ports(rights.connects), ports(rights.listens));
     all.local_sockets = rights.local_sockets;
     (all.limits_resources, all.required) = (!rights.is_configured, rights.is_configured);
@@ -168,18 +174,21 @@ fn ports(rights: PortRights) -> Ports {
 /// The maximum number of bytes that are read of a script, and of the settings of a virtual environment.
 const MAX_HEAD_BYTES: u64 = 4096;
 
-/// Returns a program and, if it is a script, the interpreter that its first line names, and, if one of them belongs to a
-/// virtual environment of Python, the interpreter from which the environment was created.
-fn interpreters(program: &Path, path: &OsStr) -> Vec<PathBuf> {
+/// Returns a program and, if it is a script, the interpreter that its first line names, and, if one of them belongs to
+/// a virtual environment of Python, the interpreter from which the environment was created. Files in the folders
+/// `own`, which the program can write, are not read.
+fn interpreters(program: &Path, path: &OsStr, own: &[PathBuf]) -> Vec<PathBuf> {
+    let is_own = |file: &PathBuf| own.iter().any(|own| file.starts_with(own));
+    let fixed = |file: &Path| safe_path(file, own).filter(|file| !is_own(file));
     let mut found = vec![program.to_owned()];
-    if let Some(line) = rest_of_line(program, "#!", 1) {
+    if let Some(line) = fixed(program).and_then(|file| rest_of_line(&file, "#!", 1)) {
         let mut words = line.split_whitespace();
         let named = words.next().map(PathBuf::from);
         let is_env = named.as_ref().is_some_and(|named| named.ends_with("env"));
         let searched = words.next().filter(|_| is_env);
         found.extend(searched.and_then(|name| Some(folder_of(name, path)?.join(name))).or(named));
     }
-    let settings = |program: &PathBuf| Some(program.parent()?.parent()?.join("pyvenv.cfg"));
+    let settings = |program: &PathBuf| fixed(&program.parent()?.parent()?.join("pyvenv.cfg"));
     let homes = found.iter().filter_map(settings);
     let homes = homes.filter_map(|file| rest_of_line(&file, "home =", 64));
     let bases: Vec<_> = homes.map(|home| Path::new(home.trim()).join("python3")).collect();
@@ -190,16 +199,17 @@ fn interpreters(program: &Path, path: &OsStr) -> Vec<PathBuf> {
 /// Returns the rest of the first line of a file that begins with this text, among its first lines; reads only the
 /// beginning of the file.
 fn rest_of_line(file: &Path, begin: &str, lines: usize) -> Option<String> {
-    let is_file = |file: &File| file.metadata().is_ok_and(|file| file.is_file());
-    let file = File::open(file).ok().filter(is_file)?.take(MAX_HEAD_BYTES);
+    // Check this before opening the file: opening a named pipe would block until it has a writer.
+    fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    let file = File::open(file).ok()?.take(MAX_HEAD_BYTES);
     let mut lines = BufReader::new(file).lines().take(lines).map_while(Result::ok);
     lines.find_map(|line| Some(line.strip_prefix(begin)?.to_owned()))
 }
 
 /// Returns the folders of the installations of a program and, if it is a link, of its target. In a virtual environment
 /// of Python, the interpreter is a link to that of another installation.
-fn installations(program: &Path) -> Vec<PathBuf> {
-    let target = program.canonicalize();
+fn installations(program: &Path, own: &[PathBuf]) -> Vec<PathBuf> {
+    let target = safe_path(program, own);
     let target = target.iter().flat_map(|target| installation(target));
     installation(program).into_iter().chain(target).collect()
 }
@@ -245,9 +255,12 @@ mod tests {
         }
         std::fs::write(at("base/bin/python3.12"), "").unwrap();
         std::os::unix::fs::symlink(at("base/bin/python3.12"), at("venv/bin/python3")).unwrap();
-        let read = installations(&at("venv/bin/python3"));
+        let read = installations(&at("venv/bin/python3"), &[]);
         for path in ["venv/pyvenv.cfg", "venv/lib", "base/lib"] {
             assert!(read.contains(&at(path)), "{path} {read:?}");
         }
+        // A program that can write the environment could replace the link.
+        let read = installations(&at("venv/bin/python3"), &[at("venv")]);
+        assert!(!read.contains(&at("base/lib")), "{read:?}");
     }
 }

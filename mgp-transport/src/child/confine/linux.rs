@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use landlock::{
@@ -13,12 +16,13 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 
-use super::{Confinement, Ports};
+use super::{Confinement, DELAYED, Ports};
 
 /// The newest version of Landlock whose rights are used; an older Linux kernel restricts only
 /// the rights that it knows.
@@ -43,6 +47,11 @@ pub(super) fn is_available() -> bool {
     )
 }
 
+pub(super) fn can_restrict_truncation() -> bool {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    rules.handle_access(AccessFs::Truncate).is_ok()
+}
+
 pub(super) fn can_restrict_tcp() -> bool {
     let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     rules.handle_access(AccessNet::from_all(ABI::V4)).is_ok()
@@ -62,7 +71,17 @@ pub(super) fn run(
         report(&format!("the program cannot be confined: {error}"));
         return ExitCode::from(126);
     }
-    let error = Command::new(program).args(arguments).exec();
+    for folder in &rights.folders {
+        // A program that needs the folder names it in its own error.
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    }
+    let mut command = Command::new(program);
+    for (name, value) in std::env::vars_os() {
+        if let Some(delayed) = name.to_str().and_then(|name| name.strip_prefix(DELAYED)) {
+            command.env(delayed, value).env_remove(&name);
+        }
+    }
+    let error = command.args(arguments).exec();
     report(&format!("`{}` cannot be started: {error}", program.to_string_lossy()));
     ExitCode::from(127)
 }
@@ -72,10 +91,23 @@ fn restrict(rights: &Confinement) -> Result<(), String> {
     if rights.required && status == RulesetStatus::NotEnforced {
         return Err("the system does not enforce Landlock".to_owned());
     }
+    drop_capabilities().map_err(|error| error.to_string())?;
     match restrict_sockets(rights) {
         Err(error) if rights.required => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Gives up the capabilities of root with which the child could leave the confinement, e.g. read the variables of
+/// other processes or load code into the system; changes nothing for other users. As Landlock sets `no_new_privs`, the
+/// program does not get them back.
+fn drop_capabilities() -> rustix::io::Result<()> {
+    let kept = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
+    let mut sets = capabilities(None)?;
+    for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
+        *set &= kept;
+    }
+    set_capabilities(None, sets)
 }
 
 /// Restricts files, TCP and signals with Landlock.
@@ -86,11 +118,12 @@ fn restrict_files(rights: &Confinement) -> Result<RulesetStatus, RulesetError> {
         rules = rules.handle_access(*access)?;
     }
     let mut rules = rules.scope(Scope::from_all(RIGHTS))?.create()?;
+    let hidden = rights.hidden.as_deref();
     for path in &rights.read {
-        rules = allowed(rules, path, AccessFs::from_read(RIGHTS))?;
+        rules = allowed(rules, path, hidden, AccessFs::from_read(RIGHTS))?;
     }
     for path in &rights.write {
-        rules = allowed(rules, path, AccessFs::from_all(RIGHTS))?;
+        rules = allowed(rules, path, hidden, AccessFs::from_all(RIGHTS))?;
     }
     for (ports, access) in tcp {
         if let Ports::Only(ports) = ports {
@@ -102,15 +135,35 @@ fn restrict_files(rights: &Confinement) -> Result<RulesetStatus, RulesetError> {
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// Adds a path to the rules; for a file, rights that apply only to folders are left out.
+/// Adds a path to the rules; for a file, rights that apply only to folders are left out. Adds nothing if a link is in
+/// the path, because another process could have replaced a part of the path since it was checked.
 fn allowed(
-    rules: RulesetCreated,
+    mut rules: RulesetCreated,
     path: &Path,
+    hidden: Option<&Path>,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
+    let real = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()));
+    if real.ok().as_deref() != Some(path) {
+        return Ok(rules);
+    }
+    if let Some(hidden) = hidden.filter(|hidden| hidden.starts_with(path)) {
+        for path in beside(path, hidden) {
+            rules = allowed(rules, &path, None, access)?;
+        }
+        return Ok(rules);
+    }
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
     rules.add_rule(PathBeneath::new(opened, access))
+}
+
+/// Returns everything below a folder except a hidden folder in it: rights hold for a whole folder, so each folder that
+/// contains the hidden one is replaced by what is in it. Links are left out by [`allowed`].
+fn beside(folder: &Path, hidden: &Path) -> Vec<PathBuf> {
+    let folders = hidden.ancestors().skip(1).take_while(|above| above.starts_with(folder));
+    let entries = folders.flat_map(|above| fs::read_dir(above).into_iter().flatten().flatten());
+    entries.map(|entry| entry.path()).filter(|path| !hidden.starts_with(path)).collect()
 }
 
 // The numbers of `linux/socket.h`, `linux/net.h` and `linux/in.h`, which are the same for all architectures that the
@@ -126,10 +179,20 @@ const SOCK_TYPE: u64 = 0xf;
 const IPPROTO_TCP: u64 = 6;
 const MSG_FASTOPEN: u64 = 0x2000_0000;
 
+/// The instructions that refuse, with ENOSYS, each system call whose number has the bit of the x32 interface of x86-64:
+/// such a call is not compared with the rules. No other architecture has numbers so large.
+const WITHOUT_X32: [sock_filter; 3] = [
+    // Load the number; if it is smaller than the bit, skip the next instruction, which returns.
+    sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+    sock_filter { code: 0x35, jt: 0, jf: 1, k: 0x4000_0000 },
+    sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0000 | libc::ENOSYS.unsigned_abs() },
+];
+
 /// Denies, with a seccomp filter, the sockets that Landlock does not restrict: Unix sockets, UDP, and protocols other
 /// than TCP.
 fn restrict_sockets(rights: &Confinement) -> Result<(), String> {
-    let filter = socket_filter(rights).map_err(|error| error.to_string())?;
+    let mut filter = WITHOUT_X32.to_vec();
+    filter.extend(socket_filter(rights).map_err(|error| error.to_string())?);
     seccompiler::apply_filter(&filter).map_err(|error| error.to_string())
 }
 
@@ -161,15 +224,24 @@ fn socket_filter(rights: &Confinement) -> Result<BpfProgram, seccompiler::Backen
     }
     // Landlock does not restrict a connection whose first packet has data.
     let fast_open = |flags| SeccompRule::new(vec![bits(flags, MSG_FASTOPEN, MSG_FASTOPEN)?]);
-    let rules: BTreeMap<i64, Vec<SeccompRule>> = [
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [
         (libc::SYS_socket, denied),
         (libc::SYS_sendto, vec![fast_open(3)?]),
         (libc::SYS_sendmsg, vec![fast_open(2)?]),
         (libc::SYS_sendmmsg, vec![fast_open(3)?]),
         // The filter does not see the operations of a ring.
         (libc::SYS_io_uring_setup, Vec::new()),
+        // The limits of another process: with them, the server could end it, or prevent it from writing files.
+        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![not(0, 0)?])?]),
     ]
     .into();
+    if !rights.local_sockets {
+        // The user's keys, e.g. tickets of Kerberos, and memory that other programs share.
+        let shared = [libc::SYS_keyctl, libc::SYS_request_key, libc::SYS_shmget, libc::SYS_shmat];
+        // A TCP socket without an address gets a free port by `listen`, which Landlock does not restrict.
+        let listens = (rights.listens == Ports::None).then_some(libc::SYS_listen);
+        rules.extend(shared.into_iter().chain(listens).map(|call| (call, Vec::new())));
+    }
     let denied = SeccompAction::Errno(libc::EACCES.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()

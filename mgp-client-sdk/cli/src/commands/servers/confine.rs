@@ -1,14 +1,18 @@
 //! The command `mgp servers confine`.
 
 use clap::Args;
-use mgp_types::method::KernelServersStart;
+use mgp_client_sdk::Client;
+use mgp_types::method::{KernelReload, KernelServersStart};
+use mgp_types::mgp::KernelReloadParams;
 
 use super::add::absolute;
 use super::change;
 use crate::args::{ConfigArg, Global};
+use crate::commands::kernel::ERROR;
+use crate::commands::known_names::check_running;
 use crate::config_file::{ConfigFile, ConfineValues};
 use crate::control;
-use crate::exit::CliResult;
+use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::ActionReport;
 
@@ -24,10 +28,10 @@ pub(crate) struct Confine {
     #[arg(long, value_name = "PATH")]
     write: Vec<String>,
     /// TCP port to which the server may connect, or `*` for all; may be given several times
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     connect: Vec<String>,
     /// TCP port on which the server may listen, or `*` for all; may be given several times
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     listen: Vec<String>,
     /// Let the server connect to Unix sockets, e.g. of Docker, whose programs are not confined
     #[arg(long)]
@@ -57,12 +61,41 @@ pub(super) async fn run(global: &Global, arg: &Confine) -> CliResult {
         local_sockets: arg.local_sockets,
     };
     own.set_confine(id, (!arg.off).then_some(&values))?;
-    control::reload(global).await;
-    if !arg.off {
+    if arg.off {
+        control::reload(global).await;
+    } else {
         // Start a kernel unless one runs: a server that needs more rights fails here, where the person can add them.
-        control::connect_or_start_to_change(global).await?.close().await;
+        let client = control::connect_or_start_to_change(global).await?;
+        apply(&client, id).await?;
+        client.close().await;
         change::request::<KernelServersStart>(global, id, None).await?;
     }
     let report = ActionReport::new(&**id, if arg.off { "not confined" } else { "confined" });
     report.with_notes(arg.config.approval_note().into_iter().collect()).print(global)
+}
+
+/// Makes the kernel apply the configuration. Fails unless the kernel confines the server from now on: an entry with a
+/// mistake keeps its earlier rules, and the kernel may use another file.
+async fn apply(client: &Client, id: &str) -> CliResult {
+    let reloaded = client.request::<KernelReload>(&KernelReloadParams::new()).await?;
+    if let Some(error) = reloaded.findings.iter().find(|finding| finding.severity == ERROR) {
+        let message = &error.message;
+        return Err(Failure::failed(format!(
+            "`{id}` may still have its earlier rights: {message}"
+        )));
+    }
+    if check_running(client, id).await?.confinement.is_none() {
+        return Err(Failure::failed(format!(
+            "`{id}` is not confined: the kernel has it from another file; name that file with --config"
+        )));
+    }
+    Ok(())
+}
+
+/// Parses a port, or `*` for all ports.
+fn port(text: &str) -> Result<String, String> {
+    match text.parse::<u16>() {
+        Err(_) if text != "*" => Err("write a number from 0 to 65535, or `*` for all".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
 }
