@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use mgp_types::service::ServerId;
+
 use super::expander::{ExpandedTarget, Filling};
 use super::value::Expanded;
 use crate::config::PortRights;
@@ -36,6 +38,12 @@ pub struct ProcessRights {
     pub hidden: Option<PathBuf>,
     /// `true` if the configuration of an operator confines the process; `false` for a script of an agent.
     pub is_configured: bool,
+}
+
+/// Returns the private folder of a confined server in a state folder.
+#[must_use]
+pub fn private_folder(state: &Path, server: &ServerId) -> PathBuf {
+    state.join(PRIVATE).join(server.as_str())
 }
 
 impl Filling<'_> {
@@ -78,7 +86,7 @@ impl Filling<'_> {
     /// Returns the private folder of a confined server, which may not exist yet; `None` if the server is not confined.
     pub(super) fn private_folder(&self) -> Option<PathBuf> {
         self.server.confine.as_ref()?;
-        Some(self.expander.state_folder()?.join(PRIVATE).join(self.server.id.as_str()))
+        Some(private_folder(self.expander.state_folder()?, &self.server.id))
     }
 
     /// Expands the paths of a key of the table.

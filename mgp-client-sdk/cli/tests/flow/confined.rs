@@ -213,7 +213,7 @@ async fn rights_to_write_the_configuration_or_without_effect_prevent_the_start()
             shown.contains(reason)
         })
         .await;
-        assert!(shown.contains("confine."), "{shown}");
+        assert!(shown.contains("`confine"), "{shown}");
         host.close().await;
     }
 }
@@ -236,5 +236,22 @@ async fn a_server_is_not_reported_as_confined_while_its_earlier_rights_apply() {
     let failed = world.command(&[&confine[..], &["443"]].concat()).output().unwrap();
     assert!(!failed.status.success(), "{failed:?}");
     assert!(String::from_utf8_lossy(&failed.stderr).contains("earlier rights"), "{failed:?}");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn the_private_folder_of_a_confined_server_is_removed_with_it() {
+    if !can_confine() {
+        return;
+    }
+    let world = world("");
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.knows(1).await;
+    assert_eq!(attempt(&host, "temporary", "").await, "ok");
+    let private = world.path("state/confined/tries");
+    assert!(private.join("tmp").is_dir());
+    let file = world.path("mgp.toml").to_str().unwrap().to_owned();
+    world.json(&["servers", "rm", "tries", "--config", &file]);
+    assert!(!private.exists());
     host.close().await;
 }

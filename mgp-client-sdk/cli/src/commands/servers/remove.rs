@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_discovery::{
     Config, LoadedConfig, Registrations, SecretFile, ServerConfig, Sources, TargetConfig, Trust,
+    private_folder,
 };
 use mgp_kernel::forget_stored_lists;
 use mgp_security::{NameFlaw, ServerHoldings};
@@ -27,7 +28,7 @@ use crate::args::Global;
 use crate::backend::Backend;
 use crate::commands::known_names::check_running;
 use crate::commands::login;
-use crate::config_file::ConfigFile;
+use crate::config_file::{ConfigFile, check_server_id};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::ActionReport;
@@ -235,7 +236,12 @@ async fn forget(
         (false, false) => vec![format!("kept, since there is another server `{id}`: {held}")],
     };
     if forgotten {
-        notes.extend(login::delete_all(global, &ServerId::from(&**id), former).await?);
+        let server = ServerId::from(&**id);
+        notes.extend(login::delete_all(global, &server, former).await?);
+        if check_server_id(id).is_ok() {
+            // A later server with this id must not run what a confined one left; most servers have no such folder.
+            let _ = fs::remove_dir_all(private_folder(&state::folder(global)?, &server));
+        }
     }
     Ok(notes)
 }
