@@ -98,8 +98,9 @@ mod tests {
 
     fn parsed(table: &str) -> Result<ConfineConfig, String> {
         let text = format!("[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.confine]\n{table}");
-        let parsed = Config::parse("mgp.toml", &text).map_err(|errors| errors.to_string())?;
-        Ok(parsed.config.servers[0].confine.clone().unwrap())
+        let parsed = Config::parse("mgp.toml", &text).unwrap();
+        let server = parsed.config.servers.first().ok_or_else(|| format!("{:?}", parsed.findings));
+        Ok(server?.confine.clone().unwrap())
     }
 
     #[test]

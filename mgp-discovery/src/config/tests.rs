@@ -128,7 +128,10 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.validators" => "{ t = 'sandbox' }",
         "servers.mgp.risk" => "{ t = 'safe' }",
         "servers.mgp.permission_limits" => "{ paths = ['/x'] }",
-        "servers.mgp.permission_limits.ports" => "['443']",
+        "servers.mgp.permission_limits.ports"
+        | "servers.confine.connect"
+        | "servers.confine.listen" => "['443']",
+        "servers.confine" => "{}",
         "servers.mgp.confirm" => "'moderate'",
         "servers.mgp.isolation" => "'per_agent'",
         "servers.mgp.on_ungranted" => "'close'",
@@ -325,9 +328,8 @@ fn written_defaults_are_the_defaults() {
     }
     let read = parsed(&text);
     assert!(read.findings.is_empty(), "{:?}", read.findings);
-    // An empty table `[servers.mgp.retry]` enables retries, so the configuration without the key must have this table
-    // too.
-    let without = "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp.retry]\n[agents.ada]\n";
+    // The empty tables of retries and of confinement have an effect, so the configuration must have them too.
+    let without = "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.confine]\n[servers.mgp.retry]\n[agents.ada]\n";
     assert_eq!(read.config, parsed(without).config);
 }
 
