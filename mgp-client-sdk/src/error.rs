@@ -129,10 +129,8 @@ impl Error {
         }
     }
 
-    /// Returns the structured error of the call or of the tool, if the server sent one (extension `structured_errors`).
-    ///
-    /// Servers send it to clients with the extension
-    /// [`StructuredErrors`](mgp_types::mgp::Extension::StructuredErrors).
+    /// Returns the structured error, if the server sent one (extension
+    /// [`StructuredErrors`](mgp_types::mgp::Extension::StructuredErrors)).
     #[must_use]
     pub fn structured(&self) -> Option<StructuredError> {
         match self {

@@ -134,7 +134,7 @@ impl ReadyLayer {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
 
-    /// Returns the refusal that corresponds to the latest state, or `Ok` if the server has connected in the meantime.
+    /// Returns the refusal that corresponds to the latest state, or `Ok` if the server has connected meanwhile.
     fn refuse(&self, server: Option<&ServerId>) -> Result<(), RpcError> {
         let (state, reason) = self.state.latest();
         if state == ServerState::Connected {

@@ -133,8 +133,8 @@ impl ServerPolicy {
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant))
     }
 
-    /// Returns the default policy for the callers of a tenant. A policy that replaces another between the check of the
-    /// tenant and this one must not allow access to callers whom it excludes, so they get `opt-in`.
+    /// Returns the default policy for the callers of a tenant; `opt-in` if this policy excludes the tenant, because it
+    /// may have replaced the policy by which the tenant was checked.
     pub(crate) fn default_for(&self, tenant: &str) -> DefaultPolicy {
         if self.admits(tenant) { self.default_policy } else { DefaultPolicy::OptIn }
     }

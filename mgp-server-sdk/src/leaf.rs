@@ -94,7 +94,7 @@ impl Leaf {
     }
 }
 
-/// Checks again that a call is allowed, if an outer layer made it wait: a right might have ended in the meantime.
+/// Checks again that a call is allowed, if an outer layer made it wait: a right might have ended meanwhile.
 fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
 }

@@ -35,8 +35,8 @@ pub fn canonical(json: &str) -> Result<String, RpcError> {
     Ok(writer.out)
 }
 
-/// The number of nested levels that [`is_canonical`] examines, including the level outside the outermost value. The
-/// limit is small, because the levels are kept in an array on the stack.
+/// The number of nested levels that [`is_canonical`] examines; the first is the whole text. The limit is small, because
+/// the levels are kept in an array on the stack.
 const MAX_SCAN_DEPTH: usize = 16;
 
 /// Returns whether a valid JSON text is certainly in canonical form. Examines the text in one pass, without parsing it.

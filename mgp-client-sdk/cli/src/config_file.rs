@@ -63,8 +63,8 @@ impl ConfigFile {
         entry.is_none() && of_kernel.is_none()
     }
 
-    /// Sets two keys of an agent: `interactive`, if it is given, i.e. whether a person can answer the agent's
-    /// questions; and `portable_names = true`, if the agent needs it. Returns whether that changed the file.
+    /// Sets keys of an agent: `interactive` (whether a person can answer its questions), if given, and
+    /// `portable_names = true`, if the agent needs it. Returns whether the file changed.
     pub(crate) fn set_agent(
         &self,
         agent: &str,

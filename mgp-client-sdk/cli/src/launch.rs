@@ -138,8 +138,8 @@ pub(crate) fn start_detached(
     outcome
 }
 
-/// Reads the report of a kernel; `None` if the kernel ends without a report. Fails if the time limit passes before the
-/// kernel reports or ends.
+/// Reads the report of a kernel, ignoring other lines; `None` if the kernel ends without a report. Fails if the time
+/// limit passes before the kernel reports or ends.
 fn read_report(
     output: ChildStdout,
     timeout: Duration,
@@ -147,11 +147,10 @@ fn read_report(
     let (sender, receiver) = mpsc::channel();
     // If the kernel never reports, the thread waits until the kernel or this process ends.
     thread::spawn(move || {
-        let mut line = String::new();
-        let _ = BufReader::new(output).read_line(&mut line);
-        sender.send(line)
+        let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+        sender.send(lines.find_map(|line| serde_json::from_slice(&line).ok()))
     });
-    Ok(serde_json::from_str(&receiver.recv_timeout(timeout)?).ok())
+    receiver.recv_timeout(timeout)
 }
 
 #[cfg(all(test, unix))]
@@ -170,5 +169,7 @@ mod tests {
         };
         assert!(read("exit 1", Duration::from_mins(1)).unwrap().is_none());
         assert!(read("exec sleep 60", Duration::from_millis(10)).is_err());
+        let noted = r#"echo note; echo '{"code":null,"error":"","taken":true}'"#;
+        assert!(read(noted, Duration::from_mins(1)).unwrap().unwrap().taken);
     }
 }

@@ -15,6 +15,9 @@ use crate::state::unusable;
 /// The name of the file that lists the configuration files whose changes a kernel applies.
 const FOLLOWED: &str = "kernel.files";
 
+/// The second line of the lock file of a kernel that finishes its calls before it ends.
+const STOPPING: &str = "stopping";
+
 /// A held file lock; dropping it or ending the process releases it.
 #[derive(Debug)]
 #[must_use = "the lock ends when it is dropped"]
@@ -32,6 +35,12 @@ impl Lock {
     /// removed or replaced.
     pub(crate) fn is_replaced(&self, folder: &Path) -> bool {
         self.0.metadata().is_ok_and(|own| is_other_file(&own, &kernel_file(folder)))
+    }
+
+    /// Records that the kernel which holds this lock finishes its calls and then ends.
+    pub(crate) fn record_stopping(&self) {
+        // Ignore an error: without the record, commands only describe the kernel less precisely.
+        let _ = writeln!(&self.0, "{STOPPING}");
     }
 }
 
@@ -61,10 +70,19 @@ pub(crate) fn check_files(folder: &Path) -> CliResult {
 
 /// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
 pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
+    process_of(&kernel_text(folder)?)
+}
+
+fn kernel_text(folder: &Path) -> Option<String> {
     let file = kernel_file(folder);
     // Refuse a pipe, because opening it would wait for another process.
     refuse_special(&file).ok()?;
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    fs::read_to_string(file).ok()
+}
+
+/// Returns the process id in the text of a lock file.
+fn process_of(text: &str) -> Option<u32> {
+    text.lines().next()?.trim().parse().ok()
 }
 
 /// Returns whether a process holds the lock of a kernel. Changes no file.
@@ -76,12 +94,18 @@ pub(crate) fn is_held(folder: &Path) -> bool {
 /// Returns the text about a process that holds the lock of a kernel and does not serve; after its last semicolon comes
 /// the remedy.
 pub(crate) fn unserved_text(folder: &Path) -> String {
-    let process = kernel_process(folder);
+    let text = kernel_text(folder).unwrap_or_default();
+    let process = process_of(&text);
     let process =
         process.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
     let folder = folder.display();
+    if text.lines().nth(1) == Some(STOPPING) {
+        return format!(
+            "the kernel of `{folder}` ({process}) is stopping; wait until it has ended"
+        );
+    }
     format!(
-        "{process} uses the state folder `{folder}` and does not answer; wait until it has ended, or check and end it"
+        "{process} uses the state folder `{folder}` and does not answer; try again in a few seconds, or check and end it"
     )
 }
 
@@ -143,7 +167,7 @@ fn try_lock(path: &Path) -> CliResult<LockAttempt> {
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
             let read = file.take(32).read_to_string(&mut text);
-            Ok(LockAttempt::Held(read.ok().and_then(|_| text.trim().parse().ok())))
+            Ok(LockAttempt::Held(read.ok().and_then(|_| process_of(&text))))
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }

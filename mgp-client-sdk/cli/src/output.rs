@@ -3,6 +3,8 @@
 //! Results are printed to standard output, everything else to standard error. Control characters in names and texts of
 //! servers are escaped.
 
+mod progress;
+
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::state_option;
+
+pub(crate) use progress::Progress;
 
 /// A result that a command prints as text or as JSON.
 pub(crate) trait Render: Serialize {
@@ -66,13 +70,15 @@ pub(crate) fn print_json_error(code: u8, error: &str) {
 }
 
 pub(crate) fn print_json(document: &impl Serialize) -> CliResult {
+    let text = safe_json(&serde_json::to_string_pretty(document)?) + "\n";
     HAS_JSON.store(true, Ordering::Relaxed);
-    write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
+    write_stdout(&text)
 }
 
 pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
+    let line = safe_json(&serde_json::to_string(document)?) + "\n";
     HAS_JSON.store(true, Ordering::Relaxed);
-    write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
+    write_stdout(&line)
 }
 
 /// Escapes invisible characters in a JSON document. Such characters occur only inside strings, so the value does not
@@ -195,23 +201,34 @@ const MIN_WIDTH: usize = 40;
 const MIN_CELL: usize = 12;
 
 /// The heads of columns that are never truncated: people copy the cells of these columns into commands, or need the end
-/// of a cell, e.g. the remedy or the time of day.
-const WHOLE_COLUMNS: [&str; 16] = [
+/// of a cell, e.g. the remedy, the reason or the time of day.
+const WHOLE_COLUMNS: [&str; 27] = [
     "ID",
     "NAME",
     "TOOL",
     "SERVER",
     "AGENT",
+    "ANSWERS",
+    "APPROVED",
+    "BEGAN",
+    "CHANNEL",
     "CHECK",
     "CONNECTED",
     "PERMISSION",
     "EVENT",
     "FOR",
+    "LAST ERROR",
+    "LAST SEEN",
     "TARGET",
     "WHO",
+    "WHY",
     "FILE",
     "RESULT",
+    "RULE",
+    "SINCE",
     "TIME",
+    "TO",
+    "USED",
     "EXPIRES",
 ];
 
@@ -449,42 +466,6 @@ pub(crate) fn plural(number: impl TryInto<u64>, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A counter on standard error that shows how many of several things are done. Without a terminal, it prints only one
-/// line at the beginning.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    label: &'static str,
-    total: usize,
-    done: usize,
-    is_visible: bool,
-}
-
-impl Progress {
-    pub(crate) fn new(global: &Global, label: &'static str, total: usize) -> Self {
-        let is_terminal = io::stderr().is_terminal() && !is_dumb();
-        if total > 0 && !is_terminal {
-            print_note(global, &format!("{label}: {total}"));
-        }
-        let is_visible = total > 1 && !global.json && is_terminal;
-        Self { label, total, done: 0, is_visible }
-    }
-
-    pub(crate) fn step(&mut self) {
-        self.done += 1;
-        if self.is_visible {
-            let _ = write!(io::stderr(), "\r\u{1b}[K{} {}/{}", self.label, self.done, self.total);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.is_visible {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,6 +523,10 @@ mod tests {
         let (time, result) = ("2026-11-27T18:35:59.123Z", "it does not start; fix: install it");
         out.table(["TIME", "RESULT"], [[time.into(), result.into()]]);
         assert!(out.text.contains(&format!("{time}  {result}")), "{}", out.text);
+        let mut out = Output { width: Some(40), ..Output::default() };
+        let why = "confirmation of dangerous calls: deferred";
+        out.table(["TIME", "WHAT", "WHY"], [[time.into(), "a".into(), why.into()]]);
+        assert!(out.text.contains(why), "{}", out.text);
         let mut out = Output::default();
         out.table(["ID", "WHAT", "RUNS"], row());
         assert!(out.text.contains("with many words  npx"), "{}", out.text);

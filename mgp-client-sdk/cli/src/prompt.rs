@@ -51,8 +51,8 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
 }
 
-/// Asks like [`confirm`], and fails unless the answer is yes: with the message `declined` if the person declines, and
-/// with the usage error `no_terminal` if nothing can be asked.
+/// Asks like [`confirm`], and fails unless the answer is yes: with the message `declined` if the answer is no, and with
+/// the usage error `no_terminal` if no person can be asked.
 pub(crate) fn require(
     global: &Global,
     question: &str,

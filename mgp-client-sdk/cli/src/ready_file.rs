@@ -60,7 +60,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // Keep the file if another process has written a new one to the same path in the meantime.
+        // Keep the file if another process has written a new one to the same path meanwhile.
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = fs::remove_file(&self.path);
         }

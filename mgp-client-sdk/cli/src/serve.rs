@@ -33,7 +33,7 @@ use crate::refused_host;
 use crate::served_kernel::{Entrance, ServedClient, ServedKernel};
 use crate::signals::Signals;
 use crate::socket::{self, LocalSocket};
-use crate::socket_hello::{self, DEFAULT_AGENT, HOSTS, HelloReply};
+use crate::socket_hello::{self, DEFAULT_AGENT, HOSTS, HelloReply, lossy};
 use crate::take_over::take_over;
 use crate::{state, state_option};
 
@@ -219,6 +219,7 @@ async fn serve(options: Options) -> CliResult {
     let (mut running, lock) = started?;
     warn_of_unknown_agents(&running.served.kernel, folder.clone(), &sources).await;
     let cause = running.wait(&mut signals, &lock, &folder).await;
+    lock.record_stopping();
     let is_lost = matches!(cause, StopCause::FolderLost);
     let stopped = running.stop(cause, signals).await;
     // Close the databases while this process still holds the lock, because `mgp stop` waits for the release of the
@@ -306,7 +307,8 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         reachable.console = console_url;
         reachable.command_option = state_option::get().map(str::to_owned);
     });
-    let config = sources.files().filter(|file| file.exists()).map(absolute).collect();
+    let files = sources.files().filter(|file| file.exists());
+    let config = files.map(|file| lossy(&absolute(file))).collect();
     let served = ServedKernel {
         kernel: kernel.clone(),
         stack,
@@ -512,6 +514,7 @@ impl Running {
         // one.
         drop(ready_file);
         drop(self.socket);
+        served.kernel.ignore_files();
         let received = if let StopCause::Signal(number) = cause { Some(number) } else { None };
         signals.exit_on_second(received);
         drain(&served, cause).await;

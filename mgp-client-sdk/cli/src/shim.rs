@@ -209,7 +209,9 @@ fn try_connect(path: &Path, hello: &[u8]) -> CliResult<Option<(Stream, HelloRepl
 
 /// Warns if the running kernel was started with other configuration files than this host requests.
 fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
-    let real = |path: &Path| dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| {
+        socket_hello::lossy(&dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+    };
     let sources = config.map_or_else(Sources::from_env, Sources::single);
     let wanted: Vec<PathBuf> = sources.files().map(real).collect();
     let used: Vec<PathBuf> = reply.config.iter().map(|path| real(path)).collect();

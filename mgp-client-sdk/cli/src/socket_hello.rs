@@ -296,6 +296,11 @@ pub(crate) fn no_answer(socket: &Path) -> Failure {
     Failure::no_answer(format!("the kernel at `{socket}` does not answer; check or end {process}"))
 }
 
+/// Returns a path as a first line contains it, with U+FFFD in place of bytes that are not UTF-8: JSON cannot have them.
+pub(crate) fn lossy(path: &Path) -> PathBuf {
+    path.to_string_lossy().into_owned().into()
+}
+
 fn to_line(value: &impl Serialize) -> Vec<u8> {
     // The default is never used, because both types of lines can always be written as JSON.
     let mut line = serde_json::to_vec(value).unwrap_or_default();

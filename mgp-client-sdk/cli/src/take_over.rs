@@ -29,8 +29,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// kernel.
 ///
 /// While the returned lock exists, no host starts a kernel. The running kernel continues if it cannot be stopped, or if
-/// the new kernel could not serve with these `sources` at the address in `http`; otherwise a service that cannot serve
-/// would stop a kernel at each of its restarts. The flag in `http` is `true` if callers need no key.
+/// the new kernel could not serve with these `sources` at the address in `http`: a service that cannot serve must not
+/// stop a kernel each time it is restarted. The flag in `http` is `true` if callers need no key.
 ///
 /// # Cancel safety
 /// Dropping the future releases the lock, but a kernel that was already asked to stop still stops.

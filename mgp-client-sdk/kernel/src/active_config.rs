@@ -26,8 +26,10 @@ pub(super) struct ActiveConfig {
     started: Arc<Config>,
     /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
-    /// A sender that is dropped together with the kernel. Its drop ends the task that watches the configuration files.
+    /// A sender that is dropped together with the kernel. Its drop ends the task that exports telemetry.
     lifetime: watch::Sender<()>,
+    /// Ends the tasks that watch the configuration files and the lock file, by a message or by its drop.
+    watches: watch::Sender<()>,
     /// A lock that a task holds while it applies a configuration, so that only one configuration is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
 }
@@ -66,7 +68,7 @@ impl ActiveConfig {
             KernelFinding::new("warning", what)
         });
         interactive.set(&shared.config().agents);
-        let lifetime = watch::Sender::new(());
+        let (lifetime, watches) = (watch::Sender::new(()), watch::Sender::new(()));
         let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
         let (disabled, started) = (RwLock::default(), shared.config());
         Self {
@@ -79,6 +81,7 @@ impl ActiveConfig {
             started,
             disabled,
             lifetime,
+            watches,
             applying,
         }
     }
@@ -130,6 +133,17 @@ impl ActiveConfig {
     /// Returns a channel that is closed when the kernel is dropped.
     pub(super) fn lifetime(&self) -> watch::Receiver<()> {
         self.lifetime.subscribe()
+    }
+
+    /// Returns a channel that gets a message when the files must not be watched any more, and is closed when the kernel
+    /// is dropped.
+    pub(super) fn watches(&self) -> watch::Receiver<()> {
+        self.watches.subscribe()
+    }
+
+    /// Ends the tasks that watch the configuration files and the lock file.
+    pub(super) fn end_watches(&self) {
+        self.watches.send_replace(());
     }
 
     pub(super) fn config(&self) -> Arc<Config> {

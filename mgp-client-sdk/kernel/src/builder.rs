@@ -262,7 +262,7 @@ impl KernelBuilder {
         Box::pin(self.assemble(governance, index, loaded, stores)).await
     }
 
-    /// Reads the configuration files, if there are any; the stored approvals decide which project files are used.
+    /// Reads the configuration files, if any; the stored approvals decide which project files are used.
     async fn load(&mut self, governance: &Governance) -> Result<Option<LoadedConfig>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;

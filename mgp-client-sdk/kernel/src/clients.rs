@@ -110,7 +110,7 @@ impl Clients {
         ClientGuard { clients: self.clone(), number, is_counted }
     }
 
-    /// Adds a caller over HTTP that has no session, or updates the time of its last call.
+    /// Adds a caller over HTTP that has no session, if there is room, or updates the time of its last call.
     pub(super) fn note_call(&self, principal: &Principal) {
         let mut table = self.0.table.lock();
         let (recent, now) = (&mut table.recent, Instant::now());

@@ -134,6 +134,7 @@ impl Kernel {
     /// # Cancel safety
     /// If the future is dropped, the servers that have begun to stop continue to do so.
     pub async fn stop(&self) {
+        self.ignore_files();
         self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
         self.0.dispatcher.store_saved_context().await;
         let drain = self.0.process.left_to_stop().map(|left| left.max(MIN_SERVER_DRAIN));
@@ -213,6 +214,22 @@ impl Kernel {
     /// ```
     pub fn request_stop(&self, timeout: Option<Duration>) {
         self.0.process.request_stop(timeout);
+    }
+
+    /// Stops watching the configuration files and the lock file: a kernel that waits for its last calls must not start
+    /// added servers. [`reload`](Self::reload) still applies changes. [`stop`](Self::stop) also does this.
+    ///
+    /// ```
+    /// use mgp_kernel::Kernel;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let kernel = Kernel::builder().build().await.unwrap();
+    /// kernel.ignore_files();
+    /// # kernel.stop().await;
+    /// # });
+    /// ```
+    pub fn ignore_files(&self) {
+        self.0.config.end_watches();
     }
 
     /// Waits until the kernel is [requested to stop](Self::request_stop), and returns the time limit of that

@@ -24,22 +24,23 @@ pub(super) async fn reload(kernel: &Kernel) -> Vec<KernelChange> {
     apply_detached(kernel, lock).await
 }
 
-/// Applies each change of the lock file until the kernel is dropped, or only reports it if operators must prove their
+/// Applies each change of the lock file until the kernel stops, or only reports it if operators must prove their
 /// presence.
 pub(super) fn follow_file(kernel: &Kernel) {
     if let Some(lock) = kernel.0.fleet.context().lock.clone().filter(|lock| lock.path().is_some()) {
-        tokio::spawn(follow(Arc::downgrade(&kernel.0), lock, kernel.0.config.lifetime()));
+        tokio::spawn(follow(Arc::downgrade(&kernel.0), lock, kernel.0.config.watches()));
     }
 }
 
-async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch::Receiver<()>) {
+async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut watches: watch::Receiver<()>) {
     let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut last, mut read) = (None, None);
     loop {
         tokio::select! {
+            biased;
+            _ = watches.changed() => return,
             _ = ticks.tick() => {}
-            _ = lifetime.changed() => return,
         }
         let polled = lock.clone();
         let Ok(stamp) = spawn_blocking(move || polled.stamp()).await else { continue };

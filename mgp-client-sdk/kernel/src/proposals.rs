@@ -1,7 +1,6 @@
 //! The extensions beyond MGP (proposals) that callers and servers can negotiate with the kernel.
 //!
-//! A call does not pass the layers of this module if its caller has negotiated no such extension and is not limited to
-//! scopes.
+//! A call passes the layers of this module only if its caller has negotiated such an extension or is limited to scopes.
 
 pub(crate) mod manifest;
 pub(crate) mod media;

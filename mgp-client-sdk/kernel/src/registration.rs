@@ -103,11 +103,10 @@ impl RegisteredServers {
 
     /// Drains and removes a registered server. This completes even if the future is dropped.
     async fn take_out(&self, id: &ServerId) {
-        if self.get(id).is_none() {
-            return;
-        }
-        let (fleet, id) = (self.fleet.clone(), id.clone());
-        let removed = tokio::spawn(async move { fleet.remove(&id).await });
+        let Some(server) = self.get(id) else { return };
+        let fleet = self.fleet.clone();
+        // Remove only this server: a reload may meanwhile replace it by a server of the configuration.
+        let removed = tokio::spawn(async move { fleet.remove_server(&server).await });
         // Ignore the error: the task fails only when the runtime ends.
         let _ = removed.await;
     }

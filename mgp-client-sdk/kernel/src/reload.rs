@@ -345,26 +345,27 @@ async fn apply_governance(
     Ok(())
 }
 
-/// Applies each change of the configuration files until the kernel is dropped, or only reports it if operators must
+/// Applies each change of the configuration files until the kernel stops, or only reports it if operators must
 /// prove their presence.
 pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
     kernel.0.config.set_disabled(&loaded.disabled);
     let reload = ConfigWatcher::new(origin.sources, origin.trust, loaded);
-    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
+    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.watches()));
 }
 
 async fn follow(
     kernel: Weak<KernelParts>,
     mut reload: ConfigWatcher,
-    mut lifetime: watch::Receiver<()>,
+    mut watches: watch::Receiver<()>,
 ) {
     loop {
         let reloaded = tokio::select! {
-            reloaded = reload.next() => reloaded,
+            biased;
             // Stop waiting for `reload`, which keeps the state folder in use, because another kernel may need the
             // folder.
-            _ = lifetime.changed() => return,
+            _ = watches.changed() => return,
+            reloaded = reload.next() => reloaded,
         };
         let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
         let mut loaded = match reloaded {

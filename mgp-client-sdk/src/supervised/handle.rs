@@ -358,9 +358,9 @@ impl fmt::Debug for SupervisedClient {
     }
 }
 
-/// Applies the supervisor's limit for a start to the handshake, and adds the time for decisions about permissions to
-/// the limit. These decisions follow the handshake, and may wait for a person. The handshake gets the time of the
-/// longest start, because the supervisor itself ends a start with a shorter limit.
+/// Gives the handshake the time of the longest start, because the supervisor itself ends a start with a shorter limit.
+/// Adds the time for decisions about permissions to the limit of a start: they follow the handshake, and may wait for a
+/// person.
 fn limit_start(connect: &mut ConnectConfig, config: &mut SuperviseConfig) {
     let deciders =
         u32::from(connect.permission_gate.is_some()) + u32::from(connect.grantor.is_some());

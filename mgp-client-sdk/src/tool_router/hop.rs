@@ -148,8 +148,8 @@ pub(super) fn send(
     Box::pin(async move { waiter.result(sending.await?).await })
 }
 
-/// Sends a call of a legacy caller to a legacy callee. If the callee refuses the call because the user must first visit
-/// a page, and the caller can show pages, stores the caller, so that it can be notified after the visit.
+/// Sends a call of a legacy caller to a legacy callee. Remembers a caller with elicitation if the callee refuses the
+/// call until the user has visited a page, so that the caller can be notified after the visit.
 fn send_legacy(
     client: &Client,
     peer: Peer,

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::page_address::check_page;
 
-/// Returns the params of a server's question for a caller. If the id of the server is known, the text that a person or
-/// a model reads names it, so that the question is not taken for another server's, and characters that could change the
-/// look of a form are escaped. The progress token and the id of the server's task are left out, because they are valid
-/// only on the server's connection.
+/// Returns the params of a server's question for a caller. If the id of the server is known, names it in the text that
+/// a person or a model reads, so that the question is not taken for another server's, and escapes characters that could
+/// change the look of a form. Leaves out the progress token and the id of the server's task, which are valid only on
+/// the server's connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
     method: &str,

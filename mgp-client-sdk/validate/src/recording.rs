@@ -170,8 +170,8 @@ impl Recording {
         self.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref())
     }
 
-    /// Returns the requests that have been neither answered nor cancelled; none if a limit was reached, because the
-    /// answers may have come after it.
+    /// Returns the requests that were neither answered nor cancelled; no request after a limit was reached, because
+    /// from then on answers are not recorded.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Value> {
         let is_full = self.is_full;
         let waits = move |exchange: &&Exchange| {
@@ -274,8 +274,8 @@ impl Recording {
     }
 }
 
-/// Returns the part of the params that is compared between requests. It contains neither the metadata nor the trace id
-/// nor the time of a health ping, and of the member `_mgp` only the request for chunks.
+/// Returns the params that are compared between requests: without the metadata, the trace id, the time of a health
+/// ping, and all of `_mgp` except the request for chunks.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");

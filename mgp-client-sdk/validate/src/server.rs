@@ -27,8 +27,8 @@ const MAX_RULE: Duration = Duration::from_mins(1);
 
 /// Checks all rules that apply to a server, and returns the outcome of each.
 ///
-/// Tools are called only if they declare to be read-only, and without or with invalid arguments, or if
-/// [`Options::tool`] names them.
+/// Calls only the tool that [`Options::tool`] names, and tools that declare to be read-only, these without arguments or
+/// with invalid ones.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the programs that were started.
@@ -130,7 +130,7 @@ impl Judge<'_> {
         matches!(self.session(Setup::LegacyMgp).await, Ok(session) if session.mgp().is_some())
     }
 
-    /// Ends the connection for a setup, if there is one.
+    /// Ends the connection for a setup, if it is open.
     async fn close(&mut self, setup: Setup) {
         if let Some(Ok(session)) = self.sessions.remove(&setup) {
             session.close().await;

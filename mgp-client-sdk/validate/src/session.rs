@@ -443,8 +443,8 @@ impl Session {
         }
     }
 
-    /// Records that the current rule cannot be judged on the recording, if there is one, because the rule sends
-    /// messages of its own.
+    /// Records that the current rule cannot be judged on the recording, if any, because the rule sends messages of its
+    /// own.
     fn miss(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.miss("the rule sends messages of its own".to_owned());

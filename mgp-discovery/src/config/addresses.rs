@@ -70,8 +70,12 @@ pub(super) fn has_user(url: &str) -> bool {
         if !found.starts_with('$') {
             return found.starts_with('@');
         }
-        let inside = found.strip_prefix("${");
-        rest = inside.and_then(|inside| inside.get(closing(inside)? + 1..)).unwrap_or(&found[1..]);
+        rest = match found.strip_prefix("${").map(|inside| (inside, closing(inside))) {
+            None => &found[1..],
+            Some((inside, Some(end))) => &inside[end + 1..],
+            // Not read as references again, because many unclosed ones would take quadratic time.
+            Some((inside, None)) => return inside.contains('@'),
+        };
     }
     false
 }
@@ -288,6 +292,27 @@ mod tests {
         }
         for value in right {
             assert_eq!(errors(&text.replace("NEW", value)), "", "{value}");
+        }
+    }
+
+    /// Regression test: a URL of 32 KiB took some seconds, because each reference was searched for its end.
+    #[test]
+    fn unclosed_references_in_a_url_are_read_once() {
+        let time = |text: &str| {
+            let url = format!("https://{}", text.repeat(16_000));
+            let once = || {
+                let start = tokio::time::Instant::now();
+                assert!(!super::has_user(&url));
+                start.elapsed()
+            };
+            (0..3).map(|_| once()).min().unwrap()
+        };
+        let (closed, open) = (time("${}"), time("${"));
+        assert!(open < closed * 20, "{closed:?} closed, {open:?} unclosed");
+        for (url, expected) in
+            [("https://${A", false), ("https://${A@b", true), ("https://${A@}b", false)]
+        {
+            assert_eq!(super::has_user(url), expected, "{url}");
         }
     }
 

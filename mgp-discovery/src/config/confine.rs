@@ -64,15 +64,16 @@ impl From<bool> for PortRights {
     }
 }
 
-/// Reads `[servers.confine]`.
-pub(super) fn confine(reader: &mut Reader<'_, '_, '_>) -> ConfineConfig {
-    ConfineConfig {
+/// Reads `[servers.confine]` of a server; returns `None` if the server has no such table.
+pub(super) fn confine(server: &mut Reader<'_, '_, '_>) -> Option<ConfineConfig> {
+    let mut reader = server.below("confine", "servers.confine")?;
+    Some(ConfineConfig {
         read: reader.texts("read"),
         write: reader.texts("write"),
-        connect: ports(reader, "connect"),
-        listen: ports(reader, "listen"),
+        connect: ports(&mut reader, "connect"),
+        listen: ports(&mut reader, "listen"),
         local_sockets: reader.switch("local_sockets").unwrap_or_default(),
-    }
+    })
 }
 
 fn ports(reader: &mut Reader<'_, '_, '_>, name: &str) -> PortRights {

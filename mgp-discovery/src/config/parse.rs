@@ -187,11 +187,9 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
-    let confine = reader.below("confine", "servers.confine");
-    let confine = confine.map(|mut below| confine::confine(&mut below));
+    let confine = confine::confine(&mut reader);
     let tenants = tenants(&mut reader);
     let manifest = file(&mut reader, "manifest");
-    let published = reader.text("published");
     let check_arguments = reader.switch("check_arguments").unwrap_or(true);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
@@ -213,7 +211,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         confine,
         tenants,
         manifest,
-        published,
+        published: reader.text("published"),
         check_arguments,
         mgp,
         file,

@@ -1,5 +1,6 @@
 //! Finds secrets that a configuration contains in clear text (MGP §15.2).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use mgp_types::service::{ServerId, shown_url};
@@ -147,8 +148,13 @@ fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     looks_secret(name, part).or(is_password.then_some("it is the password of a URL"))
 }
 
-/// Returns the parts of a value that are secrets in clear text: the value itself, or passwords and parameters of a URL.
+/// Returns the parts of a value that are secrets in clear text: the value itself, passwords and parameters of a URL, or
+/// headers in JSON.
 pub(super) fn clear_parts<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
+    let headers: Vec<_> = secret_headers(value).map(|(_, value)| value).collect();
+    if !headers.is_empty() {
+        return headers;
+    }
     if looks_secret(name, value).is_some() {
         return vec![value];
     }
@@ -251,7 +257,9 @@ pub fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     if template.is_literal() {
         let in_header =
             || header(name, value).and_then(|(name, value)| secret_literal(name, value));
-        return secret_literal(name, value).or_else(in_header);
+        let in_headers =
+            || secret_headers(value).find_map(|(name, value)| secret_literal(name, value));
+        return secret_literal(name, value).or_else(in_header).or_else(in_headers);
     }
     // Check only the defaults of variables: the defaults are written in the file, while the values of the variables are
     // not.
@@ -270,6 +278,11 @@ fn header<'a>(flag: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
     }
     let (name, value) = text.split_once(':')?;
     let value = value.trim();
+    is_header(name, value).then_some((name, value))
+}
+
+/// Returns whether a text is the name of an HTTP header, and another one a value with the characters of tokens.
+fn is_header(name: &str, value: &str) -> bool {
     let has_only = |text: &str, more: &[u8]| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
@@ -278,8 +291,16 @@ fn header<'a>(flag: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
     // Do not hide a value with characters that tokens do not have, e.g. a script that contains a colon: a reviewer must
     // see it.
     let is_token = has_only(without_scheme(value), b"-._~+/=:");
-    (has_only(name, b"-_") && is_token && !is_digest && !value.starts_with("//"))
-        .then_some((name, value))
+    has_only(name, b"-_") && is_token && !is_digest && !value.starts_with("//")
+}
+
+/// Returns the secrets in a JSON object of HTTP headers, e.g. in `{"Authorization": "Bearer …"}`, with their names. An
+/// object with any other member has none, because a reviewer must see it.
+fn secret_headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let text = if text.starts_with('{') { text } else { "{}" };
+    let headers: BTreeMap<&str, &str> = serde_json::from_str(text).unwrap_or_default();
+    let is_all = headers.iter().all(|(name, value)| is_header(name, value));
+    headers.into_iter().filter(move |(name, value)| is_all && secret_literal(name, value).is_some())
 }
 
 /// Returns the credentials in the value of a header `Authorization`, without the scheme; returns any other value
@@ -412,5 +433,10 @@ mod tests {
         );
         check("-c", "token: ; sh ./install.sh", false);
         check("--header", "Authorization: Bearer ${TOKEN}", false);
+        let headers = r#"{"Authorization": "Bearer ntn_hunter2", "Notion-Version": "2022-06-28"}"#;
+        check("OPENAPI_MCP_HEADERS", headers, true);
+        check("HEADERS", r#"{"Authorization": "Bearer ${TOKEN}"}"#, false);
+        check("HEADERS", r#"{"Accept": "application/json"}"#, false);
+        check("STEPS", r#"{"token": "hunter2-hunter2", "run": "sh ./install.sh"}"#, false);
     }
 }

@@ -232,6 +232,18 @@ fn each_secret_in_clear_text_is_hidden_as_the_server_gets_it() {
 }
 
 #[test]
+fn a_token_in_headers_that_a_variable_has_as_json_is_flagged_and_not_shown() {
+    let text = r#"servers = [{ id = 'a', command = 'notes', env = { HEADERS = '{"Authorization": "Bearer ntn_s3cr3t", "Version": "2"}' } }]"#;
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let server = &config.servers[0];
+    let places: Vec<_> = clear_secrets(server).into_iter().map(|secret| secret.place).collect();
+    assert_eq!(places, ["env.HEADERS"]);
+    assert_eq!(crate::settings(server), ["HEADERS=…"]);
+    let filled = expander().server(server).unwrap();
+    assert_eq!(filled.secrets().collect::<Vec<_>>(), ["Bearer ntn_s3cr3t"]);
+}
+
+#[test]
 fn a_password_in_a_url_is_flagged_and_not_shown() {
     let text = "[[servers]]\nid = 'a'\ncommand = 'pg'\nargs = ['postgresql://ada:s3cr3t@db/x?token=hunter2hunter2&y=1', '--dsn=redis://:pw@h', 'https://x.org/a b']\nenv = { DATABASE_URL = 'postgres://ada:s3cr3t@db/x', OPEN = 'postgres://ada:${PW}@db/x' }\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;

@@ -58,7 +58,7 @@ impl Import {
         self.withhold_rules(project, &rules(self.host, settings));
     }
 
-    /// Adds a note to each server of `OpenCode` if only some agents of `OpenCode` are denied a tool of it. Such a rule
+    /// Adds a note to each server of `OpenCode` if `OpenCode` denies one of its tools to some agents only. Such a rule
     /// cannot be imported, because mgp treats all agents of a host as one agent.
     fn note_agents(&mut self, settings: &Value) {
         if self.host != Host::OpenCode {
@@ -199,9 +199,10 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     }
 }
 
-/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. Omits a rule without a server, because
-/// it is about a tool of the host. Also omits a rule for all tools, because the host applies it to the tools of mgp
-/// too. The exception is a rule with `toolAnnotations`, because mgp's tools have different annotations.
+/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. Omits a rule whose `mcpName` and
+/// `toolName` name no server, because it is about a tool of the host. Also omits a rule for all tools, because the host
+/// applies it to the tools of mgp too. The exception is a rule with `toolAnnotations`, because mgp's tools have
+/// different annotations.
 fn policy_rules(policy: &Value) -> Vec<Rule> {
     let texts = |value: &Value| match value {
         Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),

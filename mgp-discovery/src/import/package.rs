@@ -179,10 +179,10 @@ impl PublishedServer {
         Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
     }
 
-    /// Returns whether the package always has the same content, because it is named by an exact version. A range or a
-    /// tag is not exact, because it could later mean another version. A name that can be an address and a container
-    /// image without a digest are not exact either, nor is a package if arguments of `npx`, `uvx` or `docker` can add
-    /// packages or name another image.
+    /// Returns whether the package always has the same content, because it is named by an exact version. Not exact are
+    /// a range and a tag, which can mean another version later; a name that can also be an address; a container image
+    /// without a digest; and any package if arguments of `npx`, `uvx` or `docker` can add packages or name another
+    /// image.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);

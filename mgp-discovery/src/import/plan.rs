@@ -303,7 +303,10 @@ impl TakenIds {
             return Ok(ImportOutcome::Present(id));
         }
         let is_reserved = !self.is_fit(&wanted);
-        let free = ids.into_iter().find(|id| !self.ids.contains(id) && self.is_fit(id));
+        // Check the wanted id only once, because a check compares it with all other ids.
+        let free = ids.into_iter().find(|id| {
+            !self.ids.contains(id) && if *id == wanted { !is_reserved } else { self.is_fit(id) }
+        });
         let Some(id) = free else {
             return Err(if is_reserved {
                 format!("`{wanted}` cannot be the id of a server; rename it there")
@@ -348,6 +351,7 @@ impl TakenIds {
     ) -> Option<&ServerConfig> {
         let there: Vec<(&ServerConfig, EntrySource)> = ids
             .iter()
+            .filter(|id| self.ids.contains(*id))
             .filter_map(|id| self.servers.iter().find(|server| server.id.as_str() == id))
             .map(|server| (server, EntrySource::of(document, server.id.as_str(), from)))
             .collect();

@@ -8,7 +8,8 @@ use super::program::is_single_script;
 use super::record::{Proposal, is_sandboxed};
 use crate::expand::{ProcessRights, real};
 
-/// Returns the rights of a program for the granted permissions; `None` if the program is not a sandboxed script.
+/// Returns the rights of a program: the program may read files and connect if it declares these permissions, but write
+/// and listen only if they are granted. Returns `None` if the program is not a sandboxed script.
 ///
 /// Blocks.
 pub(super) fn rights(

@@ -69,8 +69,8 @@ impl Registrations {
 }
 
 impl RegistrationState {
-    /// Returns the creation that this caller announced in its session, if there is one; the caller's next registration
-    /// of a script counts as this creation.
+    /// Returns the creation that this caller announced in its session, if any; the caller's next registration of a
+    /// script counts as this creation.
     pub(super) fn creation(cx: &Context) -> Option<Created> {
         let open = cx.scope.state::<OpenCreation>();
         let open = open.0.lock();

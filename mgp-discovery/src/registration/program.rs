@@ -266,8 +266,8 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether callers who are not operators may name a program. An entry of `programs` without a folder means a
-/// program on `PATH`.
+/// Returns whether callers who are not operators may name a program: one of [`COMMON`] or [`INTERPRETERS`] on `PATH`,
+/// or an entry of `programs`. An entry without a folder means a program on `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();

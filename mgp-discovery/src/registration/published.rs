@@ -140,7 +140,8 @@ pub(super) fn resolve(
 }
 
 /// Returns the values that a registry entry needs: the caller's value, else the default, else, for a required secret, a
-/// reference to the user's stored secret.
+/// reference to the user's stored secret. Returns an error if another required value is missing, or a value is not one
+/// of the choices. Adds all variables to `asks`.
 fn answers(
     id: &str,
     needs: &[Need],

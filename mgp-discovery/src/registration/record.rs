@@ -64,7 +64,7 @@ pub(super) struct Created {
 pub(super) enum Stage {
     /// The registration waits for an operator, at most until the deadline if there is one.
     Waiting { until: Option<Timestamp> },
-    /// An operator rejected the registration; the rejection is stored until the deadline, if there is one.
+    /// An operator rejected the registration; the rejection is stored until the deadline, if any.
     Rejected { by: String, until: Option<Timestamp> },
     /// An operator approved the registration; the server is allowed to run.
     Approved { by: String, at: Timestamp, granted: Vec<Permission> },

@@ -369,3 +369,51 @@ fn a_validator_that_replaces_the_declared_checks_loosens_them() {
         ["the checks of `go`", "the checks of `run` to `readonly` alone"]
     );
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn programs_that_other_programs_find_in_the_projects_path_are_approved_too() {
+    let place = Place::new();
+    fs::create_dir(place.path("project/bin")).unwrap();
+    fs::write(place.path("project/bin/tool"), "1").unwrap();
+    fs::write(place.path("project/bin/runner"), "#!/usr/bin/env tool\n").unwrap();
+    fs::write(place.path("project/start.sh"), "#!/usr/bin/env -S runner --fast\n").unwrap();
+    let env = "env = { PATH = 'bin:/usr/bin' }";
+    place.project(&format!(
+        "[[servers]]\nid = 'a'\ncommand = 'env'\nargs = ['A=1', 'tool']\n{env}\n\
+         [[servers]]\nid = 'b'\ncommand = 'sh'\nargs = ['-c', 'cd x && tool --y']\n{env}\n\
+         [[servers]]\nid = 'c'\ncommand = './start.sh'\n{env}\n\
+         [[servers]]\nid = 'd'\ncommand = 'env'\nargs = ['tool']\n"
+    ));
+    let (trust, sources) = (trust(), place.sources());
+    let review = sources.review().unwrap().unwrap();
+    let named = |at: usize| {
+        review.servers[at].files.keys().map(|path| path.to_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((named(0), named(1)), (vec!["bin/tool"], vec!["bin/tool"]));
+    assert_eq!(named(2), ["bin/runner", "bin/tool", "start.sh"]);
+    assert_eq!(named(3), [""; 0], "without a `PATH` of the project, no name leads into it");
+    trust.approve(&review, &operator()).await.unwrap();
+    fs::write(place.path("project/bin/tool"), "2").unwrap();
+    let loaded = sources.load(&trust).await.unwrap();
+    for (id, is_held) in [("a", true), ("b", true), ("c", true), ("d", false)] {
+        let server = loaded.config.server(id).unwrap();
+        assert_eq!(crate::Expander::from_env().server(server).is_err(), is_held, "{id}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn arguments_with_too_many_words_for_the_projects_path_are_a_finding() {
+    let place = Place::new();
+    fs::create_dir(place.path("project/bin")).unwrap();
+    let server = |path: &str| {
+        let args = "a ".repeat(5000);
+        let program = format!("command = 'sh'\nargs = ['-c', '{args}']");
+        place.project(&format!("[[servers]]\nid = 'a'\n{program}\nenv = {{ PATH = '{path}' }}\n"));
+        let review = place.sources().review().unwrap().unwrap();
+        review.findings.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert!(server("bin").contains("`args` more than 8192 bytes"));
+    assert!(!server("/usr/bin").contains("8192"));
+}

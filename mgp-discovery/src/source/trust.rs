@@ -165,7 +165,7 @@ impl Trust {
         Ok(all)
     }
 
-    /// Returns the approval of a file with this content, if there is one.
+    /// Returns the approval of a file with this content, if any.
     pub(super) async fn of(
         &self,
         file: &Path,

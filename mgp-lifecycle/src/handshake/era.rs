@@ -162,9 +162,9 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     }
 }
 
-/// Returns whether this side could not send a request, e.g. because the server that issues its credentials did not
-/// answer, or sent a document that cannot be used. Unlike an error with the same code that a server sent, such an error
-/// has a source.
+/// Returns whether an error means that this side could not send a request, e.g. because the server that issues its
+/// credentials did not answer, or sent a document that cannot be used. Such an error has a source, unlike an error with
+/// the same code from a server.
 fn is_unsent(error: &RpcError) -> bool {
     matches!(error.code(), ErrorCode::UPSTREAM_UNAVAILABLE | ErrorCode::UPSTREAM_ERROR)
         && HttpFailure::from_error(error).is_none()

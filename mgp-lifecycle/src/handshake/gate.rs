@@ -15,8 +15,8 @@ pub(crate) enum GateDecision {
     Drop,
 }
 
-/// Decides whether a call passes: its method must exist in the caller's era, and belong to MCP or to an active
-/// extension. `served` are the extensions of this server.
+/// Decides whether a call passes: a method of MCP must exist in the caller's era, and a method of MGP must belong to an
+/// active extension. Other methods pass. `served` are the extensions of this server.
 pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> GateDecision {
     let name = call.method().as_str();
     let known = lookup(name);

@@ -1,5 +1,5 @@
-//! Adapts outcomes to the protocol of their callers: gives refusals the form of plain MCP for callers without MGP, and
-//! adds `resultType` for modern callers, and removes the members of the modern era for legacy callers.
+//! Adapts outcomes to the protocol of their callers: for callers without MGP, gives refusals the form of plain MCP; for
+//! modern callers, adds `resultType`; for legacy callers, removes the members of the modern era.
 
 use std::sync::Arc;
 

@@ -39,9 +39,9 @@ const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
 /// gates (layers that decide about calls), so that the gates decide about a repetition and record it like every call.
 ///
 /// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
-/// call. A call whose handler can ask a modern caller questions is the exception: it ends when the request of its
-/// current round ends. Only the round that follows a question continues such a call; if another round was interrupted,
-/// its outcome is unknown.
+/// call. A call whose handler can ask a modern caller questions is the exception: it ends with the request of its
+/// current round. The next round continues it only if that request returned a question. If the request was interrupted,
+/// the outcome of the call is unknown.
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
@@ -79,8 +79,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Reads the key of a call, if it has one, and adds it to the call's audit record. If the call is forwarded to a
-    /// server, replaces the key that this server gets.
+    /// Reads the key of a call, if it has one, and adds it to the call's audit record. If the call is forwarded,
+    /// replaces the key by one of this process ([`send_own_key`]).
     fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
         let Some(mut keyed) = read_key(call)? else { return Ok(None) };
         keyed.may_repeat = self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call));

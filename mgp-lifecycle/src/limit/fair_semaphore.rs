@@ -1,5 +1,5 @@
-//! A fair semaphore. Taking a free permit costs one atomic operation if there are no limits for callers or tools;
-//! otherwise, and while calls wait, permits are taken and passed on under a lock.
+//! A fair semaphore. Taking a permit costs one atomic operation if only the total is limited and no call waits;
+//! otherwise permits are taken and passed on under a lock.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -321,7 +321,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // If a permit was sent in the meantime, it is dropped with the channel, and so passed on to another call.
+        // If a permit was sent meanwhile, it is dropped with the channel, and so passed on to another call.
         if self.receiver.is_some() {
             let entry = self.semaphore.queue.lock().waiting.remove(&self.caller, self.id);
             if entry.is_some() {

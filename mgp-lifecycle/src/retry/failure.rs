@@ -73,8 +73,8 @@ impl Failure {
 }
 
 /// Returns the recovery hints of an error. After a lost connection, or a status from 500 on without a JSON-RPC error,
-/// the call might have run, so `details.started` is set. After a lost connection the hints are the defaults of the
-/// code, if it has any.
+/// the call might have run, so `details.started` is set. After a lost connection the hints depend only on the code, if
+/// it has any.
 fn hints(error: &RpcError) -> Recovery {
     // A peer that supports only structured errors sends no recovery hints, so derive the hints from its structured
     // error.

@@ -13,7 +13,7 @@ use super::retryable_call::RetryableCall;
 
 impl<S: MgpService> RetryableCall<S> {
     /// Calls the tool that the server proposes instead of the tool that failed. Returns `None` if that is not allowed,
-    /// or if the proposed tool fails as well.
+    /// if the time, the retry budget or the circuit prevents it, or if the proposed tool fails as well.
     pub(super) async fn fallback(
         &mut self,
         failure: &Failure,

@@ -162,7 +162,7 @@ impl Probe {
 impl Drop for Probe {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // The configuration is not used: a probe without evidence only makes the next call a probe.
+            // Any configuration will do: a probe without evidence only makes the next call a probe.
             let config = CircuitConfig::default();
             server.update(|circuit| {
                 circuit.record(Instant::now(), Evidence::Unknown, Admission::Probe, &config)

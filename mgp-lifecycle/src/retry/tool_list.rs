@@ -19,7 +19,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LIST_PAGES: usize = 64;
 
 impl<S: MgpService> RetryableCall<S> {
-    /// Requests the server's list of tools, unless it is known or was requested recently.
+    /// Requests the server's list of tools, unless the list is known or was requested recently, or the server's circuit
+    /// is open.
     pub(super) async fn learn_tools(&mut self, end: Deadline) {
         if !self.context.learns()
             || !self.server.refuses_for().is_zero()

@@ -54,9 +54,9 @@ pub struct SuperviseConfig {
     pub backoff_max: Duration,
     /// The time limit of a start, handshake included. Default: 30 s, at most 1 h.
     ///
-    /// After a start that exceeded the limit, the limit doubles, up to four times this value, until a start succeeds.
-    /// The reason is that the start may have got too little of the processors, e.g. because many servers start at the
-    /// same time, and would fail again. Without `gives_up` the limit stays the same.
+    /// After a start that exceeded the limit, the limit doubles, up to four times this value, until a start succeeds. A
+    /// start that got too little of the processors, e.g. because many servers start at the same time, would otherwise
+    /// fail again. Without `gives_up` the limit stays the same.
     pub start_timeout: Duration,
     /// The time limit of a stop, after which the server is killed. Default: 60 s, at most 1 h.
     pub stop_timeout: Duration,

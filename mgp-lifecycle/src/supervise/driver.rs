@@ -94,8 +94,8 @@ pub fn supervise<S: Spawn>(
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
-        // §11.2 allows this change, so it fails only if the state has changed in the meantime. The supervisor's next
-        // change then corrects the state.
+        // §11.2 allows this change, so it fails only if the state has changed meanwhile. The supervisor's next change
+        // then corrects the state.
         let _ = state.enter(rests, "supervised");
     }
     let driver = Driver {

@@ -189,9 +189,9 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         self.status.borrow().rest.clone()
     }
 
-    /// Returns whether it is already decided what follows the current stop, so that a call must not start the server.
-    /// This is so if a restart follows, or if the server is drained because it failed and then enters the state
-    /// `error`. Returns `false` if the server rests after the stop until [`start`](Self::start) is called.
+    /// Returns whether a call must not start the server, because the step after the current stop is decided: a restart,
+    /// or the state `error` if the server is drained because it failed. Returns `false` if the server then rests until
+    /// [`start`](Self::start) is called.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         self.status.borrow().is_restart_decided

@@ -149,9 +149,8 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// Returns whether it is already decided what follows the current stop, so that a call must not start the server.
-    /// This is so if a restart follows, or if the server is drained because it failed and then enters the state
-    /// `error`. Returns `false` if the server only rests after the stop.
+    /// Returns whether a call must not start the server, because the step after the current stop is decided: a restart,
+    /// or the state `error` if the server is drained because it failed. Returns `false` if the server then only rests.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         let Phase::Stopping { next, .. } = &self.phase else { return false };

@@ -219,7 +219,7 @@ impl Entry {
         state.outcome.clone().map(Ok)
     }
 
-    /// Marks the outcome as delivered, if there is one.
+    /// Marks the outcome, if any, as delivered.
     fn deliver(&self, state: &mut EntryState) {
         if state.outcome.is_some() && !std::mem::replace(&mut state.delivered, true) {
             self.changed.notify_waiters();

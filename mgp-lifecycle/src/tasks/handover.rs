@@ -281,8 +281,8 @@ impl CallStage {
         })
     }
 
-    /// Returns the answer from an earlier round, if there is one. The question is asked only to look up the answer, and
-    /// is withdrawn if there is none.
+    /// Returns the answer from an earlier round, if any. The question is asked only to look up the answer, and is
+    /// withdrawn if there is none.
     fn earlier_answer(&self, key: &str, ask: &CallerRequest) -> Option<Result<Payload, RpcError>> {
         let CallerAccess::Channel(asker) = &self.own.caller_access else { return None };
         let mut answer = asker.ask(key, ask.clone());

@@ -21,7 +21,7 @@ pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,
     running: Arc<AtomicUsize>,
-    /// The drain that must wait for the tasks, if there is one.
+    /// The drain, if any, that must wait for the tasks.
     drain: OnceLock<Drain>,
 }
 
@@ -139,7 +139,7 @@ impl Tasks {
     /// Makes room for one more task; returns the task to evict, if any. With `DryRun`, that task stays in the table.
     ///
     /// If the table is full, evicts the oldest ended task whose outcome was delivered. If the owner has the maximum
-    /// number of tasks, evicts only a task of the owner. If there is none, returns an error.
+    /// number of tasks, evicts only a task of the owner. Returns an error if no task can be evicted.
     fn make_room(
         &mut self,
         config: &TasksConfig,

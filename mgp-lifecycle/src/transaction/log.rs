@@ -102,7 +102,7 @@ impl SagaLog {
 
     /// Changes a transaction, and returns it once the change is stored.
     ///
-    /// If the change cannot be stored, it is undone, unless the transaction was changed again in the meantime.
+    /// If the change cannot be stored, it is undone, unless the transaction was changed again meanwhile.
     pub(super) async fn change<T>(
         &self,
         key: &SagaKey,

@@ -13,7 +13,7 @@ use super::world::{World, ms};
 enum Step {
     Tell(SupervisorEvent),
     Pass(Duration),
-    /// Advances the clock to the deadline, if there is one.
+    /// Advances the clock to the deadline, if any.
     Due,
 }
 

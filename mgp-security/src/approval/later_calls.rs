@@ -70,7 +70,7 @@ pub struct CallApproval {
     pub tenant: String,
     /// The subject of the caller whose calls are approved.
     pub subject: String,
-    /// The agent of the caller, if there is one.
+    /// The agent of the caller, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The server of the tool, if it has an id.
@@ -78,7 +78,7 @@ pub struct CallApproval {
     pub server_id: Option<String>,
     /// The tool whose calls are approved.
     pub tool: String,
-    /// The limits on the arguments of the approved calls, if there are any.
+    /// The limits on the arguments of the approved calls, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
     /// The arguments that the approved calls must have, as canonical JSON; `None` if other arguments are approved too.

@@ -97,8 +97,8 @@ pub struct Question {
     /// `true` if an approval can also apply to later calls, because the [term](Decision::term) of the decision is
     /// stored.
     pub keeps_terms: bool,
-    /// The confirmation message that the server declares for its tool, with placeholders, if there is one. It comes
-    /// from the server and is not verified.
+    /// The confirmation message, with placeholders, that the server declares for its tool, if any. It comes from the
+    /// server and is not verified.
     pub message: Option<String>,
     /// The rule that requires the question, if it is known.
     pub rule: Option<Rule>,

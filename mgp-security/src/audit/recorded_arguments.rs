@@ -144,8 +144,8 @@ impl ArgumentRecorder {
         }
     }
 
-    /// Returns the recorded form of arguments: the digest, with the arguments themselves or their names if configured.
-    /// Arguments are written only in canonical form, which contains no newline.
+    /// Returns the digest of arguments with the arguments themselves, if [`Arguments::Full`] is configured and they are
+    /// short, else with their names. The arguments are written only in canonical form, which contains no newline.
     fn shown(&self, form: &DigestInput<'_>, digested: ArgumentsDigest) -> Payload {
         let mut out = Vec::new();
         digested.push(&mut out);

@@ -88,7 +88,7 @@ impl Sources {
         }
     }
 
-    /// Returns the source of assessments of tools, if there is one.
+    /// Returns the source of assessments of tools, if any.
     pub(crate) fn assess(&self) -> Option<&dyn Assess> {
         match (&self.definitions, &self.tools) {
             (Some(definitions), _) => Some(definitions),
@@ -231,7 +231,7 @@ impl<'a> RuleState<'a> {
     }
 
     /// Returns an approval of an earlier call that also covers this call and for which `is_enough` returns `true`, if
-    /// there is one.
+    /// any.
     pub(super) fn approved(
         &self,
         facts: &CallFacts<'_>,

@@ -20,7 +20,7 @@ pub(super) struct Steps<const EXPLAINS: bool>(Vec<Step>);
 pub(super) struct Passed(());
 
 impl Passed {
-    /// The result of a check that has no rule about the call, so it records no step. Any check can return it, so
+    /// The result of a check that has no rule about the call and records no step. As any check can return this value,
     /// `Passed` does not prove that a rule was considered.
     pub(super) const NO_RULE: Self = Self(());
 }

@@ -93,7 +93,7 @@ impl CallVerdict {
         self.findings.checks.as_ref().map_or(&[], |checks| &checks.applied)
     }
 
-    /// Returns the entry or approval that makes a confirmation unnecessary, if there is one.
+    /// Returns the entry or approval that makes a confirmation unnecessary, if any.
     pub(crate) fn confirmation_spared_by(&self) -> Option<&NamedTool> {
         self.findings.checks.as_ref()?.confirmation_spared_by.as_ref()
     }

@@ -82,8 +82,7 @@ impl Definitions {
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
-        // If the server was removed in the meantime, this list is discarded; the server's next list is processed as
-        // usual.
+        // If the server was removed meanwhile, this list is discarded; the server's next list is processed as usual.
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
@@ -349,8 +348,8 @@ impl Definitions {
         }
         let is_pin = |pin: &Pin| pin.kind == PinKind::Pinned && pin.server == server.as_str();
         for found in self.0.pins.latest(is_pin).await? {
-            // An operator may have approved another definition in the meantime, so check again that the listed
-            // definition only adds checks to the stored one.
+            // An operator may have approved another definition meanwhile, so check again that the listed definition
+            // only adds checks to the stored one.
             let inspection = extended.get(&*found.entry.tool);
             let inspection = inspection.filter(|inspection| inspection.extends(&found.entry));
             let Some(shown) = inspection.and_then(|inspection| inspection.shown.as_ref()) else {

@@ -116,7 +116,9 @@ impl NameFlaw {
         if let Some(wrong) = id.chars().find(|c| c.is_control() || super::review::is_hidden(*c)) {
             return Err(Self::Characters(super::review::visible(&format!("`{wrong}`"))));
         }
-        let reserved = RESERVED_SERVERS.iter().any(|word| look_alike(id, word));
+        let own = looks(id);
+        let is_like = |other: &str| are_alike(&looks(other), &own);
+        let reserved = RESERVED_SERVERS.iter().any(|word| is_like(word));
         let begins = |prefix: &&str| id.to_lowercase().starts_with(*prefix);
         if reserved || RESERVED_PREFIXES[..2].iter().any(begins) {
             return Err(Self::Reserved(super::review::visible(id)));
@@ -127,7 +129,7 @@ impl NameFlaw {
         if !id.is_ascii() && looks.is_ascii() {
             return Err(Self::LooksLike { name: super::review::visible(id), like: looks });
         }
-        match known.into_iter().find(|known| *known != id && look_alike(known, id)) {
+        match known.into_iter().find(|known| *known != id && is_like(known)) {
             Some(like) => {
                 Err(Self::LooksLike { name: super::review::visible(id), like: like.to_owned() })
             }
@@ -135,10 +137,9 @@ impl NameFlaw {
         }
     }
 
-    /// Checks that a tool's name does not begin with the id of another server, neither by itself nor with the id of the
-    /// tool's own server in front: commands write `a.b.c` both for the tool `b.c` of the server `a` and for the tool
-    /// `c` of the server `a.b`. Such a name looks like that of a tool of the other server, even if that server lists no
-    /// such tool now.
+    /// Checks that neither a tool's name nor `SERVER.NAME` begins with the id of another server: in commands, `a.b.c`
+    /// is both the tool `b.c` of the server `a` and the tool `c` of the server `a.b`. Such a name looks like that of
+    /// the other server's tool, even if that server lists no such tool now.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] if the name begins with such an id.
@@ -239,7 +240,11 @@ fn check_length(name: &str) -> Result<(), NameFlaw> {
 
 /// Returns whether two names could be confused.
 fn look_alike(one: &str, other: &str) -> bool {
-    let (ones, others) = (looks(one), looks(other));
+    are_alike(&looks(one), &looks(other))
+}
+
+/// Returns whether two names could be confused, given their forms of [`looks`].
+fn are_alike(ones: &[String; 2], others: &[String; 2]) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 

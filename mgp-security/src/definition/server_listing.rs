@@ -100,7 +100,7 @@ impl ListedTool {
 }
 
 impl ServerListing {
-    /// Creates the listing of a server that has listed nothing yet, with the flaw of its id, if there is one.
+    /// Creates the listing of a server that has listed nothing yet, with the flaw of its id, if any.
     pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
         Self { flaw, ..Self::default() }
     }

@@ -150,7 +150,7 @@ fn written(members: &Extras) -> Result<(Payload, Sha256Hash), RpcError> {
     Ok((Payload::from_trusted(text), fingerprint))
 }
 
-/// Returns the members of a tool's `_meta` on which the requirements for its calls depend, if there are any.
+/// Returns the members of a tool's `_meta` on which the requirements for its calls depend, if any.
 fn deciding_members(tool: &mcp::Tool) -> Result<Option<Extras>, RpcError> {
     let Some(meta) = &tool.meta else { return Ok(None) };
     // A member of `_meta` takes precedence over a member of the tool itself with the same name, even if its value is

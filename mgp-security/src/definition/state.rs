@@ -32,7 +32,7 @@ pub enum DefinitionState {
 pub struct HeldDefinition {
     /// The fingerprint of the waiting definition, which an operator's approval must contain.
     pub fingerprint: Sha256Hash,
-    /// The fingerprint of the pinned definition, if there is one.
+    /// The fingerprint of the pinned definition, if any.
     pub pinned: Option<Sha256Hash>,
     /// The definition itself, as JSON. It is the server's unreviewed text, which only people should read.
     pub definition: Payload,

@@ -80,9 +80,9 @@ impl LogPlace {
         }
     }
 
-    /// Returns the place with a relative directory if it was stored with an absolute directory and the log is below the
-    /// folder. The name of the log is a hash of its directory. Therefore a log of this name at the end of the stored
-    /// path is the log that was copied or moved with the folder.
+    /// Returns the place with a relative directory if it was stored with an absolute directory, and the folder has a
+    /// log of this name at an end of the stored path. The name is a hash of the log's directory, so that log was copied
+    /// or moved with the folder.
     fn found_below(mut self, folder: &Path) -> Self {
         if self.synced.is_some() {
             return self;

@@ -58,8 +58,8 @@ impl Governance {
     /// access entries, permissions, approvals and open questions. Its groups stay, because they come from the program's
     /// configuration.
     ///
-    /// Revoke the credentials of the tenant's callers first: a removed denial may have been all that kept a tool from
-    /// them.
+    /// Revoke the credentials of the tenant's callers first: without a removed denial, they might have access to a
+    /// tool.
     ///
     /// ```
     /// use mgp_security::Governance;

@@ -327,9 +327,9 @@ impl Permissions {
         Ok(wanted.cloned().collect())
     }
 
-    /// Stores an operator's answer to a question about permissions, except for permissions that were decided in the
-    /// meantime, e.g. by the call that waited for this answer. Checks no authority: the caller of this method must have
-    /// done that.
+    /// Stores an operator's answer to a question about permissions, except for permissions that were decided meanwhile,
+    /// e.g. by the call that waited for this answer. Checks no authority: the caller of this method must have done
+    /// that.
     pub(crate) async fn keep_answer(
         &self,
         by: &Principal,

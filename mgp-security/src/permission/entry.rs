@@ -27,13 +27,13 @@ pub struct Approval {
     pub decision: ApprovalDecision,
     /// The way in which the decision was made.
     pub source: ApprovalSource,
-    /// The limits of an approval, if there are any.
+    /// The limits of an approval, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
     /// The tools to which the decision is restricted; empty for all tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The confirmation rule for calls of the tools in [`tools`](Self::tools), if there is one.
+    /// The confirmation rule for calls of the tools in [`tools`](Self::tools), if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
     /// The person, policy or configuration that decided.

@@ -140,8 +140,8 @@ impl Permissions {
         Self { call_wait: Some(call), connect_wait: connect, ..self }
     }
 
-    /// Returns how long a call waits for a decision. The limit is determined for each question, because the approver's
-    /// time limit can change at any time.
+    /// Returns how long a call waits for a decision: as configured, else the approver's time limit, which is read for
+    /// each question because it can change at any time.
     pub(super) fn call_wait(&self) -> Duration {
         let limit = || self.inner.approver.as_ref().map_or(Duration::ZERO, Approver::timeout);
         self.call_wait.unwrap_or_else(limit)

@@ -1,4 +1,4 @@
-//! Storing of approvals: each change and the events that record it are stored in one commit.
+//! Stores approvals: each change in one commit with the events that record it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ pub(crate) struct ChangeCause<'a> {
 }
 
 impl PermissionCore {
-    /// Stores the decisions of an approver or of the policy. Leaves out permissions that were decided in the meantime.
+    /// Stores the decisions of an approver or of the policy. Leaves out permissions that were decided meanwhile.
     pub(super) async fn write_answers(
         &self,
         place: &ApprovalOwner,

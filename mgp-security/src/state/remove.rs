@@ -10,7 +10,7 @@ use crate::entries::MAX_ATTEMPTS;
 const MAX_PER_COMMIT: usize = 256;
 
 impl<S: Snapshot> State<S> {
-    /// Removes all matching entries. Each removal is committed together with its audit event, if there is one.
+    /// Removes all matching entries. Each removal is committed together with its audit event, if any.
     ///
     /// # Errors
     /// The same errors as [`commit`](Self::commit). Some of the entries may have been removed.

@@ -307,9 +307,8 @@ impl<'a> SchemaSize<'a> {
                 ("$dynamicRef" | "$recursiveRef" | "$anchor", _) => return None,
                 // Skip the definitions: the size of a definition is added where the definition is used.
                 ("$defs" | "definitions", _) => {}
-                // The names of the members of these values are not keywords. The names in `properties` alone show which
-                // members are evaluated, so the schemas in `properties` are not checked once more, and do not count as
-                // inside this schema.
+                // The members of these values are names, not keywords. The names in `properties` suffice to find the
+                // evaluated members, so its schemas are not checked once more, and do not count as inside this schema.
                 ("properties", Value::Object(named)) => {
                     let named_place = Place { depth: inside.depth, again: 0, ..place };
                     self.add_all(named.values(), named_place)?;

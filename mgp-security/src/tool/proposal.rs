@@ -49,10 +49,11 @@ const STATEMENTS: &[&str] = &[
 const UNDESCRIBED: &[&str] =
     &["patternProperties", "dependentRequired", "dependentSchemas", "propertyNames"];
 
-/// Returns the risk that a tool of this server would have if the server declared that the tool only reads.
+/// Returns the lower risk that a tool of this server would have if the server declared that the tool only reads.
 ///
-/// Returns `None` if the server declares anything about the effects of the tool, if the operator has set the risk, or
-/// if the name or the arguments of the tool suggest that it does more than read.
+/// Returns `None` if the risk would not be lower, if the tool requires a confirmation, if the server declares anything
+/// about the effects of the tool, if the operator has set the risk, or if the name or the arguments of the tool suggest
+/// that it does more than read.
 pub(crate) fn proposed_risk(
     tool: &mcp::Tool,
     policy: &ServerPolicy,

@@ -36,6 +36,8 @@ struct Arguments {
     numbers: bool,
     /// `true` if the schema of an argument marks it as a URL or a host, whatever its name is.
     targets: bool,
+    /// `true` if a name is so long that it was not read to its end.
+    is_cut: bool,
 }
 
 impl RiskSignals {
@@ -61,8 +63,9 @@ impl RiskSignals {
         let permissions = needed(&name, &arguments, writes);
         let runs = arguments.any(words::COMMAND) || arguments.any(words::SHELL);
         let anything = runs || arguments.code() || arguments.any(&["sql"]);
-        // The word lists are English, so a name with other letters is never assumed to be harmless.
-        let odd = !tool.name.is_ascii();
+        // The word lists are English, so a name with other letters is never assumed to be harmless. Neither is a name
+        // that was not read to its end.
+        let odd = !tool.name.is_ascii() || tool.name.len() > words::MAX_NAME || arguments.is_cut;
         let harmless = |permission: &Permission| {
             matches!(
                 permission,
@@ -275,6 +278,7 @@ impl Arguments {
     }
 
     fn add(&mut self, name: &str, property: &Value) {
+        self.is_cut |= name.len() > words::MAX_NAME;
         let words = words(name);
         // A URI can be a local identifier, e.g. `file:///x`, so it does not count as a target.
         let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));

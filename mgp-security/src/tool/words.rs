@@ -2,12 +2,15 @@
 //!
 //! The lists are short on purpose: they contain only verbs and nouns that servers use in practice.
 
+/// The maximum length, in bytes, of a name that is read to its end.
+pub(super) const MAX_NAME: usize = 1024;
+
 /// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` all become
-/// `delete`, `file`.
+/// `delete`, `file`. Only the first characters of a name that is longer than [`MAX_NAME`] are read.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
-    let letters: Vec<char> = name.chars().collect();
+    let letters: Vec<char> = name.chars().take(MAX_NAME).collect();
     for (index, &letter) in letters.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| letters[index]);
         let after = letters.get(index + 1);

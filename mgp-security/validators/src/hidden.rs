@@ -1,7 +1,7 @@
 //! Characters that hide text from a reader, or imitate other characters.
 
-/// Returns the first control, bidirectional or invisible character. Tabs are allowed, and newlines if `multiline` is
-/// set.
+/// Returns the first control, bidirectional or invisible character. Tabs are allowed, joiners in emojis, and newlines
+/// if `multiline` is set.
 pub(crate) fn hidden(text: &str, multiline: bool) -> Option<char> {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return None;

@@ -49,7 +49,7 @@ pub struct LockedPackage {
     pub kind: String,
     /// The name of the package or, for code, of the first file.
     pub name: String,
-    /// The installed version of the package; for code, the number of further files, if there are any.
+    /// The installed version of the package; for code, the number of further files, if any.
     pub version: String,
     /// The SHA-256 over all files of the package or code.
     pub hash: String,

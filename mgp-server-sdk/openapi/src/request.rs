@@ -360,7 +360,8 @@ fn leads_elsewhere(value: &str) -> bool {
     parts().all(str::is_empty) || parts().any(is_dots)
 }
 
-/// Writes a value as one text: the items of a list, or the names and values of an object, are joined by a separator.
+/// Writes a value as one text: as JSON, or with the items of a list, or the names and values of an object, joined by a
+/// separator.
 fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> String {
     let separator = match style {
         Style::Joined(separator) => separator,

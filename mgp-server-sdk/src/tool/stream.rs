@@ -120,7 +120,7 @@ impl ChunkRecorder {
         self.inner.send(item).await
     }
 
-    /// Sends the chunk that was held back, if there is one. The caller of this method must hold the lock `order`.
+    /// Sends the chunk that was held back, if any. The caller of this method must hold the lock `order`.
     async fn send_held(&self) -> Result<(), ConsumerGone> {
         let held = self.state.lock().held.clone();
         if let Some(chunk) = held {

@@ -150,9 +150,9 @@ impl Endpoints {
         self.0.caller(cx)
     }
 
-    /// Records a call. The session of the call keeps the tool, and the history of the index, if there is one, learns
-    /// which query found the tool. `handle` is the handle of that session. Returns `true` if the tool was not in the
-    /// session before, so that the caller's list of tools has changed.
+    /// Records a call. The session of the call keeps the tool, and the history of the index, if any, learns which query
+    /// found the tool. `handle` is the handle of that session. Returns `true` if the tool was not in the session
+    /// before, so that the caller's list of tools has changed.
     ///
     /// # Errors
     /// Returns [`SessionError::UnknownHandle`] if the handle is unknown, has expired or belongs to another principal;
@@ -273,8 +273,7 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key by which the history connects a call with an earlier search: the session and the agent, if there are
-/// any.
+/// Returns the key by which the history connects a call with an earlier search: the session and the agent, if any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

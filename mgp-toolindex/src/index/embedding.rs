@@ -171,8 +171,8 @@ impl EmbeddingQueue {
         None
     }
 
-    /// Removes the tools and servers of a batch from the queue, except tools and servers whose texts have changed in
-    /// the meantime.
+    /// Removes the tools and servers of a batch from the queue, except tools and servers whose texts have changed
+    /// meanwhile.
     fn finish(&self, now: &Snapshot, made: &EmbeddedJob) {
         let mut state = self.state.lock();
         match made {
@@ -315,7 +315,7 @@ impl Drop for EmbeddingWorker {
 }
 
 impl SharedIndex {
-    /// Publishes the computed vectors, except vectors of texts that have changed in the meantime.
+    /// Publishes the computed vectors, except vectors of texts that have changed meanwhile.
     fn add_vectors(&self, made: &EmbeddedJob) {
         self.set_vectors(|next| {
             match made {

@@ -416,7 +416,7 @@ impl History {
             if self.0.embedder().is_none_or(|now| now.model() != embedder.model()) {
                 return;
             }
-            // Check the key: the query may have been removed in the meantime, and its number assigned to another query.
+            // Check the key: the query may have been removed meanwhile, and its number assigned to another query.
             if table.queries.get(query_id).is_some_and(|query| query.key == key) {
                 match vector {
                     Some(vector) => table.set_vector(query_id, &vector),

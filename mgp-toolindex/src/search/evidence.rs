@@ -4,7 +4,7 @@
 //! - The *evidence* for a tool is a number without upper limit that measures how well the tool fits a unit. The field
 //!   `strength` contains it.
 //! - *Hints* are the words that tools use for everyday words, e.g. `weather` for `umbrella`. If some tool fits a unit
-//!   well without them, they count only in part; this part is their *share*.
+//!   well without them, they count only in part (`hint_share`).
 //!
 //! A *table* of numbers about the candidates is a list of rows, one after the other; each row has a number for each
 //! candidate.

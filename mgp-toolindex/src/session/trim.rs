@@ -286,7 +286,7 @@ fn is_short(value: &Value) -> bool {
 }
 
 /// Shortens a text at the end of a sentence if that leaves at least half of the maximum length, otherwise at the end of
-/// a word.
+/// a word. If `max` is too small for that, returns an empty text.
 fn shorten(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);

@@ -20,7 +20,7 @@ pub(super) enum Piece<'a> {
     /// A single character of a script without spaces.
     Single {
         text: &'a str,
-        /// `true` if neither the character before nor the character after it belongs to a script without spaces.
+        /// `true` if no neighbour of the character is in a script without spaces.
         alone: bool,
     },
 }

@@ -230,8 +230,8 @@ where
         result
     }
 
-    /// Dispatches the lines that were read, without a pause, because nothing is read after them: each request still
-    /// gets an answer, even if it is only an error.
+    /// Dispatches the lines that were read. As these are the last ones, dispatching does not pause at the limit of
+    /// calls: each request gets an answer, even if only an error.
     fn dispatch_all_lines(&mut self, task: &mut Task<'_>) {
         while self.closing.is_open()
             && let Ok(message) = self.reading.next(false, &self.connection, task)

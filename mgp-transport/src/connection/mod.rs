@@ -57,11 +57,11 @@ pub struct Limits {
     /// The maximum total size of the params of running requests, of waiting notifications, and of the answers of
     /// batches that are not complete. A request that exceeds it is answered with code 3001 (resource exhausted). Two
     /// kinds of requests are exempt: a request that runs alone, and a small request that is a ping or asks for the
-    /// server's health or shutdown. For a notification, only the other waiting notifications count; a single one may be
-    /// of any size. One that exceeds the limit is dropped if it only reports something (progress, logs, chunks);
-    /// otherwise the connection ends. A long answer of a batch is replaced by an error with code 5000 (upstream error).
-    /// Partial results of calls that this side made have a separate limit of the same size; those that exceed it are
-    /// dropped and counted. Default: 64 MiB.
+    /// server's health or shutdown. For a notification, only the other waiting notifications count, so a single one may
+    /// be of any size. A notification that exceeds the limit is dropped if it only reports something (progress, logs,
+    /// chunks); otherwise the connection ends. A long answer of a batch is replaced by an error with code 5000
+    /// (upstream error). Partial results of calls that this side made have a separate limit of the same size; those
+    /// that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
     /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
     /// notification that exceeds `held_bytes`. Default: 65,536.

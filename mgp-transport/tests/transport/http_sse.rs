@@ -197,8 +197,8 @@ async fn an_answer_sent_before_closing_arrives() {
     assert_eq!(next(&mut handled).await, ANSWER);
 }
 
-/// In the meantime, the server sends messages that the client can no longer receive. The client's notifications must
-/// arrive nevertheless.
+/// Meanwhile, the server sends messages that the client can no longer receive. The client's notifications must arrive
+/// nevertheless.
 #[tokio::test]
 async fn notifications_sent_before_closing_arrive() {
     let mut server = Server::connected().await;

@@ -134,7 +134,7 @@ pub enum Nullable<T> {
 }
 
 impl<T> Nullable<T> {
-    /// Returns the value, if there is one.
+    /// Returns the value, if any.
     #[must_use]
     pub fn as_option(&self) -> Option<&T> {
         match self {

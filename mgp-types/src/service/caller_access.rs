@@ -71,7 +71,7 @@ pub enum CallerAccess {
 }
 
 impl CallerAccess {
-    /// Returns the channel through which the caller is asked in rounds, if there is one.
+    /// Returns the channel through which the caller is asked in rounds, if any.
     #[must_use]
     pub fn channel(&self) -> Option<&dyn CallerChannel> {
         match self {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The instant at which a caller stops waiting, if there is one.
+/// The instant at which a caller stops waiting, if any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Option<Instant>);
 

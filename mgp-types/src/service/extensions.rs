@@ -33,13 +33,13 @@ impl Extensions {
         }
     }
 
-    /// Returns a reference to the value of type `T`, if there is one.
+    /// Returns a reference to the value of type `T`, if any.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.find::<T>()?.downcast_ref()
     }
 
-    /// Returns a new `Arc` of the value of type `T`, if there is one.
+    /// Returns a new `Arc` of the value of type `T`, if any.
     #[must_use]
     pub fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(self.find::<T>()?).downcast().ok()

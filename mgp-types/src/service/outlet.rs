@@ -309,7 +309,7 @@ impl Outlet {
         self.0.is_none()
     }
 
-    /// Wraps the sink, if there is one, in another sink, which receives every item first.
+    /// Wraps the sink, if any, in another sink, which receives every item first.
     #[must_use]
     pub fn wrap(self, outer: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) -> Self {
         Self(self.0.map(outer))

@@ -14,7 +14,7 @@ use crate::method::{Notification, Request, ToolsCall};
 use crate::wire::RpcError;
 
 /// A service that passes each call to the handler of its method. Calls of methods without a handler go to the fallback,
-/// if there is one.
+/// if any.
 ///
 /// ```
 /// use mgp_types::method::Ping;

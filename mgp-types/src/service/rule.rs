@@ -35,7 +35,7 @@ impl Rule {
         &self.0
     }
 
-    /// Returns the first rule in an error's chain of sources, if there is one.
+    /// Returns the first rule in an error's chain of sources, if any.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<&Self> {
         let mut source = error.source();

@@ -62,7 +62,7 @@ impl StreamLimit {
         self.0.lock().bytes
     }
 
-    /// Returns the key of the configuration that sets the maximum size, if there is one.
+    /// Returns the key of the configuration that sets the maximum size, if any.
     #[must_use]
     pub fn setting(&self) -> Option<Arc<str>> {
         self.0.lock().setting.clone()

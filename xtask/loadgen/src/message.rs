@@ -8,7 +8,7 @@ pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// The position in the template of twelve digits, which each request replaces by its sequence number. `None` if all
+    /// The position of twelve digits in the template that each request replaces by its sequence number. `None` if all
     /// requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,

@@ -19,7 +19,7 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 /// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
 /// effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 61] = [
+const REACHED: [(&str, &str, &str); 62] = [
     ("AgentConfig", "[agents.NAME]", "a_reload_changes_the_pinned_tools_the_surface_and_the_budget_of_an_agent"),
     ("AuditConfig", "kernel.audit.arguments", "a_reload_names_the_changed_audit_log_and_a_restart_applies_it"),
     ("AuditLogConfig", "[kernel.audit]", "a_reload_names_the_changed_audit_log_and_a_restart_applies_it"),
@@ -29,6 +29,7 @@ const REACHED: [(&str, &str, &str); 61] = [
     ("CallTimeouts", "servers.timeout", "a_reload_changes_the_timeout_of_a_running_server"),
     ("CircuitConfig", "ClientBuilder::retry", "a_restarted_server_does_not_inherit_an_open_circuit"),
     ("Config", "mgp.toml", "a_reload_starts_a_changed_server_again_and_leaves_the_others_running"),
+    ("ConfineConfig", "[servers.confine]", "a_confined_server_reads_writes_and_connects_only_where_it_may"),
     ("ConnectConfig", "servers.mgp.on_ungranted", "a_reload_decides_whether_a_server_without_its_permissions_is_closed"),
     ("ConnectionLimits", "HttpServer::connections", "over_http_connections_are_counted"),
     ("DrainConfig", "Server::drain_handle", "running_calls_finish_before_a_server_is_stopped"),

@@ -147,7 +147,7 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Returns the position of the contents and the end of the string literal that starts at `at`, if there is one.
+/// Returns the position of the contents and the end of the string literal that starts at `at`, if any.
 fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     let rest = &bytes[at..];
     let prefix = rest.iter().take(2).take_while(|b| matches!(b, b'b' | b'r' | b'c')).count();

@@ -116,9 +116,8 @@ pub(crate) struct QueryResult {
     source: Option<String>,
     /// The access entries that match the agent, the server and the tool.
     entries: Vec<AccessEntry>,
-    /// `allow` or `deny`: what the server's `default_policy` decides without an entry; `excluded` if the server is not
-    /// for the tenant of the agent, so that no entry allows access; `?` if it is not known, because the configuration
-    /// cannot be loaded.
+    /// The decision of the server's `default_policy`, `allow` or `deny`; `excluded` if no entry can allow access,
+    /// because the server is not for the agent's tenant; `?` if the configuration cannot be loaded.
     by_default: &'static str,
 }
 

@@ -366,7 +366,7 @@ async fn check(global: &Global, log: Option<&Path>) -> CliResult {
 }
 
 /// Verifies the log by reading its files: the kernel that wrote a log cannot be trusted to check it. Also verifies the
-/// log [`SIDE_LOG`], if there is one.
+/// log [`SIDE_LOG`], if any.
 pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
     let folder = state::folder(global)?;
     let mut verified = VerifyResult::default();

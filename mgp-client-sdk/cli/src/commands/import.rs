@@ -129,8 +129,9 @@ impl ServerReport {
         !self.is_added() && self.left_out.as_deref() != Some(IS_MGP)
     }
 
-    pub(super) fn has_notes(&self) -> bool {
-        !self.notes.is_empty()
+    /// Returns whether the report has notes, or an id that is not the name of the server in the file of the host.
+    pub(super) fn is_notable(&self) -> bool {
+        !self.notes.is_empty() || self.id.as_ref().is_some_and(|id| *id != self.name)
     }
 
     pub(super) fn render(&self, out: &mut Output) {

@@ -26,6 +26,7 @@ use crate::exit::{CliResult, Failure};
 use crate::lock::{self, LockAttempt};
 use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
 use crate::redaction::without_paths;
+use crate::socket_hello::lossy;
 use crate::{control, state, state_option, time_args};
 
 /// The default time that `mgp stop` gives the kernel's running calls to finish.
@@ -44,7 +45,7 @@ pub(super) const RESULT_TYPE: &str = "resultType";
 
 /// Returns a warning, and its remedy, if the running kernel does not read a configuration file.
 pub(super) fn unread_file(info: &KernelInfoResult, file: &Path) -> Option<(String, &'static str)> {
-    let real = |path: &Path| dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| lossy(&dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
     let file = real(file);
     if info.config.iter().any(|read| real(Path::new(read)) == file) {
         return None;

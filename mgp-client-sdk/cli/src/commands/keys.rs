@@ -283,7 +283,7 @@ async fn noticed(running: Option<Client>) {
 }
 
 /// Returns the remedy if neither an access entry nor the `default_policy` of a server can apply to the agent of a new
-/// key.
+/// key. For another tenant, always returns one.
 async fn access_remedy(global: &Global, add: &Add) -> CliResult<Option<String>> {
     if add.tenant != operator().tenant().as_str() {
         return Ok(Some(elsewhere_remedy(&add.tenant)));

@@ -196,8 +196,8 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
-    /// Refuses an unknown agent if its name resembles the name of a known agent. For any other unknown agent, returns a
-    /// note.
+    /// Refuses an unknown agent if its name resembles the name of a known agent, and differs from it by more than
+    /// digits. For any other unknown agent, also one of another tenant, returns a note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
         if self.agents_elsewhere.contains_key(agent) {

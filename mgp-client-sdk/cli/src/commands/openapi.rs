@@ -161,9 +161,9 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     Ok(api.into_server(&address, credentials, &fetch).serve_stdio().await?)
 }
 
-/// Checks an address that only the document names, because others can change the document at any time. Refuses an
-/// address that is not `https`. If there are credentials, also refuses an address at another host than the fetched
-/// document, because that host would get them.
+/// Checks an address that only the document names and that is not at the document's own host, because others can change
+/// the document at any time. Refuses an address that is not `https`. If there are credentials and the document was
+/// fetched, refuses every address, because its host would get them.
 fn check_address(
     source: &str,
     is_url: bool,
@@ -200,8 +200,8 @@ fn read(file: &str) -> CliResult<String> {
     std::fs::read_to_string(file).map_err(|error| failed(explained(error)))
 }
 
-/// Fetches a document. Also returns `true` if its host is not public, so that it could be reached only because the
-/// operator named it.
+/// Fetches a document. Also returns whether its host is not public; such a host is reached only because the operator
+/// named it.
 async fn fetched(url: &str) -> CliResult<(String, bool)> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let get = async |named| {

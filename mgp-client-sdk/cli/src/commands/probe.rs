@@ -256,8 +256,7 @@ impl Prober {
         let (expander, own) = (self.expander.clone(), server.clone());
         // Expand the variables on a blocking thread, because this may read files and run commands.
         let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
-        let expanded = expanded.map_err(|error| error.to_string())?;
-        let expanded = expanded.map_err(|error| error.summary())?;
+        let expanded = expanded.map_err(|why| why.to_string())?.map_err(|why| why.summary())?;
         stderr.hide_secrets(&expanded);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .init_timeout(self.limit(server))
@@ -273,12 +272,10 @@ impl Prober {
                     TargetConfig::Program { command: written, .. } => written.as_str(),
                     _ => command.as_str(),
                 };
-                let mut program = ChildCommand::new(command.as_str())
+                let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(self.kernel.pass_env.iter().chain(&server.pass_env));
-                if let Some(rights) = rights {
-                    program = mgp_kernel::confine(program, rights, command.as_str(), &path)?;
-                }
+                let program = mgp_kernel::confine(program, rights, command.as_str(), &path)?;
                 check_program(written, command.as_str(), &cwd, Some(path.as_os_str()))?;
                 let (stderr, stray) = (stderr.clone(), stderr.clone());
                 let program = program

@@ -244,7 +244,7 @@ impl SetupResult {
     }
 
     fn render_done(&self, out: &mut Output) {
-        let is_shown = |server: &&ServerReport| server.is_kept() || server.has_notes();
+        let is_shown = |server: &&ServerReport| server.is_kept() || server.is_notable();
         for server in self.servers.iter().filter(is_shown) {
             server.render(out);
         }
@@ -405,7 +405,7 @@ fn changeable_source(global: &Global, setup: &Setup, host: KnownHost) -> CliResu
 pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let mut planned = Planned::new(global, setup)?;
     let has_changes = !planned.result.changes_nothing();
-    // With `--json`, a plan without changes is not printed, because the result follows as the only document.
+    // With `--json`, do not print a plan without changes: the output is one document, the result that follows.
     if setup.dry_run || (!setup.yes && (has_changes || !global.json)) {
         print(global, &planned.result)?;
         if setup.dry_run {

@@ -171,8 +171,8 @@ async fn list(
     Ok(found?.transactions.into_iter().collect())
 }
 
-/// Returns the transactions that could not be rolled back completely and wait for an operator; none if the kernel has
-/// no transactions.
+/// Returns the transactions that could not be rolled back completely and wait for an operator; an empty list if the
+/// kernel does not keep transactions.
 pub(crate) async fn stuck(client: &Client) -> CliResult<Vec<TransactionRecord>> {
     let found = match client.request::<KernelTransactions>(&ListTransactionsParams::new()).await {
         Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => return Ok(Vec::new()),

@@ -106,8 +106,8 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     print(global, &Explanation(result))
 }
 
-/// Returns the permissions of the key that belongs to the agent and has this id; an empty list if the key is not
-/// limited.
+/// Returns the permissions of the agent's key with this id; an empty list if the key is not limited. Fails if the agent
+/// has no valid key with this id.
 fn permissions(keys: Vec<KeyInfo>, id: &str, agent: &str) -> CliResult<Vec<String>> {
     let Some(key) = keys.into_iter().find(|key| key.id == id) else {
         return Err(Failure::failed(format!("the key `{id}` is not known; see `mgp keys ls`")));

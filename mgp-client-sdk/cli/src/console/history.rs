@@ -132,8 +132,8 @@ impl Search {
         Self { params, left: MAX_PAGES, is_cut: false }
     }
 
-    /// Returns the searches for the records of a trace. With `at`, these are a search back from the record with that
-    /// number and a search forward from it; otherwise one search back from the end of the log.
+    /// Returns the searches for the records of a trace: with `at`, one back and one forward from the record with this
+    /// number, else one back from the end of the log.
     fn for_trace(trace: &str, at: Option<u64>) -> Vec<Self> {
         let search = |newest_first, after| {
             let mut params = KernelAuditParams::new();

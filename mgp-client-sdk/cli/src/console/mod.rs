@@ -32,6 +32,7 @@ mod texts;
 mod times;
 mod waiting;
 
+use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -48,6 +49,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use mgp_discovery::{OperatorProof, Sources};
 use mgp_security::auth::AuthLayer;
+use mgp_transport::http::{ConnectionLimits, listen};
 use mgp_types::PrivateFile;
 use mgp_types::method::KernelInfo;
 use mgp_types::mgp::KernelInfoParams;
@@ -83,6 +85,9 @@ const MAX_LINK_BYTES: u64 = 4096;
 
 /// The maximum number of pages to render at the same time.
 const MAX_PAGES: usize = 4;
+
+/// The time limit for the head of a request. A browser of this machine sends it at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -185,9 +190,11 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let (shared, config) = (global.clone(), ConfigArg::default());
     let (kernel, pages) = (Kernel::Socket, pages());
     let console = Console { global: shared, config, kernel, gate, login, pages };
+    let mut limits = ConnectionLimits::default();
+    limits.head_timeout = HEAD_TIMEOUT;
     // The program that opens the browser may run as long as the browser, so serve the page meanwhile.
     tokio::select! {
-        served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
+        () = listen(listener, router(&Arc::new(console)), limits, pending()) => Ok(()),
         () = client.closed() => {
             Err(Failure::no_kernel("the kernel has ended, and the console with it"))
         }
@@ -206,7 +213,7 @@ async fn print_unless_opened(
     {
         print(global, link)?;
     }
-    std::future::pending().await
+    pending().await
 }
 
 /// Returns the router of the console's pages, which a kernel of this process serves to operators who log in.

@@ -35,7 +35,7 @@ pub(super) async fn whole_approval(
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the questions that audit records name. Returns none if the viewer is not allowed to read the inbox.
+    /// Reads the questions that audit records name; no questions for a viewer who is not allowed to read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
         if ids.is_empty() {

@@ -160,7 +160,8 @@ impl Agents {
     }
 }
 
-/// Returns the agents of the tenant `local` that are configured or connected, or that have access or a key.
+/// Returns `default` and the agents of the tenant `local` that are configured or connected, or that have access or a
+/// key.
 async fn agents(
     console: &Console,
     viewer: &Viewer,
@@ -238,8 +239,8 @@ fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     table(texts.unmet, &[texts.query, texts.found_nothing, texts.not_called, texts.time], &rows)
 }
 
-/// Draws three token costs: that of an agent's list of tools, that of a list of all its tools, and that of the tools of
-/// each of the first 20 servers.
+/// Draws the token costs of an agent's list of tools, of a list of all its tools, and of the tools of each of the first
+/// 20 servers.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));

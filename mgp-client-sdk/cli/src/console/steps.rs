@@ -94,8 +94,8 @@ impl Story<'_> {
         vec![Step { at, name: texts.step_called, what: who(event) }, asked]
     }
 
-    /// Returns the time when a recorded call arrived: its end minus its duration, or the first record of its trace if
-    /// that is earlier, because the duration is in whole milliseconds.
+    /// Returns the time when a recorded call arrived: its end minus its duration or, if earlier, the time of the first
+    /// record of its trace. The duration alone is not exact, because it is in whole milliseconds.
     fn began(&self, event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
         let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
         let began = ended.and_then(|end| end.checked_sub(lasted));

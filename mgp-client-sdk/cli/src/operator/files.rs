@@ -20,7 +20,8 @@ pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult
     admit_edit_of(global, &config.file_to_edit()?).await
 }
 
-/// Checks that a command is allowed to edit a file; fails if a kernel that uses the file refuses the change.
+/// Checks that a command is allowed to edit a file; fails if a kernel that uses the file refuses the change or does not
+/// answer.
 pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
     match control::connect_to_change(global).await {
         Ok(client) => {

@@ -1,7 +1,7 @@
 //! The local socket on systems without Unix sockets: a loopback address, and a file that only this user can read.
 //!
 //! The file has the address and a random key. At the start of a connection, both sides prove that they know the key,
-//! without sending it: so no process of another user can connect, or take the place of a kernel that has ended.
+//! without sending it. So a process of another user can neither connect nor take the place of a kernel that has ended.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};

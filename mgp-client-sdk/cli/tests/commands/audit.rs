@@ -167,8 +167,12 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     home.fail(2, &unknown, "did you mean `key_added`?");
     home.succeed(&["audit", "query", "--type", "event_unreadable"]);
     home.succeed(&["audit", "query", "--type", "com.example.tick"]);
-    // Remove `state.db`, without which nothing proves that the log is complete.
     home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    for more in [&[][..], &["--tool", "mgp.access.query"]] {
+        let found = home.run(&[&["audit", "query", "--agent", "adaa"], more].concat());
+        assert!(found.err.contains("did you mean `ada`?"), "{more:?}: {found:?}");
+    }
+    // Remove `state.db`, without which nothing proves that the log is complete.
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(home.path(".local/state/mgp").join(name));
     }

@@ -2,6 +2,8 @@
 //! the result of a decision. The inbox shows all pending approvals, and the audit log is verified as a whole.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,7 +17,7 @@ use mgp_types::store::{Db, Store};
 use serde_json::json;
 
 use crate::callbacks::asking;
-use crate::console::{Answer, Browser, call_of, calling, ended, guarded, waiting};
+use crate::console::{Answer, Browser, TIMEOUT, call_of, calling, ended, guarded, waiting};
 use crate::hostile::{FLAGGED, stub};
 use crate::kernel::Kernel;
 use crate::world::Home;
@@ -559,4 +561,16 @@ fn the_page_also_verifies_a_second_log_of_earlier_versions() {
     let page = page();
     assert!(page.contains("class=\"failed\" data-keep"), "{page}");
     assert_eq!(home.run(&["audit", "verify"]).code, Some(1));
+}
+
+#[test]
+fn a_connection_that_sends_only_half_a_request_is_closed() {
+    let home = Home::new();
+    let browser = Browser::new(&home);
+    let mut stream = TcpStream::connect(&browser.address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT * 4)).unwrap();
+    write!(stream, "GET {} HTTP/1.1\r\nHost:", browser.base).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(browser.get("").status, 200);
+    home.silent(&["stop"]);
 }

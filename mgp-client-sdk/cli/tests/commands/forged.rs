@@ -233,6 +233,28 @@ fn files_that_are_no_plain_files_and_a_damaged_head_have_a_remedy() {
     );
 }
 
+#[test]
+fn files_that_keep_each_kernel_from_starting_are_reported() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    for name in ["kernel.lock", "start.lock", "kernel.log", "digest.key.lock", "audit/audit.lock"] {
+        let path = home.path(&format!(".local/state/mgp/{name}"));
+        let kept = home.path("kept");
+        let was_there = fs::rename(&path, &kept).is_ok();
+        std::os::unix::fs::symlink("none/there", &path).unwrap();
+        home.fail(1, &["servers", "ls"], &format!("{name}`"));
+        let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let expected = format!("{name}` cannot be opened: No such file");
+        assert!(code == Some(1) && report.to_string().contains(&expected), "{name}: {report}");
+        fs::remove_file(&path).unwrap();
+        if was_there {
+            fs::rename(&kept, &path).unwrap();
+        }
+    }
+    home.succeed(&["servers", "ls"]);
+    home.silent(&["stop"]);
+}
+
 /// Regression test: these commands waited for another process to write into the pipe.
 #[test]
 fn a_pipe_in_place_of_a_file_is_refused() {

@@ -127,6 +127,47 @@ fn each_host_gets_exactly_the_servers_that_it_had() {
     assert!(of("default").is_empty() && of("*").is_empty());
 }
 
+#[test]
+fn the_setup_names_a_server_whose_id_is_not_its_name() {
+    let home = Home::new();
+    let host = json!({ "mcpServers": { "my notes": { "command": program("echo") } } });
+    home.write(".cursor/mcp.json", &host.to_string());
+    let done = home.succeed(&["setup", "cursor", "--yes"]);
+    assert!(done.contains("my notes  from ") && done.contains("  as my-notes"), "{done}");
+    home.run(&["stop"]);
+}
+
+/// Regression test: no command reached the kernel, not even `mgp stop`, and a failure was not reported as JSON.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_home_whose_path_is_not_utf8_has_a_kernel_and_errors_in_json() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let home = Home::new();
+    let work = home.work().canonicalize().unwrap();
+    let folder = work.join(std::ffi::OsStr::from_bytes(b"\xff"));
+    for (name, text) in [
+        (".config/mgp/servers.toml", ""),
+        (".cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "a"}}}"#),
+    ] {
+        let file = folder.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let output = home.command(arguments).env("HOME", &folder).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, out) = run(&["--json", "import"]);
+    let error: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &error["code"]), (Some(1), &json!(1)), "{error}");
+    for arguments in [["servers", "ls"], ["doctor", "--no-start"]] {
+        let (code, out) = run(&arguments);
+        assert!(code == Some(0) && !out.contains("does not read"), "{arguments:?}: {out}");
+    }
+    assert_eq!(run(&["stop"]).0, Some(0));
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_import_leaves_nothing_half_done() {

@@ -33,6 +33,43 @@ fn status_and_stop_name_a_process_that_uses_the_folder_and_does_not_serve() {
 
 #[test]
 #[cfg(unix)]
+fn commands_advise_to_wait_while_the_kernel_finishes_its_calls() {
+    let home = Home::new();
+    let tools = json!([{
+        "name": "wait", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true},
+    }]);
+    let entry = stub(&home, "slow", &tools, &json!({"content": []}));
+    // A call lasts as long as this file exists.
+    let result = home.path("slow.result.json");
+    let script = fs::read_to_string(home.path("stub.sh")).unwrap();
+    let wait = r#"touch "$2.begun"; while [ -e "$2" ]; do sleep 0.1; done; echo '{"content":[]}'"#;
+    home.write("stub.sh", &script.replace(r#"cat "$2""#, wait));
+    let policy = "[servers.mgp]\ndefault_policy = 'opt-out'\n";
+    let file = home.write("c.toml", &(entry + policy));
+    let kernel = Kernel::on(home, Some(&file));
+    let home = &kernel.home;
+    until_blocking("the tool is listed", || kernel.server("slow")["tools"] == 1);
+    let mut call = home.command(&["tools", "call", "slow.wait"]).spawn().unwrap();
+    until_blocking("the call runs", || home.path("slow.result.json.begun").exists());
+    let mut stop = home.command(&["stop", "--timeout", "5m"]).spawn().unwrap();
+    let socket = home.path(".local/state/mgp/mgp.sock");
+    until_blocking("the kernel is stopping", || !socket.exists());
+    for command in [&["reload"][..], &["servers", "start", "slow"], &["status"]] {
+        home.fail(3, command, "is stopping; wait until it has ended");
+    }
+    // The kernel starts no server that is added now.
+    let late = home.path("late.begun");
+    let added =
+        format!("[[servers]]\nid = 'late'\ncommand = 'touch'\nargs = ['{}']\n", late.display());
+    fs::write(&file, fs::read_to_string(&file).unwrap() + &added).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(!late.exists());
+    fs::remove_file(result).unwrap();
+    assert!(call.wait().unwrap().success() && stop.wait().unwrap().success());
+}
+
+#[test]
+#[cfg(unix)]
 fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -182,8 +182,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
         }
         let blocked = desk.events(&world, "TOOL_BLOCKED").len();
         assert_eq!(blocked, if desk.era == Era::Legacy { 5 } else { 4 });
-        // The kernel does not remember a denial: it asks again about the same call, unless an operator has answered in
-        // the meantime.
+        // The kernel does not remember a denial: it asks again about the same call, unless an operator has answered
+        // meanwhile.
         desk.write("/srv/a/unticked").await.unwrap_err();
         assert_eq!(desk.forms.load(Ordering::SeqCst), 8);
         let open = desk.approval(&world, "/srv/a/cancel");
@@ -540,6 +540,11 @@ async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsew
         assert_eq!(*shown.lock().unwrap(), [true, false], "{era:?}");
         let given = world.json(&["audit", "query", "--type", "dev.cloto.confirmation_given"]);
         assert_eq!(given.as_array().unwrap().len(), 1, "{given}");
+        until("the record of the call names its question", async || {
+            let run = world.json(&["audit", "query", "--type", "TOOL_EXECUTED"]);
+            run[0]["details"]["approval_id"].is_string()
+        })
+        .await;
         let left = world.json(&["approvals", "ls"]);
         assert!(left.as_array().unwrap().iter().all(|one| one["state"] != "open"), "{left}");
     }

@@ -125,7 +125,8 @@ impl World {
 
     /// Returns the process id of the kernel that uses the state folder.
     pub(crate) fn kernel(&self) -> Option<u32> {
-        let pid = fs::read_to_string(self.state().join("kernel.lock")).ok()?.trim().parse().ok()?;
+        let lock = fs::read_to_string(self.state().join("kernel.lock")).ok()?;
+        let pid = lock.lines().next()?.parse().ok()?;
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let state = self.state();
         let state = state.as_os_str().as_encoded_bytes();

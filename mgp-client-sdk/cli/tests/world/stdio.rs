@@ -136,7 +136,8 @@ impl World {
 
     /// Returns the id of the process that uses the state folder.
     fn kernel(&self) -> Option<String> {
-        let pid = fs::read_to_string(self.path("state/kernel.lock")).ok()?.trim().to_owned();
+        let lock = fs::read_to_string(self.path("state/kernel.lock")).ok()?;
+        let pid = lock.lines().next()?.to_owned();
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let state = self.path("state");
         let state = state.as_os_str().as_encoded_bytes();

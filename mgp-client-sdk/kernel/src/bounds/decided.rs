@@ -26,8 +26,8 @@ pub(super) struct LimitedCall {
     /// The caller's name in the table of counts.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged to the quotas. A call is charged only once, even if the kernel retries it, if
-    /// it has several rounds, or if the kernel repeats it with a legacy caller's answers.
+    /// `true` once the call was charged to the quotas. A call is charged once, however often the kernel retries it or
+    /// repeats it with a legacy caller's answers, and however many rounds it has.
     is_charged: AtomicBool,
     /// The round of the call, i.e. one of the requests that its caller sends to answer questions. `None` if the caller
     /// does not repeat the call.

@@ -499,8 +499,8 @@ fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str)
                 || held.differences_left_out > 0
                 || held.differences.iter().any(|change| change.at.starts_with("/outputSchema"))
         }
-        // The server has not listed its tools since the kernel started, so the accepted definition, if there is one, is
-        // unknown and may have an output schema.
+        // The server has not listed its tools since the kernel started, so the accepted definition, if any, is unknown
+        // and may have an output schema.
         DefinitionState::Unseen => definitions.is_pinned(server, tool),
         _ => {
             let listed = definitions.definition(Some(server), tool);

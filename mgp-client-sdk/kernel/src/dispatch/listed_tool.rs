@@ -20,9 +20,9 @@ pub(super) fn fit(cx: &Context, tool: &mut Tool) -> Result<(), RpcError> {
     put_security(tool, cx.caller.has(Extension::ToolSecurity))
 }
 
-/// Corrects an input schema because of which model providers, or hosts built with the official SDKs, would refuse the
-/// whole list, including the tools of all other servers. Such a schema has no type, a type other than `object`, no
-/// properties (which OpenAI requires), required names that are not a list, or a property whose schema is not an object.
+/// Corrects an input schema that has no type, a type other than `object`, no properties (which OpenAI requires),
+/// required names that are not a list, or a property whose schema is not an object. Because of one such schema, model
+/// providers, or hosts built with the official SDKs, would refuse the list with the tools of all servers.
 fn fit_input_schema(tool: &mut Tool) {
     let Ok(mut schema) = tool.input_schema.get::<Object>() else { return };
     let mut is_changed = fit_members(&mut schema);
@@ -65,8 +65,8 @@ fn fit_members(schema: &mut Object) -> bool {
     is_changed
 }
 
-/// Returns the properties of a schema with an empty object in place of each schema that is not an object; `None` if all
-/// schemas are objects.
+/// Returns the properties of a schema, with an object in place of each schema that is not one: `{"not":{}}` for
+/// `false`, `{}` for any other. Returns `None` if all schemas are objects.
 fn fit_properties(properties: &Payload) -> Option<Payload> {
     let Ok(properties) = properties.get::<Object>() else { return Some(Payload::empty_object()) };
     let is_fit = |schema: &Payload| schema.as_str().starts_with('{');

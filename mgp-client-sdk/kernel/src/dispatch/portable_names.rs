@@ -122,8 +122,8 @@ pub(super) fn shown(
     PortableNames::new(&fleet.context().index, &search.caller(cx)).name_of(tool, &shown)
 }
 
-/// Returns the tools that a caller sees and may mean by a portable name; none if the setting `portable_names` does not
-/// apply to the caller. `server` is the id of the server, if the call states it.
+/// Returns the tools that a caller sees and may mean by a portable name; an empty list if the setting `portable_names`
+/// does not apply to the caller. `server` is the id of the server, if the call states it.
 pub(super) fn find(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -109,8 +109,8 @@ fn find_listed(
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
 
-/// Finds the server that most likely has a resource that no server lists: the only server that lists other URIs with
-/// the same scheme, or else the only server that offers resources.
+/// Finds the likely server of a resource that no server lists: the only server that lists other URIs with the same
+/// scheme, or else the only server that offers resources.
 fn find_unlisted(
     cx: &Context,
     uri: &str,

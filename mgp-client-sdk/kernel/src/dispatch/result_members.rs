@@ -42,7 +42,7 @@ pub(super) fn begin(
     states.open(call, called.server.id())
 }
 
-/// Adapts the answer of a server to the caller, and stores the session state that the server has put into it.
+/// Adapts the answer of a server to the caller, and stores the session state that the answer contains.
 ///
 /// # Errors
 /// Returns the server's error if the answer is an error; 5000 (upstream error) if the `_meta` of the result is not an

@@ -85,17 +85,18 @@ const PRIVATE_FOLDERS: &[(&str, &str)] = &[
     ("UV_TOOL_DIR", "cache/uv-tools"),
 ];
 
-/// Confines a program to these rights, and to what every program needs to run. Creates the private folder of the
-/// rights. `command` is searched in `path`. The call blocks.
+/// Confines a program to these rights, and to what every program needs to run; with `None`, leaves it unconfined.
+/// Creates the private folder of the rights. `command` is searched in `path`. The call blocks.
 ///
 /// # Errors
 /// Returns the reason why the program cannot be confined, with the remedy.
 pub fn confine(
     program: ChildCommand,
-    mut rights: ProcessRights,
+    rights: Option<ProcessRights>,
     command: &str,
     path: &OsStr,
 ) -> Result<ChildCommand, String> {
+    let Some(mut rights) = rights else { return Ok(program) };
     if let Some(private) = &mut rights.private {
         let created = create_private(private).and_then(|()| private.canonicalize());
         *private = created.map_err(|error| {

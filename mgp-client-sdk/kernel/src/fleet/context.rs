@@ -44,7 +44,7 @@ pub(crate) struct FleetContext {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,
-    /// The active lock file, if there is one.
+    /// The active lock file, if any.
     pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,

@@ -168,8 +168,8 @@ impl NegotiatedExtensions {
         self.0.write()[session as usize] = Some(extensions);
     }
 
-    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller: in the
-    /// legacy session if the caller needs one and it has been connected, otherwise in the main session.
+    /// Returns the extensions negotiated in the session that serves a caller's calls: the legacy session if the caller
+    /// needs one and it has been connected, otherwise the main session.
     pub(super) fn for_calls(&self, cx: &Context, eras: &KnownEras) -> ExtensionSet {
         let [main, legacy] = *self.0.read();
         let session_use = SessionUse::Call;

@@ -43,8 +43,8 @@ impl FirstSync {
         self.progress.send_replace(SyncProgress::Deferred);
     }
 
-    /// Ends the wait, because the kernel has read the lists or the server has failed. Returns `true` if the lists were
-    /// unknown until now, because the tool lists of callers may now change.
+    /// Ends the wait, because the kernel has read the lists or the server has failed. Returns whether the lists were
+    /// unknown until now, so that the tool lists of callers may change.
     pub(super) fn finish(&self) -> bool {
         let mut before = SyncProgress::Done;
         self.progress.send_if_modified(|progress| {
@@ -71,9 +71,9 @@ impl FirstSync {
         *self.progress.borrow() != SyncProgress::Done
     }
 
-    /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server does not
-    /// answer until then. Does not wait, and returns `true`, if the lists are not unknown or that time has already
-    /// passed.
+    /// Waits for the lists, at most until `limit` after the server was added; returns `false` if the server does not
+    /// answer until then. Returns `true` at once if the lists are known, even if outdated, or if `limit` has passed
+    /// already.
     pub(super) async fn wait(&self, limit: Duration) -> bool {
         let left = limit.saturating_sub(self.begun.elapsed());
         !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await

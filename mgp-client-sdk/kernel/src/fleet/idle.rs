@@ -1,6 +1,5 @@
-//! Periodic tasks for the servers. They stop idle servers: the lists of these servers stay known, and the next call
-//! starts them again. They check whether servers at URLs answer. They also read lists again that an earlier kernel has
-//! stored.
+//! Periodic tasks for the servers. They stop idle servers (whose lists stay known, and which the next call starts
+//! again), check whether servers at URLs answer, and read lists again that an earlier kernel has stored.
 
 use std::time::Duration;
 

@@ -90,8 +90,8 @@ impl KnownServers {
 }
 
 /// Returns a digest of everything that determines a server's tools in the index: e.g. its command or URL, the
-/// extensions that the kernel offers to it, and the settings that determine the risk of its tools. `tools` follows the
-/// digest: the number of tools, or [`SILENT`].
+/// extensions that the kernel offers to it, and the settings that determine the risk of its tools. Appends `tools` to
+/// the digest: the number of tools, or [`SILENT`].
 ///
 /// Return only a digest, because the configuration can contain secrets and the result is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {

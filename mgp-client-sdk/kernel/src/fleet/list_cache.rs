@@ -55,10 +55,22 @@ pub(crate) struct ListCache {
 struct Lists {
     capabilities: Option<Arc<ServerCapabilities>>,
     by_kind: [Option<Arc<CachedList>>; 4],
+    /// The number of reads that have begun.
+    begun: u64,
+    /// For each list, the number of the read that returned it.
+    read: [u64; 4],
     /// The digest of the lists and capabilities that were last stored.
     stored: Option<u64>,
     /// The time when the last unanswered read of a list for a client was abandoned; `None` if a list was read since.
     unanswered_at: Option<Instant>,
+}
+
+impl Lists {
+    /// Returns the number of a read that begins now.
+    fn next_read(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
 }
 
 /// A running read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`] or more, it records that
@@ -322,10 +334,16 @@ impl ListCache {
         if kind == ListKind::Skills && client.client().is_ok_and(is_legacy) {
             return Ok(false);
         }
+        let number = self.lock().next_read();
         let list = read_list(kind, server, client).await?;
         let (digest, is_empty) = (list.digest, list.entries.is_empty());
         let mut lists = self.lock();
         lists.unanswered_at = None;
+        // A read that began later may have ended first; its list is newer.
+        if lists.read[kind as usize] > number {
+            return Ok(false);
+        }
+        lists.read[kind as usize] = number;
         Ok(match lists.by_kind[kind as usize].replace(Arc::new(list)) {
             Some(before) => before.digest != digest && !(before.entries.is_empty() && is_empty),
             None => !is_empty,
@@ -333,7 +351,7 @@ impl ListCache {
     }
 
     /// Returns whether the list must be read for a client, because it was never read or may have changed without a
-    /// notification.
+    /// notification. Returns `false` if the server does not offer the list, or recently did not answer.
     fn is_stale(&self, kind: ListKind) -> bool {
         let lists = self.lock();
         if lists.unanswered_at.is_some_and(|at| at.elapsed() < UNANSWERED_TTL) {

@@ -326,8 +326,8 @@ impl ManagedServer {
     }
 
     /// Ends the wait for the first lists, because the kernel has read them, or the server does not answer or is
-    /// stopped. If the lists were unknown until now, notifies the clients even if the server has no tools, because
-    /// their tool lists may have contained only meta tools until now.
+    /// stopped. If the wait ends now, notifies the clients, even if the server has no tools: their tool lists may have
+    /// contained only meta tools.
     pub(super) fn finish_first_sync(&self) {
         if self.first_sync.finish() {
             self.context().changed_lists.add(&self.id, ListGroup::Tools);

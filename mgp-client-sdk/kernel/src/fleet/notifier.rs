@@ -60,9 +60,13 @@ impl ServerNotifier {
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
     }
 
+    /// Publishes the server's new state as an event.
+    pub(super) fn publish_state(&self, change: &Transition) {
+        self.events.server_state(&self.server, change);
+    }
+
     /// Notifies the clients that see the server of its new state, within a bounded time.
     pub(super) async fn state_changed(&self, change: &Transition) {
-        self.events.server_state(&self.server, change);
         let params = change.to_params(Some(&self.server));
         let sent =
             self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));

@@ -163,7 +163,7 @@ impl ServerLog {
     }
 
     /// Returns the time at which a session last changed its state, and the reason why it has failed since it was last
-    /// connected. If it has not failed, returns a text about missing logins as the reason, if there are any.
+    /// connected. If it has not failed, returns a text about missing logins as the reason, if any.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
         let SessionState { since, error } = entries.states[of as usize].clone();

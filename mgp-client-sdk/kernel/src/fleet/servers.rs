@@ -114,15 +114,27 @@ impl Fleet {
             }
         }
         tokio::spawn(state_watch::run(Arc::downgrade(&server)));
-        let changes = server.client().state().changes();
+        let state = server.client().state();
         let log = Arc::clone(server.log());
-        tokio::spawn(state_watch::announce(changes, server.notifier(), log));
+        tokio::spawn(state_watch::publish(state.changes(), server.notifier(), log));
+        let is_replaced = self.replacement_of(&server);
+        tokio::spawn(state_watch::announce(state.changes(), server.notifier(), is_replaced));
         self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
         // The kernel may have begun to stop before the server was in the table.
         if self.0.context.calls.is_stopping.load(Ordering::Relaxed) {
             server.hold().set_removed();
         }
         Ok(server)
+    }
+
+    /// Returns a function that returns whether another server with the same id is in the fleet. The function does not
+    /// keep the server alive.
+    fn replacement_of(&self, server: &Arc<ManagedServer>) -> impl Fn() -> bool + Send + use<> {
+        let (fleet, id, own) = (self.downgrade(), server.id().clone(), Arc::downgrade(server));
+        move || {
+            let present = fleet.upgrade().and_then(|fleet| fleet.get(id.as_str()));
+            present.is_some_and(|present| Arc::as_ptr(&present) != own.as_ptr())
+        }
     }
 
     /// Returns whether the kernel knows the server's tools for the current configuration of the server.
@@ -241,7 +253,21 @@ impl Fleet {
 
     /// Removes a server: its tools leave the index, the clients are notified, then it is drained and stopped.
     pub(crate) async fn remove(&self, id: &ServerId) {
-        let Some(server) = self.change(|table| table.remove(id)) else { return };
+        if let Some(server) = self.get(id.as_str()) {
+            self.remove_server(&server).await;
+        }
+    }
+
+    /// Removes a server as [`remove`](Self::remove) does, unless another server has replaced it.
+    pub(crate) async fn remove_server(&self, server: &Arc<ManagedServer>) {
+        let id = server.id();
+        let is_removed = self.change(|table| {
+            let is_present = table.get(id).is_some_and(|present| Arc::ptr_eq(present, server));
+            is_present && table.remove(id).is_some()
+        });
+        if !is_removed {
+            return;
+        }
         self.forget_tools_or_log(id);
         server.hold().set_removed();
         // Do not let the drain wait for answers of callers, because they cannot reach this server any more.
@@ -249,7 +275,7 @@ impl Fleet {
         // End the wait for the first lists, because a server that is removed during its first start never lists them.
         server.first_sync().finish();
         for group in ListGroup::ALL {
-            self.notify_list_changed(&server, group);
+            self.notify_list_changed(server, group);
         }
         server.stop().await;
         stored_lists::remove(self.0.context.governance.store(), id).await;

@@ -185,8 +185,9 @@ impl Session {
         }
     }
 
-    /// Returns whether a call should start the server now: always if the server is stopped, only from time to time if
-    /// it has failed. `retried_at` is the last time when a call caused a start of the failed server.
+    /// Returns whether a call should start the server now: always if the server is stopped; only from time to time if
+    /// its start has failed, or if it is at a URL and waits for a restart. `retried_at` is the last time when a call
+    /// started a failed server.
     fn is_due(&self, retried_at: Option<Instant>) -> bool {
         let is_retry_due = || retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
         match self.state() {

@@ -38,24 +38,47 @@ pub(super) async fn run(server: Weak<ManagedServer>) {
     }
 }
 
-/// Announces the changes of a server's state to the clients that see the server, until the server is dropped. Writes
-/// the reason for a failure into the server's log, because the state contains the reason only until the next start.
-pub(super) async fn announce(
+/// Publishes the changes of a server's state as events, until the server is dropped. Writes the reason for a failure
+/// into the server's log, because the state contains the reason only until the next start.
+///
+/// Does not wait for clients as [`announce`] does, so that a client that does not read does not delay events.
+pub(super) async fn publish(
     mut changes: broadcast::Receiver<Transition>,
     notifier: ServerNotifier,
     log: Arc<ServerLog>,
 ) {
+    while let Some(change) = next_change(&mut changes).await {
+        if is_failure(&change) {
+            note_failure(&change, notifier.server(), &log);
+        }
+        notifier.publish_state(&change);
+    }
+}
+
+/// Announces the changes of a server's state to the clients that see the server, until the server is dropped, or
+/// another server has replaced it (`is_replaced`). A client that reads slowly delays the announcements, so the other
+/// clients could otherwise be notified of the end of this server after the start of the new one.
+pub(super) async fn announce(
+    mut changes: broadcast::Receiver<Transition>,
+    notifier: ServerNotifier,
+    is_replaced: impl Fn() -> bool,
+) {
+    while let Some(change) = next_change(&mut changes).await {
+        if is_replaced() {
+            return;
+        }
+        notifier.state_changed(&change).await;
+    }
+}
+
+/// Returns the next change of a server's state; `None` if the server was dropped.
+async fn next_change(changes: &mut broadcast::Receiver<Transition>) -> Option<Transition> {
     loop {
         match changes.recv().await {
-            Ok(change) => {
-                if is_failure(&change) {
-                    note_failure(&change, notifier.server(), &log);
-                }
-                notifier.state_changed(&change).await;
-            }
+            Ok(change) => return Some(change),
             // Continue even if the receiver missed some changes, because the next change contains the current state.
             Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return,
+            Err(RecvError::Closed) => return None,
         }
     }
 }

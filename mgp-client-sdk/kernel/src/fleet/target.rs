@@ -110,14 +110,11 @@ impl Starting {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let stray = Arc::clone(&log);
                 let search = path.clone().unwrap_or_else(|| program_path(&env));
-                let mut program = ChildCommand::new(command.as_str())
+                let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(pass_env);
-                if let Some(rights) = rights {
-                    program = confine(program, rights, command.as_str(), &search)
-                        .map_err(|reason| SpawnError::new(reason).permanent())?;
-                }
-                let program = program
+                let program = confine(program, rights, command.as_str(), &search)
+                    .map_err(|reason| SpawnError::new(reason).permanent())?
                     .envs(path.map(|path| ("PATH", path)))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(kernel_hops::VARIABLE, (kernel_hops::depth() + 1).to_string())

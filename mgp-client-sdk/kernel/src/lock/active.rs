@@ -31,7 +31,7 @@ impl ActiveLock {
         Arc::clone(&self.current.read())
     }
 
-    /// Returns the path from which the kernel reads the lock file again, if there is one.
+    /// Returns the path from which the kernel reads the lock file again, if any.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

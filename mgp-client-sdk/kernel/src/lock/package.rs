@@ -95,7 +95,8 @@ pub(super) enum Package {
 }
 
 impl Package {
-    /// Returns the package that a command starts; `None` if the command is not `npx` or `uvx`, or starts a local file.
+    /// Returns the package that a command starts; `None` if the command is not `npx` or `uvx` (or their long forms),
+    /// names no package, or starts a local file.
     pub(super) fn of(command: &str, args: &[&str], cwd: &Path) -> Option<Self> {
         let name = Path::new(command).file_stem()?.to_str()?;
         let (name, args) = match (name, args) {

@@ -1,5 +1,5 @@
-//! Handles references to data in calls to servers that do not support them: the kernel replaces each reference in the
-//! arguments by the data, or by a URL from which the tool can read the data.
+//! Replaces references to data in the arguments of calls to servers that do not support them: by the data, or by a URL
+//! from which the tool can read the data.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -51,8 +51,8 @@ pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(Strin
     Some((format!("[{}]", &list[from..end]), next_element(list, end)))
 }
 
-/// Returns the position at which a text that is not JSON is cut: at the end of a line if possible, or else of a word,
-/// or else of a character.
+/// Returns the position at which a text that is not JSON is cut: at the last end of a line in the second half of `max`
+/// bytes, or else of a word there, or else of a character.
 pub(super) fn cut_plain(text: &str, max: usize) -> usize {
     if text.len() <= max {
         return text.len();

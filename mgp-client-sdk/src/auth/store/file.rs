@@ -49,7 +49,7 @@ impl FileTokens {
         Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
 
-    /// Returns all entries, in the order they were saved; none if the file does not exist.
+    /// Returns all entries in the order they were saved; an empty list if the file does not exist.
     ///
     /// # Errors
     /// [`TokenStoreError`] if the file cannot be read or trusted.

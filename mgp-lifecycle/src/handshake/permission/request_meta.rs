@@ -1,5 +1,5 @@
 //! Adds the current grants to each request to a modern server: as `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and also
-//! under `dev.cloto/mgp/grants`, where servers of later revisions read them. For those servers, a permission that is
+//! under `dev.cloto/mgp/grants`, where servers of later revisions read them. To those servers, a permission that is
 //! missing there is not granted.
 //!
 //! The encoded grants are cached until permissions change, so that most calls only compare revision numbers.

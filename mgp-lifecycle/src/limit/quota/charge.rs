@@ -16,7 +16,7 @@ use super::counters::{BeginResult, QuotaCounters};
 pub(super) struct Charge {
     counters: Arc<QuotaCounters>,
     caller: Caller,
-    /// The charge for the same call to the quota of an outer layer, if there is one.
+    /// The charge for the same call to the quota of an outer layer, if any.
     outer: Option<Arc<Self>>,
     state: Mutex<ChargeState>,
 }
@@ -75,8 +75,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Refunds the charge for the call, because the call never ran. Units are not refunded. If an earlier round was
-    /// charged, this round can be repeated without another charge instead.
+    /// Refunds the charge for the call, but not its units, because the call never ran. If an earlier round was charged,
+    /// instead lets this round be repeated without another charge.
     pub(super) fn refund(&self) {
         let mut state = self.state.lock();
         if let Some(period) = state.charged.take() {

@@ -1,5 +1,5 @@
-//! One bucket of a rate limit (GCRA). A bucket counts recent calls; it is full when it counts none. It is stored as the
-//! time when it will be full again.
+//! One bucket of a rate limit (GCRA): each call empties it a little, and it fills again at the average rate. It is
+//! stored as the time when it will be full.
 
 use std::time::Duration;
 

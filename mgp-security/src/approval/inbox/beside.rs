@@ -24,7 +24,7 @@ pub(crate) struct AskedAndKept {
 
 impl AskedAndKept {
     /// Closes the request of a question that the approver has answered. Returns the operator's decision if the operator
-    /// decided first, otherwise the approver's decision.
+    /// decided first, otherwise the approver's decision with the id of the request.
     async fn settle(
         &self,
         question: &Question,
@@ -32,7 +32,7 @@ impl AskedAndKept {
         decision: Decision,
     ) -> Result<Decision, RpcError> {
         if self.inbox.close(&kept.id, &decision).await? {
-            return Ok(decision);
+            return Ok(with_id(decision, kept));
         }
         match self.inbox.outcome(question, kept).await? {
             Some(Lookup::Decided(first)) => Ok(first),
@@ -40,11 +40,21 @@ impl AskedAndKept {
             // close it.
             Some(Lookup::Open(again)) => {
                 self.inbox.close(&again.id, &decision).await?;
-                Ok(decision)
+                Ok(with_id(decision, &again))
             }
             None => Ok(decision),
         }
     }
+}
+
+/// Adds the id of a question's request to an answer, so that the record of the call names its question. A denied call
+/// can still be approved under this id. Does not add the id of a request that stays open: of a question that was left
+/// undecided, or of a review.
+fn with_id(decision: Decision, request: &ApprovalRequest) -> Decision {
+    if decision.answer == GrantDecision::Deferred || request.is_review {
+        return decision;
+    }
+    decision.with("approval_id", &request.id)
 }
 
 #[async_trait]

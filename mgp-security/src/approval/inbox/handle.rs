@@ -323,8 +323,8 @@ impl Inbox {
         answered?.ok_or_else(changed_by_others)
     }
 
-    /// Answers a request. Returns `None` if another process changed the request in the meantime, so that it must be
-    /// read again. An approval of later calls is stored before the answer, and is returned in `kept`.
+    /// Answers a request. Returns `None` if another process changed the request meanwhile, so that it must be read
+    /// again. An approval of later calls is stored before the answer, and is returned in `kept`.
     async fn try_answer(
         &self,
         by: &Principal,
@@ -450,8 +450,8 @@ impl Inbox {
         Err(changed_by_others())
     }
 
-    /// Looks up a question as [`find`](Self::find) does. Returns `None` if another process changed its request in the
-    /// meantime, e.g. used the answer, so that the request must be read again.
+    /// Looks up a question as [`find`](Self::find) does. Returns `None` if another process changed its request
+    /// meanwhile, e.g. used the answer, so that the request must be read again.
     async fn look_up(&self, question: &Question) -> Result<Option<Lookup>, RpcError> {
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
@@ -486,7 +486,7 @@ impl Inbox {
     }
 
     /// Removes from an open request the permissions for which the question no longer asks; returns the request, or
-    /// `None` if another process changed it in the meantime.
+    /// `None` if another process changed it meanwhile.
     async fn narrowed(
         &self,
         open: &Arc<ApprovalRequest>,
@@ -555,7 +555,7 @@ impl Inbox {
             if let Some(now) = known
                 && (now.state == RequestState::Settled || now.is_decision(now.state))
             {
-                // The request was closed or decided in the meantime, so stop waiting.
+                // The request was closed or decided meanwhile, so stop waiting.
                 return Ok(now.closing_decision());
             }
             // If the call was granted one of the permissions meanwhile, that permission was removed from the request,

@@ -24,13 +24,13 @@ pub struct ApprovalRequest {
     pub tenant: String,
     /// The subject of the principal whose call waits.
     pub subject: String,
-    /// The agent whose call waits, if there is one.
+    /// The agent whose call waits, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The server that is called or needs permissions, if it has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// The tool that is called or needs permissions, if there is one.
+    /// The tool that is called or needs permissions, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The requested permissions. If the request is about a call, these are the permissions that the server lacks for

@@ -1,6 +1,6 @@
-//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved in a store, if there is
-//! one, and otherwise in a file in the log's directory. An attacker who can change only the log files cannot change the
-//! store.
+//! The head of a log, i.e. the number and hash of its last acknowledged record. The head is saved in the store of the
+//! log, if the log has one, otherwise in a file in its directory. An attacker who can change only the log files cannot
+//! change the store.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

@@ -26,7 +26,8 @@ impl Lines {
         Ok(Self { file, buffer: Vec::with_capacity(BLOCK_SIZE), from: 0, base: at })
     }
 
-    /// Returns the next line without its newline, and its offset in the file.
+    /// Returns the next line without its newline, and its offset in the file; `None` if no complete line of a possible
+    /// length follows.
     pub(super) fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         let mut searched = self.from;
         loop {

@@ -181,7 +181,7 @@ impl LogQueue {
         }
     }
 
-    /// Sends the events of a written group to the receivers, if there are any.
+    /// Sends the events of a written group to the receivers, if any.
     pub(super) fn show(&self, written: &Group) {
         if self.watched.receiver_count() == 0 {
             return;
@@ -193,7 +193,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns the reason why nothing can be recorded now, if there is one.
+    /// Returns the reason why nothing can be recorded now, if any.
     pub(super) fn failure(&self) -> Option<AuditError> {
         if !self.is_failing.load(Ordering::Acquire) {
             return None;

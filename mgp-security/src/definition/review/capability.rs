@@ -79,7 +79,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let Some(schema) = shown.get("inputSchema") else { return };
     let purpose = format!("{} {} {description}", name.join(" "), text("title").to_lowercase());
     let is_harmless = HARMLESS.split('|').any(|word| has_word(&purpose, word));
-    if !is_harmless || EXPLAINS.split(' ').any(|word| purpose.contains(word)) {
+    if !is_harmless || explains(&purpose) {
         return;
     }
     let mut parameters = Vec::new();
@@ -101,12 +101,17 @@ fn claims(description: &str, claim: &str) -> bool {
     description.match_indices(claim).any(|(at, _)| !description[..at].ends_with(" are "))
 }
 
+/// Returns whether a text in lower case has a word that explains a parameter of [`CODE`] or [`REACH`].
+pub(super) fn explains(purpose: &str) -> bool {
+    EXPLAINS.split(' ').any(|word| purpose.contains(word))
+}
+
 /// Returns whether any word of a text begins with `begin`; e.g. `format` does not begin a word in `information`.
-fn has_word(text: &str, begin: &str) -> bool {
+pub(super) fn has_word(text: &str, begin: &str) -> bool {
     text.match_indices(begin).any(|(at, _)| !text[..at].ends_with(char::is_alphanumeric))
 }
 
-fn has(list: &str, word: &str) -> bool {
+pub(super) fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| known == word)
 }
 

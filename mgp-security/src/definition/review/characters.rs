@@ -184,7 +184,8 @@ fn blank_run(text: &str) -> Option<String> {
     for c in text.chars() {
         match c {
             '\n' => {
-                lines += 1;
+                // Wrapped, the blanks before a line end fill lines of their own.
+                lines += 1 + blanks / BLANKS_MAX;
                 blanks = 0;
             }
             c if c.is_whitespace() => blanks += 1,

@@ -80,12 +80,14 @@ static GRAMMAR: LazyLock<Grammar> =
 type Form = (&'static str, fn(&Token) -> bool);
 
 /// The concepts that are recognized by the form of a word instead of the lexicon.
-const FORMS: [Form; 5] = [
+const FORMS: [Form; 7] = [
     ("secretfile", Token::is_secret_file),
     ("toolname", Token::is_tool),
     ("address", Token::is_address),
     ("path", Token::is_path),
     ("secretvar", Token::is_secret_variable),
+    ("sender", Token::is_sender),
+    ("private", Token::is_private),
 ];
 
 impl Grammar {

@@ -8,6 +8,7 @@
 //!   No single rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
 //! - Encoded text is decoded, and then reviewed by the same rules.
 //! - The name and the parameters of a tool, which show what it can do, are compared with the claims of its description.
+//! - The description of a simple tool is searched for orders that have nothing to do with the tool.
 
 mod capability;
 mod characters;
@@ -25,6 +26,7 @@ mod script;
 mod tests;
 mod text;
 mod token;
+mod unrelated;
 
 use serde_json::Value;
 
@@ -96,7 +98,8 @@ const ABOUT_TOOLS: &[&str] =
 /// Reviews the part of a definition that a model sees. Returns the findings, most severe first.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    walk(shown, &mut String::new(), &members(shown), &mut findings);
+    let members = members(shown);
+    walk(shown, &mut String::new(), &members, &mut findings);
     for member in ["inputSchema", "outputSchema"] {
         if let Some(schema) = shown.get(member) {
             schema::review(schema, member, &mut findings);
@@ -104,6 +107,7 @@ pub(super) fn review(shown: &Value) -> Vec<Finding> {
     }
     parameter::review(shown, &mut findings);
     capability::review(shown, &mut findings);
+    unrelated::review(shown, &members, &mut findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }

@@ -13,6 +13,10 @@ const ENCODED: u32 = 60;
 /// is rarely encoded.
 const IN_CODE: u32 = 30;
 
+/// The weight of the tag `<instructions>` around the main section of a description, which is weak: its content is
+/// reviewed like any other text.
+const SECTION: u32 = 30;
+
 /// Markers that occur only in chat templates.
 const TEMPLATES: &[&str] = &[
     "<<sys>>",
@@ -81,6 +85,9 @@ const TAGS: &[&str] = &[
     "system_instruction",
     "priority",
 ];
+
+/// The tag that some servers write around the main section of a description, before the sections of [`has_sections`].
+const MAIN_SECTION: &str = "instructions";
 
 /// Titles that claim authority, and markers of chat templates; they are matched only in capitals.
 const SHOUTED: &[&str] = &[
@@ -153,8 +160,11 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
-    if let Some(tag) = tag(small) {
+    let has_sections = has_sections(small);
+    if let Some(tag) = tag(small, has_sections) {
         add(Rule::Role, ENOUGH, tag);
+    } else if has_sections {
+        add(Rule::Role, SECTION, MAIN_SECTION);
     }
     let is_styled = is_styled(small);
     let colors = COLORS.iter().filter(|_| is_styled);
@@ -253,8 +263,16 @@ fn is_role(line: &str) -> bool {
     .any(|role| line.starts_with(role))
 }
 
-/// Returns the first of the [`TAGS`] that a text contains in brackets, e.g. `<system>` or `{{secret}}`.
-fn tag(text: &str) -> Option<&'static str> {
+/// Returns whether a description consists of sections: `<instructions>`, then its parameters, examples or results.
+fn has_sections(text: &str) -> bool {
+    const NEXT: [&str; 3] = ["<parameters>", "<examples>", "returns "];
+    let rest = text.split_once("</instructions>").map_or("", |(_, rest)| rest.trim_start());
+    NEXT.iter().any(|section| rest.starts_with(section))
+}
+
+/// Returns the first of the [`TAGS`] that a text contains in brackets, e.g. `<system>` or `{{secret}}`. In a
+/// description with sections, the tag of its main section does not count.
+fn tag(text: &str, has_sections: bool) -> Option<&'static str> {
     const FORMS: [(&str, &[&str]); 6] = [
         ("<", &[">", " "]),
         ("</", &[">"]),
@@ -266,7 +284,7 @@ fn tag(text: &str) -> Option<&'static str> {
     text.match_indices(['<', '[', '{']).find_map(|(at, _)| {
         FORMS.iter().find_map(|(open, closings)| {
             let inside = text[at..].strip_prefix(open)?;
-            TAGS.iter().copied().find(|tag| {
+            TAGS.iter().copied().filter(|tag| !has_sections || *tag != MAIN_SECTION).find(|tag| {
                 let rest = inside.strip_prefix(tag);
                 rest.is_some_and(|rest| closings.iter().any(|close| rest.starts_with(close)))
                     && !is_placeholder(&text[..at], tag)

@@ -53,6 +53,8 @@ impl Slot {
                 "@path" => token.is_path(),
                 "@variable" => token.is_secret_variable(),
                 "@account" => token.is_account(),
+                "@sender" => token.is_sender(),
+                "@private" => token.is_private(),
                 wanted => token.is(wanted),
             })
     }

@@ -2,6 +2,7 @@
 //! letters by plain lower-case letters.
 
 use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use super::script;
 
@@ -17,10 +18,17 @@ pub(super) fn plain_text(text: &str) -> String {
     let text = without_entities(text);
     let is_read = |c: &char| !super::characters::is_suspect(*c) || *c == '\r';
     let shown = text.nfkc().filter(|c| is_read(c) && !STROKES.contains(c));
-    let folded: String = shown.collect::<String>().to_lowercase();
+    let mut folded: String = shown.collect::<String>().to_lowercase();
     if folded.is_ascii() {
         return folded.replace(['\t', '\r'], " ");
     }
+    // A mark that forms no letter with the Latin letter before it only decorates the letter.
+    let mut is_latin = false;
+    folded.retain(|c| {
+        let is_mark = is_combining_mark(c);
+        is_latin = if is_mark { is_latin } else { c.is_ascii_alphabetic() };
+        !(is_mark && is_latin)
+    });
     let mut out = String::with_capacity(folded.len());
     for word in folded.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());

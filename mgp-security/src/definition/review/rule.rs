@@ -51,6 +51,7 @@ rules! {
     Model "text.model" Held "speaks to the model"
     Consent "text.consent" Held "claims or waives the consent of the user"
     Trigger "text.trigger" Held "behaves differently after some time"
+    Unrelated "text.unrelated" Held "orders something that the tool does not need"
     Authority "text.authority" Held "claims authority or urgency"
     Role "text.role" Held "marks itself as a message of the system"
     Markup "text.markup" Held "hides text in markup"

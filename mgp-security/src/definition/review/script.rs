@@ -41,7 +41,7 @@ pub(super) fn is_disguised(word: &str) -> bool {
         && skeleton(word).all(|c| c.is_ascii())
 }
 
-/// Returns the Latin letter that a character looks like, if there is one.
+/// Returns the Latin letter that a character looks like, if any.
 pub(super) fn look_alike(c: char) -> Option<char> {
     let mut buffer = [0; 4];
     let mut prototype = skeleton(c.encode_utf8(&mut buffer));

@@ -14,8 +14,8 @@ use super::token::{Place, Token, tokens};
 /// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
-/// The sum of the weights of a text's signs from which operators see the findings with the tool. From [`NOTED`] on, the
-/// findings are only noted as details.
+/// The minimum sum of weights at which operators see the findings about a text with the tool. From [`NOTED`] to this
+/// sum, the findings are only noted as details.
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
@@ -46,7 +46,7 @@ pub(super) type Members = HashSet<String>;
 
 /// The maximum length of a text that is analysed, in bytes. A longer text must be reviewed by an operator just because
 /// of its length.
-const READ_MAX: usize = 20_000;
+pub(super) const READ_MAX: usize = 20_000;
 
 /// A sign that a text addresses the model: its rule, its weight, and the matching text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use unicode_normalization::char::is_combining_mark;
+
 /// A word of a text, with the properties that rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
@@ -73,6 +75,19 @@ impl Token {
         is_secret_file(&self.word)
     }
 
+    /// Returns whether the word looks like the name of a tool that sends data somewhere, runs commands or pays
+    /// something.
+    pub(super) fn is_sender(&self) -> bool {
+        let has = |list: &[&str]| name_parts(&self.word).any(|part| list.contains(&part));
+        let first = name_parts(&self.word).next().unwrap_or_default();
+        self.is_tool() && (SENDERS.contains(&first) || has(CHANNELS)) && !has(HARMLESS)
+    }
+
+    /// Returns whether the word looks like the name of a tool for messages, contacts, secrets or other private data.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_tool() && name_parts(&self.word).any(|part| PRIVATE.contains(&part))
+    }
+
     /// Returns whether the word looks like the number of an account that receives payments: an IBAN, or an address of
     /// Ethereum.
     pub(super) fn is_account(&self) -> bool {
@@ -132,6 +147,65 @@ const VERBS: &[&str] = &[
     "remove", "resolve", "fetch", "send", "add", "run", "call", "check", "make", "change",
     "rename", "lookup", "query", "convert", "detect",
 ];
+
+/// Verbs at the beginning of the names of tools that send, run or pay something. Many tools need a file that
+/// `upload_file` uploads, so `upload` is not one of them.
+const SENDERS: &[&str] = &["send", "post", "forward", "publish", "transfer", "pay", "exec"];
+
+/// Words in the names of tools that send data or run commands, in any position.
+const CHANNELS: &[&str] = &[
+    "mail", "email", "gmail", "smtp", "http", "https", "webhook", "curl", "shell", "bash",
+    "command",
+];
+
+/// Words in the names of tools that only read messages, write drafts, send a code to the user, or ask for a state.
+const HARMLESS: &[&str] = &[
+    "otp",
+    "code",
+    "verification",
+    "reset",
+    "status",
+    "list",
+    "search",
+    "read",
+    "find",
+    "draft",
+    "output",
+];
+
+/// Words in the names of tools for private data.
+const PRIVATE: &[&str] = &[
+    "mail",
+    "mails",
+    "email",
+    "emails",
+    "gmail",
+    "inbox",
+    "message",
+    "messages",
+    "chat",
+    "chats",
+    "calendar",
+    "contact",
+    "contacts",
+    "vault",
+    "password",
+    "passwords",
+    "secret",
+    "secrets",
+    "credential",
+    "credentials",
+    "keychain",
+    "clipboard",
+    "memory",
+    "memories",
+    "env",
+];
+
+/// Returns the parts of a tool's name.
+fn name_parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['_', '.', '-']).filter(|part| !part.is_empty())
+}
 
 /// The words before `_key` and `_token` in names of values that are not secret.
 const PUBLIC_KEYS: &[&str] = &[
@@ -409,7 +483,10 @@ fn parts(chunk: &str) -> Vec<String> {
     }
     trimmed
         .split(|c: char| {
-            !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '\'' | '’' | '@' | '~' | '$'))
+            !(c.is_alphanumeric()
+                // Scripts such as Devanagari write a part of their letters as marks.
+                || is_combining_mark(c)
+                || matches!(c, '_' | '.' | '-' | '\'' | '’' | '@' | '~' | '$'))
         })
         .flat_map(|part| part.split("--"))
         .map(|part| trim(part).replace(['\'', '’'], ""))
@@ -421,7 +498,9 @@ fn trim(text: &str) -> &str {
     let front = text.trim_start_matches(|c: char| {
         !(c.is_alphanumeric() || matches!(c, '~' | '.' | '/' | '_' | '$' | '@'))
     });
-    front.trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_')))
+    front.trim_end_matches(|c: char| {
+        !(c.is_alphanumeric() || is_combining_mark(c) || matches!(c, '/' | '_'))
+    })
 }
 
 /// Returns the word with digits, `$` and `@` replaced by the letters they resemble; `None` unless the word has letters

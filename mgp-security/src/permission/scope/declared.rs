@@ -66,8 +66,8 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns whether the value may name a target although neither its name nor a format shows it: its title or
-    /// description has one of these words, or the schema neither describes it nor lists its values.
+    /// Returns whether the value may name a target although its name and format do not show it: its title or
+    /// description has one of these words, or its schema has neither a description nor a list of values.
     pub(super) fn may_name(&self, target_words: &[&str]) -> bool {
         let Self::Schemas { root, own, .. } = self else { return true };
         let (mut is_fixed, mut is_described, mut has_word) = (false, false, false);

@@ -266,7 +266,7 @@ struct Place {
     host: Host,
     /// The port that is used: the written port, or the default port of the scheme; `None` if it is unknown.
     port: Option<u16>,
-    /// The port that is written in the text, if there is one.
+    /// The port that is written in the text, if any.
     named_port: Option<u16>,
 }
 

@@ -69,7 +69,7 @@ pub struct Confirmations {
     audit: Arc<dyn AuditSink>,
     named: Arc<[Arc<dyn NamedTools>]>,
     calls: Option<CallApprovals>,
-    /// The configured [`ConfirmConfig::lives`], if there is one.
+    /// The configured [`ConfirmConfig::lives`], if any.
     lives: Option<Duration>,
     max_arguments: usize,
     pending: Arc<Pending>,

@@ -150,6 +150,14 @@ fn only_definitions_that_a_schema_uses_describe_arguments() {
 }
 
 #[test]
+fn an_argument_with_a_very_long_name_is_dangerous() {
+    let read_only = r#","annotations":{"readOnlyHint":true}"#;
+    let long = format!("{}_command", "a".repeat(1024));
+    check("trusted", &tool("echo", &long, read_only), "dangerous - -");
+    check("trusted", &tool("echo", &"a".repeat(1024), read_only), "safe - -");
+}
+
+#[test]
 fn adding_numbers_changes_nothing_and_adding_a_user_does() {
     let add = |arguments: &str| -> Tool {
         serde_json::from_str(&format!(

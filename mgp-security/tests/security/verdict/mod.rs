@@ -208,7 +208,7 @@ async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     word(&before)
 }
 
-/// Checks that a call that waited runs only if it passes the second check, whatever changed in the meantime.
+/// Checks that a call that waited runs only if it passes the second check, whatever changed meanwhile.
 async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'static str {
     let change = world.change(rng);
     *world.officer.change.lock().unwrap() = Some(change);

@@ -89,11 +89,15 @@ impl<'t> Scope<'t> {
         if assignment.operator == AssignmentOperator::Assign {
             return self.target(left, &values);
         }
-        let added = match concatenated(&self.eval(left, 0), &values).first() {
+        let sums = concatenated(&self.eval(left, 0), &values);
+        let added = match sums.first() {
             Some(Value::Text(_) | Value::AnyText) => Value::AnyText,
             _ => Value::Unknown,
         };
-        self.target(left, &either(Values::clone(&values), one(added)));
+        // A loop can add texts without end, so only the beginnings of names with a meaning for the rules are kept.
+        let is_kept = |value: &Value| matches!(value, Value::Text(text) if begins_name(text));
+        let kept: Values = sums.into_iter().filter(is_kept).collect();
+        self.target(left, &either(either(Values::clone(&values), kept), one(added)));
     }
 
     fn import(&mut self, import: &ImportDeclaration<'_>) {
@@ -159,4 +163,25 @@ impl<'t> Scope<'t> {
             }
         }
     }
+}
+
+/// Returns whether a text is the beginning of a name that the rules look for.
+fn begins_name(text: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "constructor",
+        "__proto__",
+        "eval",
+        "Function",
+        "child_process",
+        "node:child_process",
+        "process",
+        "binding",
+        "require",
+        "worker_threads",
+        "cluster",
+        "getBuiltinModule",
+        "mainModule",
+        "dlopen",
+    ];
+    NAMES.iter().any(|name| name.starts_with(text))
 }

@@ -340,7 +340,9 @@ impl<'a, 't> Rules<'a, 't> {
         if IMPORTS.has(first) && is_blocked() && self.scope.is_unbound(path) {
             self.found.import(first);
         }
-        if path.contains('.') && ATTRIBUTES.has(last(path)) {
+        // A class passes its own parameters on to its base with this call.
+        let is_of_base = path.trim_end_matches("()") == "super().__init_subclass__";
+        if path.contains('.') && ATTRIBUTES.has(last(path)) && !is_of_base {
             self.found.pattern(last(path));
         }
     }

@@ -252,9 +252,9 @@ fn known(word: &str) -> Option<Kind> {
     }
 }
 
-/// Returns whether a text is not a URL or host, although its key suggests one. The last known word of the key must have
-/// other meanings too, and the text must be a path, a mail address, or several words without URLs and addresses. Under
-/// words in [`NAMES`], the text can also be a single name or a list of coordinates.
+/// Returns whether a text is not a URL or host, although its key suggests one: the key or its last known word has other
+/// meanings too, and the text has the form of one of these, e.g. is a path, a mail address, or several words without
+/// URLs and addresses. Under words in [`NAMES`], the text can also be a single name or a list of coordinates.
 fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
     let words = key_words(key);
     if MCP_SERVERS.has(&words.concat()) {
@@ -580,9 +580,8 @@ fn without_breaks(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
 }
 
-/// Returns whether a text begins with a URL scheme. A name that a number follows after the colon is a host with a port,
-/// unless the name is `http`, `https`, `ws`, `wss` or `ftp`: after these schemes, a number is a host even without
-/// slashes.
+/// Returns whether a text begins with a URL scheme. `name:80` is a host with a port and not a URL, except after `http`,
+/// `https`, `ws`, `wss` and `ftp`: clients take `http:80` for the host `80`.
 fn has_scheme(text: &str) -> bool {
     let cleaned = without_breaks(text);
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };

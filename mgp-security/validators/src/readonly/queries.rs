@@ -2,7 +2,7 @@
 
 use super::{name::is_write, sql};
 use crate::argument_values::{key_words, leaves};
-use crate::words::Words;
+use crate::words::{Words, has};
 use serde_json::Value;
 
 /// Words in the names of tools that run SQL.
@@ -43,6 +43,9 @@ static METHODS: Words = Words::new(
     serverStatus serverBuildInfo hostInfo version hello isMaster currentOp getUsers getUser getRoles \
     getRole getShardDistribution",
 );
+/// Words of JavaScript that directly precede a value.
+static BEFORE_VALUES: Words =
+    Words::new("await case delete do else in instanceof new of return throw typeof void yield");
 /// Functions of the shell of MongoDB that create a value.
 static VALUES: Words = Words::new(
     "ObjectId ISODate Date NumberLong NumberInt NumberDecimal UUID RegExp Timestamp BinData",
@@ -149,25 +152,31 @@ pub(super) fn is_graphql(tool: &[String]) -> bool {
 /// Refuses a text that makes a database write in a language other than SQL: calls in the shell of MongoDB, clauses of
 /// Cypher, and commands that begin with a dot.
 pub(super) fn other_language(key: &str, database: bool, text: &str) -> Result<(), String> {
-    let text = text.trim_start();
+    let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+    let text = text.trim_start_matches(is_blank);
     if is_mongo(key, database, text) {
         return mongo(text);
     }
     if !database || !QUERY_KEYS.has(key) {
         return Ok(());
     }
-    if let Some(rest) = text.strip_prefix('.')
-        && let Some(word) = rest.split(|c: char| !c.is_ascii_alphabetic()).next()
-    {
-        let word = word.to_ascii_lowercase();
-        // Refuse these commands of `sqlite3`, which execute programs or write files.
-        let acts =
-            matches!(word.as_str(), "system" | "read" | "output" | "once" | "load" | "excel");
-        if acts || is_write(&word) {
-            return Err(format!("the command `.{word}` writes or executes"));
-        }
-    }
+    text.lines().map(str::trim_start).try_for_each(line_command)?;
     if is_cypher(text) { clauses(text) } else { Ok(()) }
+}
+
+/// Refuses a line with a command of `sqlite3` or `psql` that executes programs or writes files.
+fn line_command(line: &str) -> Result<(), String> {
+    if line.starts_with("\\!") {
+        return Err("the command `\\!` executes a program".to_owned());
+    }
+    let Some(rest) = line.strip_prefix('.') else { return Ok(()) };
+    let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    let acts = matches!(word.as_str(), "system" | "read" | "output" | "once" | "load" | "excel");
+    if acts || is_write(&word) {
+        return Err(format!("the command `.{word}` writes or executes"));
+    }
+    Ok(())
 }
 
 /// Returns whether a text begins like a statement in Cypher, e.g. `MATCH (n)` or `MATCH p = (a)`.
@@ -176,10 +185,11 @@ fn is_cypher(text: &str) -> bool {
     while let Some(comment) = rest.strip_prefix("//") {
         rest = comment.split_once('\n').map_or("", |(_, after)| after).trim_start();
     }
-    let start: String = rest.chars().take(80).collect::<String>().to_ascii_lowercase();
+    let start: String = rest.chars().take(120).collect::<String>().to_ascii_lowercase();
+    let start = start.strip_prefix("cypher ").map_or(start.as_str(), without_options);
     let pattern = ["profile ", "optional "]
         .iter()
-        .fold(start.as_str(), |start, prefix| start.strip_prefix(prefix).unwrap_or(start));
+        .fold(start, |start, prefix| start.strip_prefix(prefix).unwrap_or(start));
     let opens = |rest: &str| {
         rest.split_once('(')
             .is_some_and(|(name, _)| name.trim().is_empty() || name.trim_end().ends_with('='))
@@ -191,11 +201,98 @@ fn is_cypher(text: &str) -> bool {
             .any(opens)
 }
 
-/// Returns whether a text is a call in the shell of MongoDB, e.g. `db.users.find({})`.
+/// Returns the statement after the options of Cypher, e.g. after `5 runtime=slotted`.
+fn without_options(text: &str) -> &str {
+    let is_option =
+        |word: &str| word.contains('=') || word.starts_with(|c: char| c.is_ascii_digit());
+    let mut rest = text.trim_start();
+    while let Some((word, after)) = rest.split_once(char::is_whitespace)
+        && is_option(word)
+    {
+        rest = after.trim_start();
+    }
+    rest
+}
+
+/// Returns whether a text is a call in the shell of MongoDB, e.g. `db.users.find({})`. In the statements of tools for
+/// databases, other code may precede the call.
 pub(super) fn is_mongo(key: &str, database: bool, text: &str) -> bool {
-    let is_statement = database && QUERY_KEYS.has(key) || matches!(key, "command" | "cmd");
-    let text = text.trim_start();
-    is_statement && (text.starts_with("db.") || text.starts_with("db[")) && text.contains('(')
+    let is_query = database && QUERY_KEYS.has(key);
+    let is_statement = is_query || matches!(key, "command" | "cmd");
+    let start = text.trim_start();
+    let begins = (start.starts_with("db.") || start.starts_with("db[")) && text.contains('(');
+    is_statement && begins || is_query && text.contains('(') && calls_db(text)
+}
+
+/// Refuses a text that SQL reads as a statement that only reads, but another language as one that writes: the shell of
+/// MongoDB as a label or block with a call, e.g. `select : db.users.deleteMany({})`, or Cypher, in which `//` begins a
+/// comment.
+pub(super) fn only_sql(text: &str) -> Result<(), String> {
+    let upper = text.to_ascii_uppercase();
+    if text.contains("//") && upper.split_once("MATCH").is_some_and(|(_, rest)| rest.contains('('))
+    {
+        clauses(text)?;
+    }
+    let calls = |part: &str| part.trim_start().strip_prefix("db").is_some_and(|rest| chain(rest).0);
+    let has_call = text.contains('(') && text.split([':', '{', '}', ';']).skip(1).any(calls);
+    if has_call { mongo(text) } else { Ok(()) }
+}
+
+/// Returns whether a text calls a method of `db` where code can have a value. In prose, `db` follows a word.
+fn calls_db(text: &str) -> bool {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("db") {
+        let at = from + found;
+        from = at + "db".len();
+        if begins_value(&text[..at]) {
+            let (is_call, length) = chain(&text[from..]);
+            if is_call {
+                return true;
+            }
+            from += length;
+        }
+    }
+    false
+}
+
+fn is_part_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+/// Returns whether a value can begin after this code: on a new line, after a mark, or after certain words.
+fn begins_value(before: &str) -> bool {
+    let is_quote = |c: char| matches!(c, '"' | '\'' | '`');
+    let code = before.trim_end();
+    let blanks = &before[code.len()..];
+    if blanks.is_empty() {
+        return !code.ends_with(|c: char| is_part_of_name(c) || is_quote(c));
+    }
+    let word = code.rsplit(|c: char| !is_part_of_name(c)).next().unwrap_or_default();
+    blanks.contains(['\n', '\r'])
+        || BEFORE_VALUES.has(word)
+        || word.is_empty() && !code.ends_with(|c: char| c == '.' || is_quote(c))
+}
+
+/// Returns whether a text begins with names of members that lead to a call, e.g. `.users.drop()`, and the length of
+/// the names.
+fn chain(text: &str) -> (bool, usize) {
+    let (mut rest, mut has_name) = (text, false);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '?' | '!' | ')'));
+        if let Some(comment) = rest.strip_prefix("/*") {
+            rest = comment.split_once("*/").map_or("", |(_, after)| after);
+        } else if let Some(comment) = rest.strip_prefix("//") {
+            rest = comment.split_once('\n').map_or("", |(_, after)| after);
+        } else if let Some(name) = rest.strip_prefix('.') {
+            let is_part = |c: char| is_part_of_name(c) || c == '\\';
+            rest = name.trim_start().trim_start_matches(is_part);
+            has_name = true;
+        } else {
+            // A name in brackets can be computed, so it counts as a call.
+            let is_call = rest.starts_with('(') && has_name || rest.starts_with('[');
+            return (is_call, text.len() - rest.len());
+        }
+    }
 }
 
 /// Refuses a text for the shell of MongoDB unless it calls only methods that read.
@@ -221,7 +318,11 @@ fn mongo(text: &str) -> Result<(), String> {
         let is_mark = |c: char| !c.is_alphanumeric() && c != '_';
         let method = before.rsplit(is_mark).next().unwrap_or_default();
         let reads = match method {
-            "" => before.trim_end().ends_with(['(', ',', ':', '[', '{', '=', '>', '!', '&', '|']),
+            "" => {
+                let code = before.trim_end();
+                code.is_empty()
+                    || code.ends_with(['(', ',', ':', '[', '{', '=', '>', '!', '&', '|'])
+            }
             method if before[..at - method.len()].ends_with('.') => METHODS.has(method),
             method => VALUES.has(method),
         };
@@ -290,29 +391,109 @@ fn text_length(rest: &str) -> Option<usize> {
     None
 }
 
+/// Words that begin a statement in SQL.
+static STARTS: Words = Words::new(
+    "\
+    select with insert update delete drop alter create truncate merge replace grant revoke copy call exec \
+    execute vacuum attach pragma set do begin lock explain show reindex rename use load upsert detach",
+);
+/// Words that begin a statement in SQL together with the word after them, and otherwise begin texts for people.
+const PAIRS: [(&str, &str); 17] = [
+    ("analyze", "table"),
+    ("backup", "database log"),
+    ("bulk", "insert"),
+    ("change", "master replication"),
+    ("exchange", "tables"),
+    ("flush", "binary hosts logs privileges status tables"),
+    ("import", "foreign"),
+    ("install", "component plugin"),
+    ("kill", "connection query"),
+    ("optimize", "table"),
+    ("purge", "binary master"),
+    ("reassign", "owned"),
+    ("repair", "table"),
+    ("reset", "master replica slave"),
+    ("restore", "database log"),
+    ("start", "replica slave transaction"),
+    ("stop", "replica slave"),
+];
+/// Words before a statement in SQL that writes. They also begin texts for people.
+static CONDITIONS: Words = Words::new("declare from if while");
+/// Beginnings of statements in SQL that write, where only a part of a text can be SQL.
+const WRITES: [&str; 21] = [
+    "alter ",
+    "alter table",
+    "copy ",
+    "create table",
+    "delete from",
+    "drop ",
+    "drop table",
+    "exec ",
+    "execute ",
+    "grant ",
+    "insert into",
+    "insert overwrite",
+    "merge into",
+    "replace into",
+    "revoke ",
+    "set global",
+    "set password",
+    "truncate ",
+    "truncate table",
+    "update ",
+    "vacuum",
+];
+
+/// Returns whether a text looks like SQL: it begins with a comment or like a statement, or a later statement writes.
 fn looks_like_sql(text: &str) -> bool {
-    let first: String = text
-        .trim_start_matches(|c: char| !c.is_alphabetic())
-        .chars()
-        .take_while(|c| c.is_alphabetic())
-        .collect();
-    let comment = text.trim_start().starts_with("/*") || text.trim_start().starts_with("--");
-    let starts = [
-        "select", "with", "insert", "update", "delete", "drop", "alter", "create", "truncate",
-        "merge", "replace", "grant", "revoke", "copy", "call", "exec", "execute", "vacuum",
-        "attach", "pragma", "set", "do", "begin", "lock", "explain", "show", "reindex", "rename",
-        "use", "load", "upsert", "detach",
-    ];
-    let first = first.to_lowercase();
-    // A text with `UPDATE` but without these marks and this word is not a statement, but e.g. a search in documentation
-    // such as `update state`.
-    let is_search = first == "update"
-        && !text.contains(['=', ';'])
-        && !text.to_lowercase().contains("statistics");
-    comment
-        || starts.contains(&first.as_str())
-            && text.trim().contains(char::is_whitespace)
-            && !is_search
+    let start = text.trim_start();
+    let is_comment = ["/*", "--"].iter().any(|mark| start.starts_with(mark));
+    is_comment
+        || begins_like_sql(text)
+        || text.split(';').skip(1).chain([without_first_lines(start)]).any(begins_like_write)
+}
+
+/// Returns a text without the comments of `MySQL` and the words `GO` in its first lines.
+fn without_first_lines(mut text: &str) -> &str {
+    while let Some((line, after)) = text.split_once('\n')
+        && (line.starts_with('#') || line.trim_end().eq_ignore_ascii_case("go"))
+    {
+        text = after.trim_start();
+    }
+    text
+}
+
+fn begins_like_write(text: &str) -> bool {
+    let lower: String = text.trim_start().chars().take(20).collect::<String>().to_lowercase();
+    let is_update = || text.contains('=');
+    let mut writes = WRITES.iter().filter(|write| lower.starts_with(**write));
+    writes.any(|write| *write != "update " || is_update())
+}
+
+fn begins_like_sql(text: &str) -> bool {
+    let start = text.trim_start_matches(|c: char| !c.is_alphabetic());
+    let end = start.find(|c: char| !c.is_alphabetic()).unwrap_or(start.len());
+    let first = start[..end].to_lowercase();
+    if STARTS.has(&first) {
+        // A text with `UPDATE` but without these marks and this word is not a statement, but e.g. a search in
+        // documentation such as `update state`.
+        let is_search = first == "update"
+            && !text.contains(['=', ';'])
+            && !text.to_lowercase().contains("statistics");
+        return text.trim().contains(char::is_whitespace) && !is_search;
+    }
+    let second = start[end..].trim_start();
+    let second = second.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let second = second.to_lowercase();
+    PAIRS.iter().any(|(one, others)| *one == first && has(others, &second))
+        || CONDITIONS.has(&first) && writes_after_condition(start)
+}
+
+fn writes_after_condition(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let has_phrase = |write: &&str| write.trim_end().contains(' ') && lower.contains(*write);
+    let updates = [" update ", " set ", "="].iter().all(|part| lower.contains(part));
+    updates || WRITES.iter().any(has_phrase)
 }
 
 /// Refuses a text in a graph query language that has a clause which writes.

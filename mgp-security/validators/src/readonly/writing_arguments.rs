@@ -4,7 +4,8 @@ use super::{
     commands,
     name::{Intent, intent, is_write},
     queries::{
-        clauses, is_database, is_declared, is_graphql, is_mongo, is_sql, mutates, other_language,
+        clauses, is_database, is_declared, is_graphql, is_mongo, is_sql, mutates, only_sql,
+        other_language,
     },
     sql,
 };
@@ -142,7 +143,8 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     let database = !graph && is_database(tool);
     keeps_result(tool, leaf, database)?;
     if is_sql(&joined, database, text) {
-        return sql::check(text);
+        sql::check(text)?;
+        return only_sql(text);
     }
     other_language(&joined, database, text)?;
     if in_graph_language(tool, &joined) {

@@ -304,6 +304,9 @@ pub(super) fn plain_name(base: &str) -> String {
             | "killall5"
             | "perl6"
             | "m4"
+            | "rundll32"
+            | "regsvr32"
+            | "d8"
     ) {
         return name.to_owned();
     }

@@ -34,12 +34,20 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "go" if args.first() == "run" && args.texts().any(is_remote) => {
             Err("`go` downloads or loads code".to_owned())
         }
+        "go" if args.texts().any(names_linker) => {
+            Err("an option of `go` names a program to run".to_owned())
+        }
         _ if MAKES.has(name) => make(args),
         _ if COMPILERS.has(name) && args.texts().any(loads) => {
             Err(format!("an option of `{name}` loads code, or names a folder of programs"))
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether an argument of `go` names a linker. Unlike `-extld`, `-extldflags` names no program.
+fn names_linker(arg: &str) -> bool {
+    arg.split([' ', '=', '"', '\'']).any(|word| word.ends_with("-extld"))
 }
 
 /// Returns whether an argument of a compiler loads code, or names the folder from which the compiler runs programs.

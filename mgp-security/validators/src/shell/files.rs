@@ -4,7 +4,7 @@ use super::{
     argv::{Args, Refusal},
     git,
     interpreters::own_options,
-    paths::{belongs_to_system, is_device, is_key, is_system, is_system_target},
+    paths::{belongs_to_system, is_device, is_key, is_secret, is_system, is_system_target},
 };
 use crate::words::{Words, has};
 
@@ -36,6 +36,8 @@ const OUTPUTS: &[&str] = &[
     "--warc-file",
     "--append-output",
     "--target-directory",
+    "--target-dir",
+    "--one-top-level",
     "--directory-prefix",
     "--directory",
     "--prefix",
@@ -72,8 +74,18 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         | "md5sum" | "sha256sum" => endless(name, args),
         "chmod" => setuid(args),
         "kill" => kill(args),
+        "pkill" | "killall" if args.operands().any(|it| matches!(it, "." | ".*" | "*" | "^")) => {
+            Err(format!("`{name}` ends all processes"))
+        }
+        "mknod" if args.operands().any(|kind| matches!(kind, "b" | "c" | "u")) => {
+            Err("`mknod` makes a device".to_owned())
+        }
+        // Moved to a device, a file is lost, and the device may be replaced.
+        "mv" if args.operands().any(|path| path.starts_with("/dev/")) => {
+            Err("`mv` writes to a device".to_owned())
+        }
         _ if args.operands().any(is_device)
-            && matches!(name, "cp" | "tee" | "mv" | "pv" | "wipefs" | "parted") =>
+            && matches!(name, "cp" | "tee" | "pv" | "wipefs" | "parted") =>
         {
             Err(format!("`{name}` writes to a device"))
         }
@@ -81,7 +93,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns a system file that a command would change, if there is one.
+/// Returns a system file that a command would change, if any.
 fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let mut all = args.operands();
     match name {
@@ -99,7 +111,7 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         "cp" | "ln" | "install" | "scp" | "rsync" => {
             all.last().filter(|path| is_system_target(path))
         }
-        "ditto" | "link" | "cpio" | "pax" | "convert" | "pdftotext" | "pdftoppm"
+        "ditto" | "link" | "cpio" | "pax" | "objcopy" | "convert" | "pdftotext" | "pdftoppm"
         | "wkhtmltopdf" | "wkhtmltoimage" => all.last().filter(|path| is_system(path)),
         "magick" if args.first() != "identify" => all.last().filter(|path| is_system(path)),
         "zip" => all.next().filter(|path| is_system(path)),
@@ -146,9 +158,18 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
 fn sends_key(name: &str, args: Args<'_>) -> bool {
     const VALUED: &[&str] =
         &["-i", "-P", "-o", "-F", "-l", "-c", "-J", "--port", "--password-file"];
+    let is_snippet = |word: &str| matches!(word, "gist" | "snippet");
     let own = match name {
         "scp" | "rsync" => args.after_options(VALUED),
         "aws" | "gsutil" | "gcloud" | "rclone" | "mc" | "s3cmd" => args,
+        "gh" | "glab" => return args.texts().any(is_snippet) && args.operands().any(is_secret),
+        // `az ssh` only uses the key.
+        "az" => return args.first() != "ssh" && args.texts().any(is_key),
+        // The name of a pod can have one letter.
+        "kubectl" | "oc" if args.texts().any(|text| text == "cp") => {
+            let mut after_key = args.operands().skip_while(|path| !is_key(path)).skip(1);
+            return after_key.any(|path| path.contains(':'));
+        }
         _ => return false,
     };
     // Do not count a name of one letter before the colon: it is a drive and not a remote machine.
@@ -244,7 +265,7 @@ fn archive(args: Args<'_>) -> Option<&str> {
 }
 
 /// Returns a system file that a command would write because of an option whose meaning is specific to the command, if
-/// there is one.
+/// any.
 fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let grouped = |letters: &str| {
         letters.chars().find_map(|letter| args.grouped(letter).find(|path| is_system(path)))
@@ -282,7 +303,7 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
-/// Returns a folder of the system to which a module of Python would write, if there is one.
+/// Returns a folder of the system to which a module of Python would write, if any.
 fn unpacked(args: Args<'_>) -> Option<&str> {
     let module = args.values(&["-m"]).next()?;
     let writes = match module {
@@ -299,7 +320,7 @@ fn second<'a>(args: Args<'a>, valued: &[&str]) -> Option<&'a str> {
     args.after_options(valued).skip(1).operands().find(|path| is_system(path))
 }
 
-/// Returns a system file among the operands of `ffmpeg`, if there is one: its operands are the files that it writes.
+/// Returns a system file among the operands of `ffmpeg`, if any: its operands are the files that it writes.
 fn converted(args: Args<'_>) -> Option<&str> {
     const FLAGS: &[&str] =
         &["-y", "-n", "-hide_banner", "-an", "-vn", "-sn", "-dn", "-nostdin", "-shortest"];
@@ -318,7 +339,7 @@ fn converted(args: Args<'_>) -> Option<&str> {
     last.filter(|path| is_system(path))
 }
 
-/// Returns a system file that a command would write because of an option in [`OUTPUTS`], if there is one.
+/// Returns a system file that a command would write because of an option in [`OUTPUTS`], if any.
 fn output<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let reads = READERS.has(name);
     args.values(OUTPUTS)
@@ -355,10 +376,13 @@ fn kill(args: Args<'_>) -> Result<(), Refusal> {
     let texts: Vec<&str> = args.texts().collect();
     let signal = |index: usize| index == 0 || matches!(texts[index - 1], "-s" | "-n" | "--signal");
     let broad = texts.iter().enumerate().any(|(index, text)| {
-        let negative = text.strip_prefix('-').is_some_and(|rest| rest.parse::<u32>().is_ok());
+        let number = text.strip_prefix('-').and_then(|rest| rest.parse::<u32>().ok());
+        // Without a process, `kill -9` only fails.
+        let is_signal = number.is_some_and(|number| (2..=64).contains(&number));
+        let alone = texts.len() == 1 && !is_signal;
         matches!(*text, "0" | "1")
             && !matches!(texts.get(index.wrapping_sub(1)), Some(&"-s" | &"-n"))
-            || negative && (!signal(index) || texts.len() == 1)
+            || number.is_some() && (!signal(index) || alone)
     });
     if broad { Err("`kill` reaches processes beyond one".to_owned()) } else { Ok(()) }
 }

@@ -24,6 +24,8 @@ pub(super) enum Stdin<'a> {
     Text(&'a str),
     /// A file that a script redirects to the standard input, or that `cat` prints to it.
     File,
+    /// The numbers of processes, which `pgrep` or a similar program prints.
+    Processes,
     /// The input is unknown, e.g. because its argument is not text, or because it comes from a pipe or a descriptor.
     Unreadable,
 }

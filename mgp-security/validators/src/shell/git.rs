@@ -187,7 +187,7 @@ fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '~', '$']) || path.contains(':')
 }
 
-/// Returns a system file or folder that git would write, if there is one.
+/// Returns a system file or folder that git would write, if any.
 pub(super) fn written(args: Args<'_>) -> Option<&str> {
     const VALUED: &[&str] = &[
         "-b",

@@ -87,9 +87,11 @@ static INPUT: Words = Words::new(
 /// Python modules that run code from their arguments or from standard input.
 static PYTHON_MODULES: Words = Words::new(
     "\
-    timeit code pdb pty trace cProfile profile runpy idlelib IPython asyncio bdb doctest \
-    http.server smtpd zipapp ensurepip",
+    timeit code pdb pty trace cProfile profile runpy idlelib IPython asyncio bdb doctest smtpd \
+    zipapp ensurepip",
 );
+/// Python modules that are also programs with the same arguments.
+static PROGRAMS: Words = Words::new("pip pipx pipenv poetry uv httpie ansible");
 
 /// Checks the arguments of an interpreter.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
@@ -246,24 +248,57 @@ fn profiles(module: &str, args: Args<'_>) -> bool {
         && !args.values(&["-o", "--outfile"]).any(is_system)
 }
 
-/// Returns whether Python runs code from its arguments, or a module that runs such code. The arguments after a module
-/// belong to the module.
+/// Returns whether Python runs code from its arguments, or a module that runs such code.
 fn runs_module(name: &str, args: Args<'_>) -> bool {
+    match started(name, args) {
+        Started::Code => true,
+        Started::Module("http.server", own) => serves_system(own),
+        Started::Module(module, own) => PYTHON_MODULES.has(module) && !profiles(module, own),
+        Started::Other => false,
+    }
+}
+
+/// Returns whether `http.server` runs scripts, or serves a folder of the system or the home of a user.
+fn serves_system(args: Args<'_>) -> bool {
+    let mut folders = args.values(&["-d"]).chain(args.long_values("directory", 1));
+    args.long("cgi", 1) || folders.any(is_system)
+}
+
+/// Returns the program that a Python module starts, e.g. `pip` for `python -m pip`, with its arguments.
+pub(super) fn program_of_module<'a>(name: &str, args: Args<'a>) -> Option<(&'a str, Args<'a>)> {
+    if !matches!(name, "python" | "pypy") {
+        return None;
+    }
+    match started(name, args) {
+        Started::Module(module, own) if PROGRAMS.has(module) => Some((module, own)),
+        _ => None,
+    }
+}
+
+/// The code that Python runs.
+enum Started<'a> {
+    /// Code in the arguments.
+    Code,
+    /// A module. The arguments after it belong to the module.
+    Module(&'a str, Args<'a>),
+    Other,
+}
+
+fn started<'a>(name: &str, args: Args<'a>) -> Started<'a> {
     let mut rest = args;
     loop {
         let text = rest.first();
         if !text.starts_with('-') || matches!(text, "-" | "--") {
-            return false;
+            return Started::Other;
         }
         let letter = text.char_indices().skip(1).find(|(_, c)| "cimWXQ".contains(*c));
         let letter = letter.filter(|_| !text.starts_with("--"));
         let is_last = letter.is_some_and(|(at, _)| at + 1 == text.len());
         let takes = match letter {
-            Some((_, 'c' | 'i')) => return true,
+            Some((_, 'c' | 'i')) => return Started::Code,
             Some((at, 'm')) => {
                 let module = if is_last { rest.skip(1).first() } else { &text[at + 1..] };
-                let own = rest.skip(1 + usize::from(is_last));
-                return PYTHON_MODULES.has(module) && !profiles(module, own);
+                return Started::Module(module, rest.skip(1 + usize::from(is_last)));
             }
             Some(_) => is_last,
             None => !text.contains('=') && takes_next(name, text),

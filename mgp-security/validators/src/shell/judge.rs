@@ -4,7 +4,7 @@ use super::{
     argv::{Args, Refusal, long_name, plain_name, without_ending},
     braces, environment, files, folder,
     frame::Frame,
-    interpreters::{is_interpreter, is_shell_path, own_options},
+    interpreters::{self, is_interpreter, is_shell_path, own_options},
     lex::{Word, assignment},
     paths::is_system,
     powershell, programs, reading, runners, stdin, stores, tables, targets,
@@ -94,6 +94,12 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
 }
 
 fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    if let Some((name, words)) = runners::as_npx(name, args) {
+        return named(name, Args(&words), frame.inner()?);
+    }
+    if let Some((module, own)) = interpreters::program_of_module(name, args) {
+        named(module, own, frame.inner()?)?;
+    }
     exports(name, args)?;
     for (why, names) in tables::NEVER {
         if has(names, name) {
@@ -151,17 +157,20 @@ static MENTIONS: Words = Words::new(
     dpkg-query shellcheck shfmt configure npm checksec rabin2 binwalk clamscan yara patchelf",
 );
 
+/// Returns whether the rules for arguments know a program.
+pub(super) fn is_known(name: &str) -> bool {
+    MENTIONS.has(name)
+        || is_interpreter(name)
+        || runners::runs_commands(name)
+        || tables::RISKY.iter().any(|risky| has(risky.names, name))
+        || tables::NEVER.iter().any(|(_, names)| has(names, name))
+}
+
 /// Refuses the path of a shell as an argument of a program that the rules do not know, because the program may run the
 /// shell.
 fn passes_shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    let is_known = || {
-        MENTIONS.has(name)
-            || is_interpreter(name)
-            || runners::runs_commands(name)
-            || tables::RISKY.iter().any(|risky| has(risky.names, name))
-    };
     match args.texts().find(|arg| is_shell_path(arg)) {
-        Some(shell) if !is_known() => Err(format!("`{name}` may run the shell `{shell}`")),
+        Some(shell) if !is_known(name) => Err(format!("`{name}` may run the shell `{shell}`")),
         _ => Ok(()),
     }
 }
@@ -185,9 +194,9 @@ fn forms(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         None => first == word || word == "()" && first.is_empty(),
     };
     // A semicolon ends a command of these programs, and any other command can follow it. So an argument with one is
-    // refused.
+    // refused. `tmux` also executes `#(COMMAND)` in names and formats.
     let continues = match name {
-        "tmux" => args.texts().any(|arg| arg.ends_with(';')),
+        "tmux" => args.texts().any(|arg| arg.ends_with(';') || arg.contains("#(")),
         "nft" | "virsh" => args.texts().any(|arg| arg.contains([';', '\n'])),
         _ => false,
     };

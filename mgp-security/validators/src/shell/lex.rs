@@ -3,7 +3,7 @@
 //! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and unquoted newlines
 //! are errors there, so that the parser refuses a shell construct even if this code does not know it.
 
-use super::frame::Stdin;
+use super::{argv::Args, frame::Stdin};
 
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
@@ -124,11 +124,13 @@ pub(super) enum Runs {
     Unknown,
 }
 
-/// A simple command, and the files to which its redirections write.
+/// A simple command, and the files of its redirections.
 #[derive(Debug, Default)]
 pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     pub(super) writes: Vec<Word>,
+    /// The files that its redirections only read.
+    pub(super) reads: Vec<Word>,
     /// The standard input of the command.
     pub(super) stdin: Stdin<'static>,
     /// `true` if the standard input is the output of the previous command.
@@ -136,6 +138,30 @@ pub(super) struct Simple {
     pub(super) runs: Runs,
     /// `true` if the command certainly runs, and the shell itself runs it and not a copy of the shell.
     pub(super) is_sure: bool,
+}
+
+impl Simple {
+    /// Returns the output of the command, as the input of another command.
+    fn output(&self) -> Stdin<'static> {
+        let Some((command, arguments)) = self.words.split_first() else {
+            return Stdin::Unreadable;
+        };
+        let args = Args(arguments);
+        match command.text.as_str() {
+            // If `cat` has operands and no input of its own, it prints files.
+            "cat" if !arguments.is_empty() && matches!(self.stdin, Stdin::Unnamed) => Stdin::File,
+            "lsof" if args.short("t", "iscpudgDoFkKLrTxX") => Stdin::Processes,
+            "pidof" => Stdin::Processes,
+            // Options such as `-l` and `--list-full` add other texts to the numbers, and `-v` selects all other
+            // processes.
+            "pgrep"
+                if !args.short("ladv", "") && !args.texts().any(|arg| arg.starts_with("--")) =>
+            {
+                Stdin::Processes
+            }
+            _ => Stdin::Unreadable,
+        }
+    }
 }
 
 /// Parses a command or a script.
@@ -150,7 +176,7 @@ pub(super) fn read(input: &str, grammar: Grammar) -> Result<Vec<Simple>, String>
         rest: input.chars().peekable(),
         grammar,
         word: None,
-        target: false,
+        target: None,
         now: Simple::default(),
         done: Vec::new(),
     };
@@ -161,12 +187,19 @@ pub(super) fn read(input: &str, grammar: Grammar) -> Result<Vec<Simple>, String>
     Ok(reader.done)
 }
 
+/// The use of a file that a redirection names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Read,
+    Written,
+}
+
 struct Reader<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     grammar: Grammar,
     word: Option<Word>,
-    /// `true` if the current word is the target of a redirection.
-    target: bool,
+    /// The use of the current word if it is the target of a redirection.
+    target: Option<Target>,
     now: Simple,
     done: Vec<Simple>,
 }
@@ -328,31 +361,34 @@ impl Reader<'_> {
             Some('|') => drop(self.rest.next()),
             _ => {}
         }
-        self.target = true;
+        self.target = Some(if c == '<' { Target::Read } else { Target::Written });
         Ok(())
     }
 
     fn end_word(&mut self) {
         if let Some(word) = self.word.take() {
-            let target = std::mem::take(&mut self.target);
-            if target { self.now.writes.push(word) } else { self.now.words.push(word) }
+            match self.target.take() {
+                Some(Target::Written) => self.now.writes.push(word),
+                Some(Target::Read) => self.now.reads.push(word),
+                None => self.now.words.push(word),
+            }
         }
     }
 
     /// Ends a command; `is_list` is `true` if the list of commands also ends here.
     fn end_command(&mut self, is_list: bool) -> Result<(), String> {
         self.end_word();
-        if std::mem::take(&mut self.target) {
+        if self.target.take().is_some() {
             return Err("a redirection without a target".to_owned());
         }
         let mut done = std::mem::take(&mut self.now);
         done.is_sure = is_list && done.runs == Runs::Always && !done.is_piped;
-        if !done.words.is_empty() || !done.writes.is_empty() {
-            self.done.push(done);
-        } else {
+        if done.words.is_empty() && done.writes.is_empty() && done.reads.is_empty() {
             // This command has no words yet: after a pipe, it can be in the next line. So keep its standard input.
             (self.now.stdin, self.now.is_piped) = (done.stdin, done.is_piped);
             self.now.runs = done.runs;
+        } else {
+            self.done.push(done);
         }
         Ok(())
     }
@@ -365,18 +401,12 @@ impl Reader<'_> {
         }
         let count = self.done.len();
         self.end_command(false)?;
-        // If `cat` has operands and no input of its own, it prints files.
-        let prints_files = self.done.get(count).is_some_and(|before| {
-            let is_cat = before.words.first().is_some_and(|word| word.text == "cat");
-            let has_input = !matches!(before.stdin, Stdin::Unnamed);
-            is_cat && before.words.len() > 1 && !has_input
-        });
         self.now.is_piped = is_pipe;
         self.now.runs = if is_pipe { Runs::Always } else { Runs::Unknown };
-        self.now.stdin = match (is_pipe, prints_files) {
-            (true, true) => Stdin::File,
-            (true, false) => Stdin::Unreadable,
-            (false, _) => Stdin::Unnamed,
+        self.now.stdin = match self.done.get(count) {
+            _ if !is_pipe => Stdin::Unnamed,
+            Some(before) => before.output(),
+            None => Stdin::Unreadable,
         };
         Ok(())
     }

@@ -68,7 +68,19 @@ pub(super) fn is_system(path: &str) -> bool {
         let below = parts.get(1..).unwrap_or_default();
         return below.is_empty() || is_of_user(below);
     }
-    up > 0 && (parts.is_empty() && up > 2 || UNIX.has(first) || first == ".ssh")
+    up > 0
+        && (parts.is_empty() && up > 2
+            || UNIX.has(first) && !(up == 1 && is_beside(parts))
+            || first == ".ssh")
+}
+
+/// Returns whether a path such as `../bin/x.sh`, without its `..`, is probably that of a file of the project. Projects
+/// also have folders with these names; programs of the system have no extension.
+fn is_beside(parts: &[&str]) -> bool {
+    let [folder, .., file] = parts else { return false };
+    (*folder == "lib" || *folder == "bin" && file.contains('.'))
+        && !file.contains(".so")
+        && !file.contains(['*', '?', '[', '{', '$'])
 }
 
 /// Returns whether writing to a path, or a file into a folder, changes the system. Every user may write in `/tmp`.
@@ -92,7 +104,8 @@ pub(super) fn is_secret(path: &str) -> bool {
     is_env || is_private || is_key(path)
 }
 
-/// Returns whether a path is a file or folder with private keys or passwords of a user or of the system.
+/// Returns whether a path is a file or folder with private keys or passwords of a user, or is `/etc/shadow`,
+/// `/etc/gshadow` or `/etc/sudoers`.
 pub(super) fn is_key(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let is_absolute = path.starts_with('/');
@@ -179,8 +192,8 @@ fn is_of_user(parts: &[&str]) -> bool {
         || parts.first().is_some_and(|first| *first == "*" || HOME.has(first) && !is_data)
 }
 
-/// Returns whether a path is the state of a kernel, or the configuration of a host of MCP servers, which names the
-/// servers and other programs that the host starts. `parts` are its parts below a user's home.
+/// Returns whether a path is the state of a kernel, or the configuration of git or of a host of MCP servers, which
+/// names programs that are started. `parts` are its parts below a user's home.
 fn is_of_host(parts: &[&str]) -> bool {
     const FOLDERS: &str = "\
         .claude .cursor .codex .gemini .qwen .copilot .codeium .continue .cline .kiro .lmstudio \

@@ -2,7 +2,7 @@
 //! a language of their own (e.g. that of `sed`).
 
 use super::{
-    argv::{Args, Refusal},
+    argv::{Args, Refusal, long_name},
     builds,
     frame::Frame,
     git, interpreters,
@@ -407,17 +407,7 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         // `npx` and `bunx` run a program that the project has installed, as `npm test` does, unless an option or the
         // form of the name demands another program. A program that is not installed is downloaded, like a package of
         // `npm install`.
-        "npx" | "bunx"
-            if args.short("cpy", "")
-                || args.long("call", 3)
-                || args.long("package", 3)
-                || args.long("yes", 3)
-                || words.first().is_some_and(|package| {
-                    package.contains("://") || package.chars().skip(1).any(|c| c == '@')
-                }) =>
-        {
-            runs
-        }
+        "npx" | "bunx" if downloads(args) => runs,
         // `uvx` and `pnpx` never use a program that the project has installed.
         "uvx" | "pnpx"
             if !words.is_empty()
@@ -436,12 +426,34 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                 || args.long("node-options", 8)
                 || args.long("call", 4)
                 || matches!(command, "config" | "c" | "set")
-                    && words.iter().any(|word| word.contains("shell") || word.contains("options"));
+                    && words.iter().any(|word| {
+                        ["shell", "options", "yarnPath"].iter().any(|key| word.contains(key))
+                    });
             if executes || shell { runs } else { Ok(()) }
         }
         "uv" if words.starts_with(&["tool", "run"]) || words.starts_with(&["x"]) => runs,
         _ => runtimes(name, args, &words),
     }
+}
+
+/// Returns whether `npx` runs another program than one that the project has installed. Options after the name of the
+/// program belong to the program.
+fn downloads(args: Args<'_>) -> bool {
+    const VALUED: [&str; 5] = ["workspace", "registry", "prefix", "cache", "loglevel"];
+    const RUNS: [&str; 5] = ["call", "package", "yes", "script-shell", "node-options"];
+    let takes_next = |option: &str| long_name(option).is_some_and(|name| VALUED.contains(&name));
+    let own = args.leading("w", takes_next);
+    let program = args.skip(own.0.len()).operands().next().unwrap_or_default();
+    let (scope, name) = match program.split_once('/') {
+        Some((scope, name)) if scope.starts_with('@') => (scope, name),
+        _ => ("", program),
+    };
+    // A path is that of a file of the project. Any other name with a slash or a colon is that of a repository.
+    let is_path = scope.is_empty() && name.starts_with(['.', '/']);
+    own.short("cpy", "w")
+        || RUNS.iter().any(|option| own.long(option, 3))
+        || name.contains(['@', ':'])
+        || name.contains('/') && !is_path
 }
 
 fn runtimes(name: &str, args: Args<'_>, words: &[&str]) -> Result<(), Refusal> {

@@ -30,8 +30,15 @@ const RUNNERS: &[Runner] = &[
         "\
         nohup setsid builtin busybox toybox unbuffer catchsegv tsocks torify chronic ifne ccache \
         sccache icecc distcc cross-env catatonit valgrind firejail linux x86_ setarch winpty wine \
-        colour box fex proot",
+        colour box fex",
         "*",
+        0,
+    ),
+    runner(
+        "proot",
+        "\
+        -r= --rootfs= -b= --bind= -m= --mount= -q! --qemu! -w= --pwd= --cwd= -R= -S= -k= \
+        --kernel-release= -v= --verbose= -0 --root-id --kill-on-exit",
         0,
     ),
     runner(
@@ -49,7 +56,7 @@ const RUNNERS: &[Runner] = &[
     ),
     runner("xe", "-0 -a= -f= -j= -N= -I= -s! -A= -F -L -l -n -p -q -R -v -x", 0),
     // `programs.rs` refuses options that download a package.
-    runner("npx bunx", "*", 0),
+    runner("npx bunx", "* -w= --workspace= --registry= --prefix= --cache= --loglevel=", 0),
     // `c` means the program `c8`: the digits at the end of a program's name are removed before the comparison.
     runner(
         "nyc c",
@@ -294,7 +301,7 @@ const TEXTS: &str = "hyperfine concurrently start-server-and-test pee mispipe ap
 const PROJECTS: &str = "\
     poetry pipenv uv pdm hatch rye bundle bundler rbenv pyenv nodenv mise asdf opam stack pixi conda \
     mamba micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
-    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault lerna nx";
+    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault lerna nx zellij";
 const PROJECT_OPTIONS: &str = "\
     --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
     --package= --prefix= --cwd= --pwd= --home= --directory= --project= --manifest-path= --using= \
@@ -322,6 +329,23 @@ const PERF_OPTIONS: &str = "\
     -e= --event= -o= --output= -F= --freq= -p= --pid= -C= --cpu= -t= --call-graph= --count= \
     --repeat= --delay= --filter= -g -a --all-cpus -v --verbose";
 
+/// Returns `npm exec` and `bun x` in the form of `npx` and `bunx`, which mean the same.
+pub(super) fn as_npx(name: &str, args: Args<'_>) -> Option<(&'static str, Vec<Word>)> {
+    let npx = match (name, args.first()) {
+        ("npm", "exec" | "x") => "npx",
+        ("bun", "x") => "bunx",
+        _ => return None,
+    };
+    let own = args.skip(1);
+    let dashes = own.texts().position(|text| text == "--").unwrap_or(own.0.len());
+    let (before, after) = own.0.split_at(dashes);
+    // Unlike `npx`, `npm` reads all options before `--` as its own.
+    let is_option = |word: &&Word| word.text.starts_with('-');
+    let is_mixed = before.iter().skip_while(is_option).any(|word| is_option(&word));
+    (npx == "bunx" || !is_mixed)
+        .then(|| (npx, [before, after.get(1..).unwrap_or_default()].concat()))
+}
+
 /// Returns whether a command runs another command, which the rules then judge.
 pub(super) fn runs_commands(name: &str) -> bool {
     const OTHERS: &str = "\
@@ -348,6 +372,13 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             let joined = |rest: Args<'_>| rest.texts().collect::<Vec<_>>().join(" ");
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
+        // This program joins its arguments to a text, which a shell executes.
+        "cross-env-shell" => return text(&args.texts().collect::<Vec<_>>().join(" "), frame),
+        // The text is written into a hook of git.
+        "husky" if matches!(args.first(), "add" | "set") => {
+            return args.operands().skip(2).try_for_each(|command| text(command, frame));
+        }
+        "tmux" => return session(args, frame),
         "sops" if args.texts().any(|arg| matches!(arg, "exec-env" | "exec-file")) => {
             let own = args.operands().skip_while(|arg| !arg.starts_with("exec-"));
             return own.skip(2).try_for_each(|command| text(command, frame));
@@ -403,6 +434,7 @@ fn in_options(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusa
         "nodemon" => &["-x", "--exec"],
         "chokidar" => &["-c", "--command"],
         "gcloud" => &["--command"],
+        "watchman-make" => &["--run"],
         "cargo" if args.first() == "watch" => &["-s", "--shell"],
         "latexmk" => &["-latex", "-pdflatex", "-xelatex", "-lualatex"],
         _ => return Ok(()),
@@ -418,6 +450,20 @@ fn in_options(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusa
     }
 }
 
+/// Checks the command of a new session or window of `tmux`, which a shell executes.
+fn session(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    if !matches!(args.first(), "new" | "new-session" | "neww" | "new-window") {
+        return Ok(());
+    }
+    let own = args.skip(1).leading("ceFfnstxy", |_| false);
+    if own.short("e", "cFfnstxy") {
+        return Err("an option of `tmux` sets a variable".to_owned());
+    }
+    let command = args.skip(1 + own.0.len());
+    let command = command.skip(usize::from(command.first() == "--"));
+    text(&command.texts().collect::<Vec<_>>().join(" "), frame)
+}
+
 /// Checks a tool such as `poetry`, in which only subcommands such as `run` and `exec` run another command.
 fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let mut all = Vec::new();
@@ -428,6 +474,15 @@ fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> 
             "run" if has("yarn pnpm mise stack cabal lerna nx", name) => false,
             "run" | "enter" | "exec" => true,
             "x" => name == "mise",
+            "run-commands" if name == "nx" => {
+                let mut texts = rest.values(&["--command", "--commands"]);
+                texts.try_for_each(|command| text(command, frame))?;
+                false
+            }
+            "node" if name == "yarn" => {
+                all.push(rest);
+                false
+            }
             "dlx" => return Err(format!("`{name} dlx` downloads and runs a package")),
             _ => false,
         };

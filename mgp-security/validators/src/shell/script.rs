@@ -6,7 +6,7 @@ use super::{
     changes::Changes,
     frame::{Frame, Stdin},
     lex::{Grammar, MAX_COMMAND, Word, assignment, read},
-    paths::{is_secret, is_system, system_path_in},
+    paths::{is_device, is_secret, is_system, system_path_in},
     variables::Variables,
 };
 use crate::hidden::hidden;
@@ -26,8 +26,8 @@ static PRINTERS: Words = Words::new(
     cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg dd openssl",
 );
 
-/// Checks each command of a script with `judge`. Redirections may write to files of the project, but not to system
-/// files.
+/// Checks each command of a script with `judge`. Redirections may read any file except devices, and may write to files
+/// of the project, but not to system files.
 pub(super) fn script(
     text: &str,
     judge: impl Fn(&[Word], Frame<'_>) -> Result<(), Refusal>,
@@ -47,6 +47,10 @@ pub(super) fn script(
         {
             return Err(format!("a redirection to `{}`", target.text));
         }
+        if let Some(source) = simple.reads.iter().find(|word| word.expands || is_device(&word.text))
+        {
+            return Err(format!("a redirection from `{}`", source.text));
+        }
         let frame = Frame::new(simple.stdin);
         let mut judge_all = |words: &[Word]| {
             // This limit keeps the checks in several folders short.
@@ -62,7 +66,8 @@ pub(super) fn script(
         let forms = variables.forms(&simple.words)?;
         forms.iter().try_for_each(|words| judge_all(words))?;
         let reads_file = matches!(simple.stdin, Stdin::File) && !simple.is_piped;
-        let input = reads_file && simple.writes.iter().any(|word| is_secret(&word.text));
+        let is_private = |word: &Word| is_secret(&word.text) || is_system(&word.text);
+        let input = reads_file && simple.reads.iter().any(is_private);
         has_secrets = has_secrets && simple.is_piped || input;
         let forms = if forms.is_empty() { vec![simple.words.clone()] } else { forms };
         let forms: Vec<Vec<Word>> = forms

@@ -82,10 +82,13 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
         // Accept a file with SQL, because the content of files is never judged: `psql -f` could run the same file.
         Stdin::File if matches!(language, Language::Sql) => return Ok(()),
+        Stdin::Processes if matches!(language, Language::Arguments) => {
+            return appended(name, args, "4321", frame);
+        }
         Stdin::File | Stdin::Unreadable if matches!(language, Language::Arguments) => {
             return probed(name, args, frame);
         }
-        Stdin::Unnamed | Stdin::File | Stdin::Unreadable => {
+        Stdin::Unnamed | Stdin::File | Stdin::Processes | Stdin::Unreadable => {
             return Err(format!("`{name}` reads its program from an input that cannot be judged"));
         }
     };
@@ -215,12 +218,15 @@ fn probed(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     if matches!(name, "xargs" | "gxargs") && args.operands().all(is_value) {
         return Ok(());
     }
+    let program = |word: &str| plain_name(word.rsplit('/').next().unwrap_or(word));
     let executes = |word: &str| {
-        let program = plain_name(word.rsplit('/').next().unwrap_or(word));
+        let program = program(word);
         is_interpreter(&program) || matches!(program.as_str(), "git" | "find" | "fd")
     };
     let code = if args.texts().any(executes) { CODE } else { &[] };
-    PROBES.iter().chain(code).try_for_each(|probe| {
+    let kills = args.texts().any(|word| program(word) == "kill");
+    let ends: &[&str] = if kills { &["-1"] } else { &[] };
+    PROBES.iter().chain(code).chain(ends).try_for_each(|probe| {
         appended(name, args, probe, frame)
             .map_err(|why| format!("`{name}` appends words of an input that is not known: {why}"))
     })

@@ -14,10 +14,9 @@ static VALUED: Words = Words::new(
     --endpoint-url --project --subscription --resource-group",
 );
 
-/// The names of clients, and the words with which they destroy a whole store. The words of a phrase must follow each
-/// other in the command. In a phrase, `a|b` means one of two words, `a*` any word that begins with `a`, and `@kind` a
-/// kind of object of a cluster that contains other objects or data. An empty phrase means that every use of the client
-/// destroys something.
+/// The names of clients, and the phrases with which they destroy a whole store. The words of a phrase must follow each
+/// other in the command. In a phrase, `a|b` is one of two words, `a*` any word that begins with `a`, and `@kind` one of
+/// [`KINDS`]. With an empty phrase, every use of the client destroys something.
 const DESTROYS: &[(&str, &[&str])] = &[
     ("dropdb dropuser pg_dropcluster pg_resetwal", &[""]),
     ("mysqladmin mariadb-admin", &["drop", "shutdown"]),
@@ -25,7 +24,7 @@ const DESTROYS: &[(&str, &[&str])] = &[
     ("rabbitmqctl", &["delete_vhost|delete_queue|purge_queue|delete_user|reset|force_reset"]),
     ("liquibase", &["drop-all|dropall"]),
     ("flyway", &["clean"]),
-    ("influx", &["bucket|org delete"]),
+    ("influx", &["bucket|org delete", "delete"]),
     ("ceph", &["osd pool delete|rm", "fs rm"]),
     ("rbd", &["rm|remove"]),
     ("gluster", &["volume delete"]),
@@ -119,6 +118,7 @@ fn by_option(name: &str, args: Args<'_>) -> bool {
         "docker-compose" | "podman-compose" => begins("down") && removes_volumes(args),
         "etcdctl" => begins("del") && args.any(&["--prefix", "--from-key"]),
         "consul" => begins("kv delete") && args.any(&["-recurse", "--recurse"]),
+        "nomad" => args.any(&["-purge", "--purge"]),
         "kafka-topics" | "kafka-topics.sh" => args.any(&["--delete"]),
         "bq" => {
             let options = ["-r", "-d", "--recursive", "--dataset", "-rf", "-fr"];

@@ -96,7 +96,12 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("localectl", "() status list-locales list-keymaps"),
     ("ufw", "status version"),
     ("nft", "list"),
-    ("tmux", "ls list-sessions list-windows list-panes -V info has-session"),
+    (
+        "tmux",
+        "\
+        ls list-sessions list-windows list-panes -V info has-session new new-session neww \
+        new-window attach attach-session capture-pane kill-session kill-window",
+    ),
     ("screen", "-ls -list --list"),
     (
         "terraform",
@@ -244,6 +249,7 @@ pub(super) const RISKY: &[Risky] = &[
         "",
     ),
     risky("tcpdump", "z", "iwrsCGFBcjMTUVW", "postrotate-command", ""),
+    risky("ping ping6", "f", "cwWiIsStpQMmlTF", "flood", ""),
     risky("nmap", "", "", "script interactive datadir servicedb", ""),
     risky(
         "openssl",

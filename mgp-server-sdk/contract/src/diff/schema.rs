@@ -9,16 +9,16 @@ use super::keywords::REFERENCES;
 use super::normal::normal;
 use super::{Bump, Change, keywords};
 
-/// The maximum depth of schemas and references that are compared in one recursion. Deeper parts are compared
-/// afterwards, so that the stack does not grow further.
+/// The maximum depth of schemas and references that are compared in one recursion. Deeper parts wait until it has
+/// ended, so that the stack does not grow further.
 const MAX_DEPTH: usize = 32;
 
 /// The maximum number of pairs of schemas that are compared in detail; further pairs are only compared for equality.
 /// References can repeat parts, so even short schemas can have very many pairs.
 const MAX_SCHEMAS: usize = 20_000;
 
-/// The maximum length, in bytes, of the path of a pair that is compared afterwards. A chain of references can be very
-/// long, and the path of each of its schemas contains all names before it.
+/// The maximum length, in bytes, of the path of a waiting part. A chain of references can be very long, and the path of
+/// each of its schemas contains all names before it.
 const MAX_PATH: usize = 2_000;
 
 /// The maximum length of a `oneOf` whose schemas are compared with each other to find out if they are disjoint; a

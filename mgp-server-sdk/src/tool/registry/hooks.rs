@@ -72,9 +72,9 @@ impl Tools {
             let all: Vec<_> =
                 snapshot.entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
             observe(&all);
-            // If the tools changed in the meantime, report them again: another thread may have reported the newer
-            // definitions before this thread reported the older ones. A lock would prevent this, but the observer runs
-            // hooks of the author, which may change tools.
+            // If the tools changed meanwhile, report them again: another thread may have reported the newer definitions
+            // before this thread reported the older ones. A lock would prevent this, but the observer runs hooks of the
+            // author, which may change tools.
             if Arc::ptr_eq(&snapshot, &self.snapshot()) {
                 return;
             }

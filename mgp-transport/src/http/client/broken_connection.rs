@@ -1,11 +1,11 @@
 //! The rule about sending a request again after its connection broke before an answer began.
 //!
 //! A server can close an idle connection at the moment at which a request is written to it. The client then cannot know
-//! whether the server read the request. It therefore sends the request again only if a second one changes nothing more
-//! at the server: lists, reads, a handshake that leaves nothing behind, pings, `GET`, and the `DELETE` of a session. It
-//! does so once, on another connection. Any other request, above all a tool call, could run twice at the server. It is
-//! sent again only if hyper reports that it was never written; then the pool uses another connection. After the head of
-//! a response has arrived, this rule does not apply.
+//! whether the server read the request. It therefore sends the request again, once and on another connection, only if a
+//! repetition changes nothing at the server: lists, reads, a handshake that leaves nothing behind, pings, `GET`, and
+//! the `DELETE` of a session. Any other request, above all a tool call, could run twice, so the pool sends it on
+//! another connection only if hyper reports that it was never written. After the head of a response has arrived, this
+//! rule does not apply.
 
 use std::error::Error as StdError;
 use std::io;

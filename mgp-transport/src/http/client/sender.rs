@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, shown_url};
+use mgp_types::sync::Mutex;
 
 use super::broken_connection::ResendPolicy;
 use super::certificates::tls_error;
@@ -25,12 +26,17 @@ use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 const MAX_DRAINED_BYTES: usize = 64 << 10;
 /// The maximum time for which the client reads a response body that it does not need.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The number of different values of `Authorization` that are left out of the server's texts: the last one, and the one
+/// before it, with which another request may still be running.
+const MAX_KEPT_AUTHORIZATIONS: usize = 2;
 
 pub(super) struct HttpSender {
     pub(super) endpoint: Endpoint,
     pub(super) config: HttpClientConfig,
     destination: Destination,
     pool: Pool,
+    /// The values of `Authorization` that were sent last, the newest first.
+    authorizations: Mutex<Vec<String>>,
 }
 
 /// A function that creates the headers of a request; called each time the request is sent.
@@ -56,7 +62,7 @@ impl HttpSender {
         }
         let pool = pool(&endpoint, &config)?;
         let destination = Destination::new(endpoint.uri());
-        Ok(Self { endpoint, config, destination, pool })
+        Ok(Self { endpoint, config, destination, pool, authorizations: Mutex::default() })
     }
 
     /// Sends a request, and returns the response before its body is read. The request is sent again after a permitted
@@ -157,11 +163,23 @@ impl HttpSender {
         method: &Method,
         destination: &Destination,
     ) -> Result<RequestCredentials, RpcError> {
-        match &self.config.credentials {
-            Some(credentials) => {
-                credentials.for_request(RequestTarget::new(method.as_str(), &destination.url)).await
-            }
-            None => Ok(RequestCredentials::default()),
+        let Some(credentials) = &self.config.credentials else {
+            return Ok(RequestCredentials::default());
+        };
+        let target = RequestTarget::new(method.as_str(), &destination.url);
+        let shown = credentials.for_request(target).await?;
+        if let Some(value) = &shown.authorization {
+            self.keep_authorization(value);
+        }
+        Ok(shown)
+    }
+
+    /// Keeps a value of `Authorization`, so that it can be left out of the server's texts.
+    fn keep_authorization(&self, value: &str) {
+        let mut kept = self.authorizations.lock();
+        if kept.first().is_none_or(|newest| newest != value) {
+            kept.insert(0, value.to_owned());
+            kept.truncate(MAX_KEPT_AUTHORIZATIONS);
         }
     }
 
@@ -234,14 +252,17 @@ impl HttpSender {
         Fault::status(status, headers, challenge, self.config.credentials.is_some())
     }
 
-    /// Returns the server's text in a body or a header, without the keys in the URL and in the headers of this side.
+    /// Returns the server's text in a body or a header, without the keys in the URL and in the headers of this side,
+    /// and without the tokens that were sent last.
     pub(super) fn server_text(&self, body: &str) -> String {
         let query = self.endpoint.uri().query().unwrap_or_default();
         let in_query = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1));
         let headers = self.config.headers.iter().filter(|(name, _)| may_be_secret(name));
         let in_headers = headers.filter_map(|(_, value)| value.to_str().ok());
         let in_headers = in_headers.flat_map(str::split_whitespace);
-        server_text(body, once(query).chain(in_query).chain(in_headers))
+        let kept = self.authorizations.lock().clone();
+        let tokens = kept.iter().map(String::as_str).flat_map(str::split_whitespace);
+        server_text(body, once(query).chain(in_query).chain(in_headers).chain(tokens))
     }
 
     fn failed(&self, error: &PoolError) -> Fault {
@@ -329,7 +350,13 @@ pub(super) async fn drain(mut body: Incoming) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+
     use super::*;
+    use crate::http::Credentials;
 
     #[test]
     fn headers_that_may_be_keys_need_https_or_an_opt_in() {
@@ -367,6 +394,36 @@ mod tests {
         ] {
             assert_eq!(sender.server_text(body), text);
         }
+    }
+
+    #[tokio::test]
+    async fn tokens_that_a_server_repeats_are_left_out_of_its_text() {
+        /// A login whose token is renewed before each request.
+        struct Renewed(AtomicUsize);
+
+        #[async_trait]
+        impl Credentials for Renewed {
+            async fn authorization(&self) -> Result<Option<String>, RpcError> {
+                let number = self.0.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(format!("Bearer t0ken-t0ken-{number}")))
+            }
+
+            async fn handle_refusal(&self, _: CredentialRefusal) -> Result<(), RpcError> {
+                Ok(())
+            }
+        }
+
+        let credentials = Some(Arc::new(Renewed(AtomicUsize::new(0))) as Arc<dyn Credentials>);
+        let config = HttpClientConfig { credentials, ..Default::default() };
+        let endpoint = Endpoint::parse("http://localhost/mcp").unwrap();
+        let sender = HttpSender::new(endpoint, config).unwrap();
+        for number in 0..3 {
+            sender.shown(&Method::POST, &sender.destination).await.unwrap();
+            let text = sender.server_text(&format!("not for Bearer t0ken-t0ken-{number}!"));
+            assert_eq!(text, "not for Bearer …!");
+        }
+        assert_eq!(sender.server_text("t0ken-t0ken-1"), "…", "another request may use it");
+        assert_eq!(sender.authorizations.lock().len(), MAX_KEPT_AUTHORIZATIONS);
     }
 
     #[test]

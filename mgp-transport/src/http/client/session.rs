@@ -118,8 +118,8 @@ impl Session {
         self.state.lock().handshake.clone()
     }
 
-    /// Records a setting that the server accepted, unless the session was closed in the meantime: the calls in the
-    /// settings would keep the connection alive.
+    /// Records a setting that the server accepted, unless the session was closed meanwhile: the calls in the settings
+    /// would keep the connection alive.
     pub(super) fn keep(&self, change: SettingChange) {
         let mut state = self.state.lock();
         if !state.is_closed {

@@ -301,13 +301,13 @@ impl Params {
         self.parts.target = Some(target);
     }
 
-    /// Returns the arguments of a tool call as JSON text, if there are any.
+    /// Returns the arguments of a tool call as JSON text, if any.
     #[must_use]
     pub fn arguments(&self) -> Option<&str> {
         self.parts.arguments.map(|span| &self.text[span.range()])
     }
 
-    /// Returns the arguments of a tool call without copying them, if there are any.
+    /// Returns the arguments of a tool call without copying them, if any.
     #[must_use]
     pub fn arguments_payload(&self) -> Option<Payload> {
         self.slice(self.parts.arguments)
@@ -352,7 +352,7 @@ impl Params {
         Some(self.text.slice_ref(&self.text[first.range()]))
     }
 
-    /// Returns the `_meta` object that the peer sent, if there is one.
+    /// Returns the `_meta` object that the peer sent, if any.
     #[must_use]
     pub fn meta(&self) -> Option<Payload> {
         self.slice(self.parts.meta.as_ref().map(|meta| meta.whole))
@@ -372,7 +372,7 @@ impl Params {
         Some(&self.text[span.range()])
     }
 
-    /// Returns the `_mgp` object that the peer sent, if there is one.
+    /// Returns the `_mgp` object that the peer sent, if any.
     #[must_use]
     pub fn mgp(&self) -> Option<Payload> {
         self.slice(self.parts.mgp)

@@ -1,6 +1,6 @@
 //! `bare-proxy LISTEN UPSTREAM_HOSTPORT`: an HTTP proxy with the least possible work, as the lower bound for a gateway.
-//! Like access control, it parses the id, method and tool name of each request. It refuses only the tool `forbidden`,
-//! and forwards bodies unchanged. Each client connection has one kept-alive connection to the upstream server.
+//! It parses the id, method and tool name of each POST, as access control must, refuses only the tool `forbidden`, and
+//! forwards bodies unchanged. Each client connection has one kept-alive connection to the upstream server.
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, Request, Response};

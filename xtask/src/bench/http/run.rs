@@ -82,7 +82,7 @@ pub(in crate::bench) fn call_instructions(
     let [few, many] = [(servers[0], lengths.0), (servers[1], lengths.1)].map(|(server, calls)| {
         let mut watched = server.clone();
         watched.command.splice(0..0, tool.map(str::to_owned));
-        // Removes the file of an earlier run, if there is one.
+        // Removes the file of an earlier run, if any.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;
         let text = fs::read_to_string(&file).context(file.display())?;

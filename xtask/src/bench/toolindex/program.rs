@@ -64,7 +64,7 @@ impl Program {
         figures(program.args(&[file]))
     }
 
-    /// Returns a run of the program with this command. The run uses the real catalogue, if there is one.
+    /// Returns a run of the program with this command. The run uses the real catalogue, if any.
     fn command(&self, word: &str) -> run::Program {
         let program = self.bare(word);
         match &self.data {

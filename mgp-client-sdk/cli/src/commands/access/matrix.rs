@@ -65,8 +65,8 @@ pub(crate) struct ServerAccess {
     pub(crate) server: String,
     /// `allow` or `deny` if an entry decides for the whole server, else `default`.
     pub(crate) whole: &'static str,
-    /// `allow` or `deny`: what the server's `default_policy` decides where no entry decides; `excluded` if the server
-    /// is not for the tenant of the agent, so that no entry allows access.
+    /// The decision of the server's `default_policy`, `allow` or `deny`; `excluded` if no entry can allow access,
+    /// because the server is not for the agent's tenant.
     pub(crate) by_default: &'static str,
     /// The tools of the server that entries allow by name.
     pub(crate) allowed: Vec<String>,

@@ -33,7 +33,7 @@ pub(super) async fn run(global: &Global, backend: &Backend, is_interactive: bool
             seen.push(newest.id.clone());
             let known = seen.iter().chain(new.iter().map(|one| &one.id)).cloned().collect();
             answer(global, backend, newest, known).await?;
-            // Read the approvals again, because other calls may have begun to wait in the meantime.
+            // Read the approvals again, because other calls may have begun to wait meanwhile.
             continue;
         }
         seen.extend(new.iter().map(|one| one.id.clone()));
@@ -87,8 +87,8 @@ async fn answer(
         };
         let outcome = match decided {
             Ok(outcome) => outcome,
-            // The failure may be that another operator has decided about the approval in the meantime, so read the
-            // approval again.
+            // The failure may be that another operator has decided about the approval meanwhile, so read the approval
+            // again.
             Err(failure) => {
                 let now = backend.approvals(Some(&id)).await.unwrap_or_default();
                 let decided = now.first().filter(|now| now.state != approval.state);

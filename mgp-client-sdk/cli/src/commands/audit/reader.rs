@@ -107,7 +107,9 @@ impl Filters {
                 Some(server) => known.check_tool(server, tool),
                 None => known.check_any_tool(tool),
             };
-            return checked.err().map(|failure| without_force(&failure));
+            if let Err(failure) = checked {
+                return Some(without_force(&failure));
+            }
         }
         // The audit log has the events of all tenants, so an unknown name may be that of an agent of another tenant.
         // Therefore only add a note.

@@ -190,8 +190,8 @@ impl Record {
     }
 }
 
-/// Returns whether an entry with mgp's name, in a file that has this record, belongs to mgp: it starts mgp, or its host
-/// has only switched it off.
+/// Returns whether an entry with mgp's name belongs to mgp: it starts mgp, or mgp wrote it and the host has only
+/// switched it off. `record` is the record of the file.
 pub(super) fn is_own(record: Option<&Record>, now: &str, starts_mgp: Option<bool>) -> bool {
     let is_off = |entry: Value| entry["disabled"] == true || entry["enabled"] == false;
     let is_written = || record.is_some_and(|record| record.is_own(Some(now), starts_mgp));

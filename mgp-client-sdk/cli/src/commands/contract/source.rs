@@ -72,7 +72,7 @@ pub(super) async fn read(
     contracts(source, &probed.raw)
 }
 
-/// Reads the text of a source; `None` if the source is neither standard input nor a file.
+/// Reads the text of a source; `None` if the source is a server. Fails for the path of a file that does not exist.
 pub(super) fn read_text(source: &str) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{source}` cannot be read: {error}"));
     let mut text = String::new();

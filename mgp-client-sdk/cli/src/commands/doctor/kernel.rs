@@ -8,8 +8,8 @@ use mgp_discovery::{Config, KernelConfig, Sources, named_variables};
 use mgp_lifecycle::RestartLimitExceeded;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools, KernelWebhooks};
 use mgp_types::mgp::{
-    KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams, KernelTool,
-    KernelToolsParams, KernelWebhook, KernelWebhooksParams, ServerState,
+    KernelClient, KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams,
+    KernelTool, KernelToolsParams, KernelWebhook, KernelWebhooksParams, ServerState,
 };
 use tokio::time::{Instant, sleep};
 
@@ -263,7 +263,10 @@ async fn info(client: &Client) -> (Check, Option<KernelInfoResult>) {
         }
     };
     let check = if info.version == env!("CARGO_PKG_VERSION") {
-        let what = format!("running as process {}, {} connected", info.pid, info.clients.len());
+        // Leave out commands such as this one, which connect as an operator without a name.
+        let is_named = |client: &&KernelClient| client.agent.is_some() || client.subject.is_some();
+        let named = info.clients.iter().filter(is_named).count();
+        let what = format!("running as process {}, {named} connected", info.pid);
         Check::new("kernel", Level::Ok, what)
     } else {
         let what = format!(

@@ -72,8 +72,7 @@ impl ToolInventory {
         self.tools.iter().map(|tool| (tool.server.as_str(), tool.name.as_str()))
     }
 
-    /// Finds the tool that a pin names by the rule of the tool index: by its full id, else by its name if only one tool
-    /// has that name.
+    /// Finds the tool of a pin as the tool index does: by its full id, else by its name if only one tool has that name.
     fn resolve(&self, pin: &str) -> PinTarget<'_> {
         if let Some(tool) = self.tools.iter().find(|tool| tool.has_id(pin)) {
             return PinTarget::One(tool);

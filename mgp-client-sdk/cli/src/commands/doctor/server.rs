@@ -58,8 +58,7 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = in_kernel.filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // Use the kernel's count of tokens only if this command did not start the server, because the report has
-            // its own count otherwise.
+            // If this command started the server, the report has its own count of tokens; otherwise use the kernel's.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
             }

@@ -1,6 +1,6 @@
 //! Checks the state folder: its mode, the store, the audit log, the API keys.
 
-use std::fs;
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::commands::audit::{CHANGES_LOST, RECORDS_LOST, count_lost};
 use crate::exit::Failure;
 use crate::output::plural;
 use crate::replace_file::create_private;
+use crate::state_option::shell_path_or;
 use crate::{lock, state};
 
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
@@ -32,6 +33,12 @@ const LOSS_REPORTED: Duration = Duration::from_hours(30 * 24);
 /// The remedy for a state that cannot be read.
 const RESTORE: &str =
     "restore the folder from a back-up, or move it away to start with an empty one";
+
+/// The remedy for an audit log that cannot be read.
+const UNREAD_LOG: &str = "correct that; if the files are lost, set `dir = \"audit-2\"` below `[kernel.audit]` for a new log";
+
+/// The remedy for an audit log that was changed.
+const CHANGED_LOG: &str = "keep the log as evidence, set `dir = \"audit-2\"` below `[kernel.audit]` for a new one, and start the kernel, e.g. with `mgp servers ls`";
 
 /// Checks the state folder without creating it; returns the checks, and the store if the folder can be used.
 ///
@@ -71,7 +78,7 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
     }
 }
 
-/// Reports damage of the database because of which a kernel cannot start, or cannot do everything that is configured.
+/// Reports damage of the database that keeps a kernel from starting, or from doing everything that is configured.
 async fn check_database(db: &Db, file: &Path) -> Vec<Check> {
     let entries = Governance::check_entries(db).await.map_err(|error| error.to_string());
     let transactions = Transactions::open(Arc::new(db.clone())).await;
@@ -146,7 +153,37 @@ async fn check_folder(folder: &Path) -> Vec<Check> {
     checks.push(Check::new("state", Level::Ok, what));
     checks.push(check_log(folder).await);
     checks.extend(lock::check_files(folder).err().map(|failure| unusable(&failure.to_string())));
+    checks.extend(check_access(folder));
     checks
+}
+
+/// Reports the first file of the state that this user cannot open as a kernel does, e.g. because `sudo mgp` created it.
+fn check_access(folder: &Path) -> Option<Check> {
+    // Leave out the database, which is open: to close one of its files here would release this process's locks on it.
+    let is_database =
+        |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"state.db");
+    let others = entries(folder).filter(|entry| !is_database(entry));
+    // Only read the other files, because some may be read-only, e.g. earlier files of the audit log.
+    let is_written = |path: &Path| {
+        path.ends_with("kernel.log") || path.extension().is_some_and(|end| end == "lock")
+    };
+    others.map(|entry| entry.path()).find_map(|path| {
+        let opened = match fs::metadata(&path) {
+            Ok(found) if !found.is_file() => return None,
+            Ok(_) => OpenOptions::new().read(true).append(is_written(&path)).open(&path).map(drop),
+            Err(error) => Err(error),
+        };
+        // Report nothing if a running kernel has removed the file meanwhile.
+        let error = opened.err().filter(|_| fs::symlink_metadata(&path).is_ok())?;
+        let what = format!("`{}` cannot be opened: {error}", path.display());
+        let fix = if path.is_symlink() {
+            "restore the file that it links to, or remove the link".to_owned()
+        } else {
+            let folder = shell_path_or("FOLDER", folder);
+            format!("make this user its owner, e.g. after `sudo mgp` with `sudo chown -R \"$USER\" {folder}`")
+        };
+        Some(Check::new("state", Level::Fail, what).with_fix(fix))
+    })
 }
 
 /// Verifies the audit log, and looks for records that were lost before.
@@ -186,9 +223,7 @@ async fn check_log(folder: &Path) -> Check {
             Check::new("audit", Level::Warn, text.split("; ").next().unwrap_or_default())
                 .with_fix("put the newer `state.db` and `state.db-wal` back; otherwise start the kernel, compare the last changes in `mgp audit tail` with `mgp access matrix` and `mgp permissions ls`, and repeat those that are missing")
         }
-        Ok(Err(FolderError::Empty(_))) => {
-            Check::new("audit", Level::Ok, "no records yet")
-        }
+        Ok(Err(FolderError::Empty(_))) => Check::new("audit", Level::Ok, "no records yet"),
         Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if bad.why == RecordFlaw::NoHead => {
             Check::new("audit", Level::Ok, "no records yet")
         }
@@ -204,18 +239,23 @@ async fn check_log(folder: &Path) -> Check {
             Check::new("audit", Level::Fail, what)
                 .with_fix("restore `state.db` and `state.db-wal` from a back-up; without one, keep the log as evidence, and set `dir = \"audit-2\"` below `[kernel.audit]` for a new one")
         }
-        Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
-            .with_fix("keep the log as evidence, set `dir = \"audit-2\"` below `[kernel.audit]` for a new one, and start the kernel, e.g. with `mgp servers ls`"),
+        Ok(Err(error @ FolderError::Log(LogError::Io { .. }))) => {
+            Check::new("audit", Level::Fail, error.to_string()).with_fix(UNREAD_LOG)
+        }
+        Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string()).with_fix(CHANGED_LOG),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be verified here")
             .with_fix("run `mgp audit verify`"),
     }
 }
 
-fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
+/// Returns the entries of the state folder and of the folder of its audit log.
+fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> {
     let folders = [folder.to_owned(), folder.join("audit")];
-    let entries = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    entries
-        .flatten()
+    folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten()
+}
+
+fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
+    entries(folder)
         .filter_map(|entry| entry.metadata().ok())
         .filter(fs::Metadata::is_file)
         .map(|metadata| metadata.len())

@@ -83,8 +83,8 @@ fn confirms(entry: &AccessEntry) -> bool {
     allows_tool && entry.extra.get("confirm").is_none() && is_of_command(entry)
 }
 
-/// Returns whether a command wrote this entry earlier, and the entry contradicts `limit`, which the command named in
-/// `because` applies now.
+/// Returns whether a command wrote this entry, and the entry contradicts `limit`, which the command named in `because`
+/// applies now. An import never contradicts an allowed tool, because imports add up.
 fn is_stale(entry: &AccessEntry, limit: &ToolLimit, because: &str) -> bool {
     if !is_of_command(entry) {
         return false;

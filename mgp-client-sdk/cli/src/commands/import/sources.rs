@@ -109,8 +109,8 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
     Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
 }
 
-/// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even servers that
-/// cannot be copied.
+/// Reads the servers of a host, including those that cannot be copied; `None` if the host has no file, or its file has
+/// no servers.
 pub(in crate::commands) fn read_host_file(
     global: &Global,
     host: KnownHost,

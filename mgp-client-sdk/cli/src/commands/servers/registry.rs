@@ -33,9 +33,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The age from which a local copy of a registry's list is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// The length of a period that ends with the last update. The next update requests the changes of this period again:
-/// the clock of this machine may have been ahead of the registry's clock, so the last update may have missed some of
-/// them.
+/// The time before the last update whose changes the next update requests again: if the clock of this machine was ahead
+/// of the registry's, the last update missed some of them.
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// A registry of published servers, and the path of the local copy of its list.

@@ -274,7 +274,7 @@ async fn plan(
 
 /// Plans the update of a server that did not come from the registry, to the version that the user names or else to the
 /// newest version. If the arguments of the server name no package with a version, or the newest version cannot be
-/// found, reports how the user can update the server.
+/// found, reports how the user can update the server: as an error if the user named the server, otherwise as a note.
 async fn plan_package(
     global: &Global,
     update: &Update,

@@ -1,7 +1,7 @@
 //! Starts what a host will start, and counts the servers and tools that the host's agent can use.
 //!
-//! A separate process, `mgp __try-host`, starts the command of each host. The kernel regards the process that starts
-//! `mgp serve --stdio` as a host, which can be only one agent and cannot act as an operator afterwards.
+//! A separate process, `mgp __try-host`, starts the command of each host. This process must not: the kernel would
+//! regard it as a host, which can be only one agent and never again an operator.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

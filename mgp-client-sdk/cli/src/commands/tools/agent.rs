@@ -33,8 +33,8 @@ pub(super) async fn operator_viewed_agent(
     viewed_agent(global, named).await
 }
 
-/// Returns the named agent. If none is named, returns `default` if an access entry applies to it; otherwise returns the
-/// first agent with an entry, because after `mgp setup` only the agents of hosts have access.
+/// Returns the named agent, else `default` if an access entry applies to it or no agent has an entry, else the first
+/// agent with an entry: after `mgp setup`, only the agents of hosts have access.
 pub(super) async fn viewed_agent(global: &Global, named: Option<&str>) -> CliResult<String> {
     if let Some(agent) = named {
         return Ok(agent.to_owned());

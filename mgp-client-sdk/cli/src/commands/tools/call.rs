@@ -143,7 +143,7 @@ async fn with_note<T>(global: &Global, call: impl Future<Output = T>) -> T {
 }
 
 /// Returns the agent of a call: the named one, else `default`. If `default` does not see the tool, returns the only
-/// other agent that sees it.
+/// other agent that sees it; fails if several see it.
 async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     if let Some(agent) = &call.agent {
         return Ok(agent.clone());

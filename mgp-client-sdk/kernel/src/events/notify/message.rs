@@ -228,7 +228,7 @@ impl Waiting {
         }
     }
 
-    /// Removes the definitions and transactions that an operator has decided about in the meantime.
+    /// Removes the definitions and transactions that an operator has decided about meanwhile.
     pub(super) fn retain_open(&mut self, open: &OpenDecisions) {
         if self.lines.values().any(|line| line.subject.is_some()) {
             let is_open = open.now();

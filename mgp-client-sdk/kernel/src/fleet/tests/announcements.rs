@@ -1,8 +1,8 @@
 //! Tests that a host is notified of changes after its first lists, but not of changes that these lists already contain.
-//! Also a test that a first list contains the changes that were made while it waited for a server.
+//! Also tests that a list contains the changes that were made while it waited for a server, or for an answer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::{clock, counting_host, kernel_with, open};
 use crate::Kernel;
+use crate::fleet::ListKind;
 
 fn clock_with_all() -> Server {
     let resource = Resource::text("test://news", "news", "none");
@@ -89,5 +90,46 @@ async fn a_first_list_that_waited_for_a_server_lacks_one_that_was_removed_meanwh
     kernel.0.fleet.remove(&"clock".into()).await;
     let prompts = listing.await.unwrap();
     assert_eq!(prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["late"]);
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_arrives_late_does_not_replace_a_list_that_was_read_later() {
+    let handle: Arc<Mutex<Option<Prompts>>> = Arc::default();
+    let is_late = Arc::new(AtomicBool::new(false));
+    let (made, late) = (Arc::clone(&handle), Arc::clone(&is_late));
+    let changing = move || {
+        let late = Arc::clone(&late);
+        let server = clock_with_all().layer(around(move |call, inner: Stack| {
+            let late = Arc::clone(&late);
+            async move {
+                let is_late = call.method().as_str() == PromptsList::METHOD
+                    && late.swap(false, Ordering::SeqCst);
+                let answer = inner.send(call).await;
+                if is_late {
+                    sleep(Duration::from_secs(3)).await;
+                }
+                answer
+            }
+        }));
+        *made.lock() = Some(server.prompts());
+        server
+    };
+    let kernel = kernel_with("clock", changing).await;
+    let server = kernel.0.fleet.get("clock").unwrap();
+    let listed = || server.lists().list(ListKind::Prompts).entries().len();
+    until("the prompt is listed", async || listed() == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    is_late.store(true, Ordering::SeqCst);
+    let reading = Arc::clone(&server);
+    let early = tokio::spawn(async move {
+        reading.lists().reread(ListKind::Prompts, reading.id(), &reading.latest()).await
+    });
+    sleep(Duration::from_secs(1)).await;
+    let prompts = handle.lock().clone().unwrap();
+    prompts.add(Prompt::new("q", "Asks again", || async { "q" }));
+    until("both prompts are listed", async || listed() == 2).await;
+    assert!(!early.await.unwrap().unwrap(), "the late answer changes nothing");
+    assert_eq!(listed(), 2);
     kernel.stop().await;
 }

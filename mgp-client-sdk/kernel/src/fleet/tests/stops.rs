@@ -11,9 +11,10 @@ use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{ContextExt as _, Server, Tool};
 use mgp_testkit::until;
 use mgp_types::mcp::{ElicitParams, Era, Revision};
-use mgp_types::mgp::ServerState;
+use mgp_types::mgp::{KernelEventsParams, LifecycleParams, ServerState};
 use mgp_types::service::{Context, Stack, mock};
 use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::{Guest, World, counting_host, knows, open};
@@ -40,6 +41,41 @@ async fn no_operator_and_no_reload_starts_a_server_of_a_kernel_that_has_stopped(
     world.kernel.0.fleet.replace(config).await.unwrap();
     sleep(Duration::from_secs(30)).await;
     assert_eq!(world.made(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_comes_too_late_does_not_remove_the_server_that_replaced_the_removed_one() {
+    let world = World::new(Isolation::Shared).await;
+    let (fleet, old) = (world.kernel.0.fleet.clone(), world.server());
+    fleet.replace(ServerConfig::clone(&old.config())).await.unwrap();
+    fleet.remove_server(&old).await;
+    let new = world.server();
+    fleet.remove_server(&new).await;
+    assert!(fleet.get("clock").is_none());
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_server_publishes_its_last_states_but_announces_them_to_no_client() {
+    let world = World::new(Isolation::Shared).await;
+    let (fleet, old) = (world.kernel.0.fleet.clone(), world.server());
+    fleet.replace(ServerConfig::clone(&old.config())).await.unwrap();
+    world.becomes(ServerState::Connected).await;
+    let (send, mut announced) = mpsc::unbounded_channel();
+    let note = move |change: &LifecycleParams| drop(send.send(change.reason.clone()));
+    let builder = Client::builder("host", "1").era(EraChoice::Legacy).on_lifecycle(note);
+    let host = TestClient::with_builder(world.kernel.server(), builder).await;
+    assert!(!host.tools().await.unwrap().is_empty());
+    old.client().state().enter(ServerState::Connecting, "a late start").unwrap();
+    until("the change is published", async || {
+        let recent = fleet.context().events.hub().recent(&KernelEventsParams::new()).unwrap();
+        recent.events.iter().any(|event| event.as_str().contains("a late start"))
+    })
+    .await;
+    world.kernel.stop_server(&"clock".into()).await;
+    let first = announced.recv().await.unwrap().expect("a reason of the new server");
+    assert_ne!(first, "a late start");
+    world.kernel.stop().await;
 }
 
 /// Regression test: a call with an idempotency key runs on after its caller has left, but the server counted as idle.

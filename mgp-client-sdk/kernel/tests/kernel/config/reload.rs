@@ -138,6 +138,18 @@ async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn a_kernel_that_waits_for_its_last_calls_starts_no_server_that_a_file_adds() {
+    let world = World::with_tools(A).await;
+    world.kernel.ignore_files();
+    world.write(&format!("{A}{B}"));
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(world.kernel.servers().len(), 1);
+    world.kernel.reload().await.unwrap();
+    assert_eq!(world.kernel.servers().len(), 2, "an operator can still apply the change");
+    world.end().await;
+}
+
 /// Returns whether a server is listed and is neither draining nor stopped.
 fn is_up(world: &World, id: &str) -> bool {
     use ServerState::{Disconnected, Draining};

@@ -94,8 +94,8 @@ impl Inbox {
         Err(changed_by_others())
     }
 
-    /// Closes a request as [`close`](Self::close) does. Returns `None` if another process changed the request in the
-    /// meantime, so that it must be read again.
+    /// Closes a request as [`close`](Self::close) does. Returns `None` if another process changed the request
+    /// meanwhile, so that it must be read again.
     async fn try_close(&self, id: &str, decision: &Decision) -> Result<Option<bool>, RpcError> {
         let requests = self.0.state.now()?;
         let Some(known) = requests.get(id) else { return Ok(Some(true)) };
@@ -154,8 +154,8 @@ pub(super) fn check_answer(
     }
 }
 
-/// Returns the error for a request that cannot be answered: it waits for its server, has another state than the
-/// operator saw, or is decided already, or no request has this id.
+/// Returns the error if no request has this id, or if the request cannot be answered in its state: it waits for its
+/// server, is decided, or is open although the operator saw another state.
 pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcError {
     RpcError::invalid_params(match request {
         Some(later) if later.state == RequestState::Later => {

@@ -51,8 +51,8 @@ impl Inbox {
     }
 
     /// Returns a review as an open request. If the review waited for its server, it is opened and asks for the
-    /// permissions of the question. Returns `None` if another process changed the review in the meantime, so that it
-    /// must be read again.
+    /// permissions of the question. Returns `None` if another process changed the review meanwhile, so that it must be
+    /// read again.
     ///
     /// The caller of this method must hold the lock of the requests.
     pub(super) async fn opened(
@@ -108,7 +108,7 @@ impl Inbox {
                 events.push(event);
                 writes.push((Arc::clone(request), asked));
             }
-            // If another process changed a review in the meantime, repeat: read again which reviews still wait.
+            // If another process changed a review meanwhile, repeat: read again which reviews still wait.
             if writes.is_empty() || self.replace(writes, events).await? {
                 return Ok(());
             }
@@ -117,8 +117,8 @@ impl Inbox {
     }
 }
 
-/// Returns the review that is used as the request of a question about permissions, if there is one: an open review that
-/// names all permissions of the question or, if the question is about no tool, a review that waits for its server.
+/// Returns the review that serves as the request for a question about permissions, if any: an open review of all these
+/// permissions or, for a question about no tool, a review that waits for its server.
 pub(super) fn review_about<'a>(
     question: &Question,
     requests: &'a Requests,

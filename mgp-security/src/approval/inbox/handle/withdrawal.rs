@@ -116,7 +116,7 @@ impl Inbox {
     }
 
     /// Applies decisions as [`settle`](Self::settle) does. Returns `false` if another process changed one of the
-    /// requests in the meantime, so that they must be read again.
+    /// requests meanwhile, so that they must be read again.
     async fn try_settle(
         &self,
         by: &Principal,

@@ -43,9 +43,12 @@ async fn an_equal_call_whose_form_is_still_open_stays_in_the_inbox_and_gets_its_
         let one = ask();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let other = ask();
-        assert_eq!(one.await.unwrap().unwrap().answer, answer);
+        let one = one.await.unwrap().unwrap();
+        assert_eq!(one.answer, answer);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let listed = world.inbox.list(&ann()).await.unwrap();
+        let closed = listed.iter().find(|request| request.state != RequestState::Open).unwrap();
+        assert_eq!(id(&one), closed.id, "the record of the call names its question");
         let mut open = listed.iter().filter(|request| request.state == RequestState::Open);
         let open = open.next().expect("the other call waits in the inbox");
         world.inbox.approve(&ann(), &open.id, None).await.unwrap();

@@ -68,8 +68,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs the written records to the disk if they are not synced yet, and removes the files that the last checkpoint
-    /// retired.
+    /// Syncs the written records to the disk, unless they are synced already or `fsync` is `never`. Then removes the
+    /// files that the last checkpoint retired.
     pub(super) fn sync_and_prune(&mut self) -> Result<(), Reason> {
         let is_due = match self.config.fsync {
             Fsync::Always => self.synced < self.chain.seq,

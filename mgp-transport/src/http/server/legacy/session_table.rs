@@ -78,7 +78,7 @@ impl Sessions {
         if session.principal() != principal {
             return None;
         }
-        // A handler might have closed the session in the meantime; such a session counts as unknown.
+        // A handler might have closed the session meanwhile; such a session counts as unknown.
         if session.is_ended() {
             self.table.lock().remove(id);
             return None;
