@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use mgp_types::mcp::{CallToolResult, Era};
-use mgp_types::service::{Context, PeerInfo, Reply, leading_result_type, result_type};
+use mgp_types::service::{
+    Context, PeerInfo, Reply, contains_result_type, leading_result_type, result_type,
+};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
@@ -68,7 +70,7 @@ fn of_era(mut reply: Reply, era: Era) -> Reply {
 /// result. The member `_meta` stays, because legacy results can have it too.
 fn without_modern_members(result: &Payload) -> Option<Payload> {
     let text = result.as_str();
-    if !text.contains("\"resultType\"") {
+    if !contains_result_type(text) {
         return None;
     }
     // Most results begin with `resultType` and do not contain the other names, so few results need to be parsed.
@@ -93,7 +95,7 @@ fn has_result_type(result: &Payload) -> bool {
     // Most results begin with this member or do not contain its name at all, so few results need to be parsed. A nested
     // member of that name does not count.
     leading_result_type(text).is_some()
-        || (text.contains("\"resultType\"") && result_type(result).is_some())
+        || (contains_result_type(text) && result_type(result).is_some())
 }
 
 /// Returns an error in the form that plain MCP peers expect.

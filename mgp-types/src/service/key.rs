@@ -2,6 +2,7 @@
 //! the same id.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,20 +27,22 @@ impl TraceSpan {
     /// probably, from those of other processes.
     #[must_use]
     pub fn of(key: CallKey) -> Self {
-        Self(key.0 ^ *PROCESS)
+        Self(key.as_u64() ^ *PROCESS)
     }
 }
 
 /// The key of a call in this process. It is never used for another call, and never sent to a peer.
+///
+/// The number is never zero, so `Option<CallKey>` needs no extra space in the context of each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallKey(u64);
+pub struct CallKey(NonZeroU64);
 
 impl CallKey {
     /// Returns a new key.
     #[must_use]
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self(NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Returns the key as text, e.g. as the id of a logical call, which is named after its first round.
@@ -48,7 +51,7 @@ impl CallKey {
     #[must_use]
     pub fn to_text(self) -> ByteString {
         let mut digits = [0; 20];
-        let digits = format_u64(self.0, &mut digits);
+        let digits = format_u64(self.as_u64(), &mut digits);
         // Cannot fail: the text is ASCII.
         ByteString::try_from([PREFIX.as_bytes(), digits].concat()).unwrap_or_default()
     }
@@ -56,7 +59,7 @@ impl CallKey {
     /// Returns the key as a number.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_id_of_a_span_is_not_the_number_of_its_call() {
-        let keys = [CallKey(0), CallKey(1), CallKey(2), CallKey(1 << 40)];
+        let keys = [1, 2, 3, 1 << 40].map(|key| CallKey(NonZeroU64::new(key).unwrap()));
         let ids: Vec<u64> = keys.iter().map(|key| TraceSpan::of(*key).0).collect();
         assert!(keys.iter().zip(&ids).all(|(key, id)| *id > key.as_u64()), "{ids:?}");
         assert!((1..ids.len()).all(|at| !ids[..at].contains(&ids[at])), "{ids:?}");
@@ -81,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_key_has_one_text() {
-        for number in [0, 7, 10, 1_234_567_890_123] {
-            let key = CallKey(number);
+        for number in [1, 7, 10, 1_234_567_890_123] {
+            let key = CallKey(NonZeroU64::new(number).unwrap());
             assert_eq!(*key.to_text(), *key.to_string());
         }
     }

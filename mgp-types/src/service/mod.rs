@@ -94,7 +94,8 @@ pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
 pub use question::{
-    CallerRequest, InputRequired, is_clearly_complete, leading_result_type, result_type,
+    CallerRequest, InputRequired, contains_result_type, is_clearly_complete, leading_result_type,
+    result_type,
 };
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use recheck::Recheck;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -143,9 +145,21 @@ pub fn is_clearly_complete(result: &str) -> bool {
 fn may_name_result_type(text: &str) -> bool {
     // An escape of a letter of the name begins with one of these texts. Most escapes in results, those of control
     // characters and of HTML, do not, so such results need not be parsed.
+    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r"\u00"));
     let may_be_escape = |part: &str| text.contains(part);
-    text.contains("\"resultType\"")
-        || text.contains(r"\u00") && [r"\u005", r"\u006", r"\u007"].into_iter().any(may_be_escape)
+    contains_result_type(text)
+        || ESCAPE.find(text.as_bytes()).is_some()
+            && [r"\u005", r"\u006", r"\u007"].into_iter().any(may_be_escape)
+}
+
+/// Returns whether a text contains the member name `resultType`, written without escapes.
+///
+/// Uses a prepared search, because lists of tools have hundreds of kilobytes, in which [`str::contains`] takes longer
+/// than all else that an answer needs.
+#[must_use]
+pub fn contains_result_type(text: &str) -> bool {
+    static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"resultType\""));
+    NAME.find(text.as_bytes()).is_some()
 }
 
 /// The different values of all members `resultType` of a result; at most the first two are kept.
