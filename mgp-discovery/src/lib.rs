@@ -41,9 +41,9 @@ pub use config::{
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights,
-    SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
-    looks_secret, named_variables, path_variable, private_folder, safe_path,
+    ClearSecret, ConfinedCode, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander,
+    ProcessRights, SecretFile, SecretFileError, Template, TemplateError, clear_secrets,
+    describe_target, looks_secret, named_variables, path_variable, private_folder, safe_path,
 };
 pub use line_ends::keep_line_ends;
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mgp_types::LocalHost;
 use mgp_types::mgp::{
     ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RiskLevel, TrustLevel, Validator,
 };
@@ -76,6 +77,9 @@ pub struct ServerPolicy {
     pub risk: BTreeMap<String, RiskLevel>,
     /// The validator of single tools by name; replaces the validators that would apply otherwise.
     pub validators: BTreeMap<String, Validator>,
+    /// Hosts outside of the public internet that calls of the server may reach, although its validators refuse others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub local_hosts: Vec<LocalHost>,
     /// The lowest risk at which a call must be confirmed. Default: `dangerous`.
     pub confirm: ConfirmFrom,
     /// `true` if the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default:
@@ -100,6 +104,7 @@ impl Default for ServerPolicy {
             denied: Vec::new(),
             risk: BTreeMap::new(),
             validators: BTreeMap::new(),
+            local_hosts: Vec::new(),
             confirm: ConfirmFrom::default(),
             check_schemas: false,
             default_validators: false,
@@ -222,6 +227,23 @@ impl ServerPolicy {
     #[must_use]
     pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
         self.validators.insert(tool.into(), validator);
+        self
+    }
+
+    /// Adds hosts outside of the public internet that calls of the server may reach. The standard validators refuse all
+    /// others.
+    ///
+    /// ```
+    /// use mgp_security::ServerPolicy;
+    /// use mgp_types::LocalHost;
+    ///
+    /// let host: LocalHost = "localhost:3000".parse().unwrap();
+    /// let policy = ServerPolicy::default().local_hosts([host]);
+    /// assert_eq!(policy.local_hosts[0].to_string(), "localhost:3000");
+    /// ```
+    #[must_use]
+    pub fn local_hosts(mut self, hosts: impl IntoIterator<Item = LocalHost>) -> Self {
+        self.local_hosts.extend(hosts);
         self
     }
 
@@ -425,6 +447,7 @@ mod tests {
             .permissions([Permission::FilesystemRead])
             .risk("search", RiskLevel::Safe)
             .validator("run", Validator::Sandbox)
+            .local_hosts(["localhost:3000".parse().unwrap()])
             .confirm(ConfirmFrom::Moderate);
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<ServerPolicy>(&text).unwrap(), policy);
@@ -480,6 +503,7 @@ mod tests {
             r#"{"permission_policy":"ask"}"#,
             r#"{"risk":{"search":"low"}}"#,
             r#"{"confirm":"safe"}"#,
+            r#"{"local_hosts":["169.254.169.254"]}"#,
         ] {
             assert!(serde_json::from_str::<ServerPolicy>(text).is_err(), "{text}");
         }

@@ -527,8 +527,6 @@ impl<S: Snapshot> Follower<S> {
             };
             let left = next.map(|at| at.duration_since(now).unwrap_or_default());
             let sleep = left.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
-            // Sleep slightly longer, so that the entry has expired when the task wakes.
-            let patience = sleep + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
                     // A closed store can no longer report revocations, so decisions from the snapshot could grant too
@@ -539,7 +537,8 @@ impl<S: Snapshot> Follower<S> {
                     return;
                 },
                 () = self.again.notified() => {}
-                () = tokio::time::sleep(patience) => {
+                // Sleep slightly longer, so that the entry has expired when the task wakes.
+                () = tokio::time::sleep(sleep + Duration::from_millis(5)) => {
                     let Some(state) = self.state.upgrade() else { return };
                     if is_due(next, sleep, SystemTime::now()) {
                         state.hooks.run();
@@ -547,10 +546,15 @@ impl<S: Snapshot> Follower<S> {
                     continue;
                 }
             }
+            // Log a fault once and not at each attempt, so that a long fault does not displace its cause from the log.
+            let mut is_logged = false;
             loop {
                 let Some(state) = self.state.upgrade() else { return };
                 match state.catch_up().await {
                     Ok(()) => {
+                        if is_logged {
+                            tracing::warn!(space = S::SPACE, "recovered: the state is read again");
+                        }
                         // An entry may have expired shortly before the store changed, so check this here too.
                         if is_due(next, MAX_SLEEP, SystemTime::now()) {
                             state.hooks.run();
@@ -559,9 +563,11 @@ impl<S: Snapshot> Follower<S> {
                     }
                     // The store is closed, because the process is about to end. So stop following it.
                     Err(StoreError::Closed) => return,
-                    Err(error) => {
+                    Err(error) if !is_logged => {
                         tracing::error!(space = S::SPACE, %error, "failed to read the state; decisions are denied");
+                        is_logged = true;
                     }
+                    Err(_) => {}
                 }
                 drop(state);
                 tokio::time::sleep(RETRY_DELAY).await;

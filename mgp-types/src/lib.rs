@@ -23,6 +23,7 @@ mod frontmatter;
 mod hex;
 mod hidden;
 mod letter_case;
+mod local_host;
 mod macros;
 pub mod mcp;
 pub mod method;
@@ -60,10 +61,12 @@ pub use frontmatter::{FrontmatterError, frontmatter};
 pub use hex::{from_hex, push_hex, to_hex};
 pub use hidden::{escape_hidden, is_hidden};
 pub use letter_case::differs_only_in_case;
+pub use local_host::{LocalHost, LocalHostError};
 pub use percent::percent_decode;
 #[cfg(feature = "private-file")]
 pub use private_file::{
-    FileLock, PrivateFile, PrivateFileError, backup_paths, is_other_file, is_same_file,
+    FileLock, PrivateFile, PrivateFileError, backup_paths, copy_access, create_own_folder,
+    is_other_file, is_same_file,
 };
 #[cfg(feature = "service")]
 pub use record::Members;

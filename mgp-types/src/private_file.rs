@@ -278,9 +278,12 @@ fn private() -> OpenOptions {
 }
 
 /// Gives `file` the owner, the group and the permissions of the file that it replaces, as far as the operating system
-/// permits this process to do so.
+/// permits this process to do so. If the group cannot be kept, the new group has no permissions.
+///
+/// # Errors
+/// Returns the error of the operating system if the permissions cannot be set.
 #[cfg(unix)]
-fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
+pub fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
     if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
         // Ignore the error. A user who is not allowed to give the file to its old owner may still be allowed to set the
@@ -292,9 +295,25 @@ fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
 }
 
 /// Does nothing: on systems other than Unix, a file receives the access list of its folder.
+///
+/// # Errors
+/// Returns no error.
 #[cfg(not(unix))]
-fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
+pub fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
     Ok(())
+}
+
+/// Creates a folder and its missing parents, to which no other user can write, whatever the umask of this process is.
+/// Does nothing if the folder exists.
+///
+/// # Errors
+/// Returns the error of the operating system if the folder cannot be created.
+pub fn create_own_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o755);
+    builder.create(folder)
 }
 
 /// Creates an empty file that only its owner can read; does nothing if the file exists.

@@ -1,13 +1,12 @@
 //! Edits configuration files and preserves their comments and order (MGP §15.2).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::{Config, Sources, keep_line_ends, limits, nearest};
-use mgp_types::PrivateFile;
+use mgp_types::{PrivateFile, create_own_folder};
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, Value, value};
 
 use crate::exit::{CliResult, Failure};
@@ -261,7 +260,7 @@ impl ConfigFile {
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> CliResult {
         self.document()?;
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
+            create_own_folder(folder).map_err(|error| failed(&self.file, "written", &error))?;
         }
         let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
         let lock = target.lock(LOCK_TIMEOUT).map_err(unwritable)?;
@@ -478,6 +477,7 @@ fn check_name(name: &str, kind: &str) -> CliResult {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -67,7 +67,11 @@ impl Failure {
 
     /// Creates the failure for a file that cannot be written.
     pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Self {
-        Self::failed(format!("`{}` cannot be written: {error}", file.display()))
+        let fix = match error.kind() {
+            io::ErrorKind::ResourceBusy => "; if it is mounted by itself, mount its folder instead",
+            _ => "",
+        };
+        Self::failed(format!("`{}` cannot be written: {error}{fix}", file.display()))
     }
 
     /// Creates the failure for a symbolic link to a file that does not exist. A command that writes the file would
@@ -90,14 +94,14 @@ impl Failure {
     }
 
     /// Creates the result of a command that cannot write its output.
-    pub(crate) fn unwritten_output(error: io::Error) -> Self {
+    pub(crate) fn unwritten_output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::output_closed(),
             // Replace the system's text: it is that of a process that cannot be started, see `NOT_STARTED`.
             io::ErrorKind::WouldBlock => Self::failed(
                 "standard output is full and does not block; write it to a file, or add `| cat`",
             ),
-            _ => error.into(),
+            _ => Self::failed(format!("standard output cannot be written: {error}")),
         }
     }
 
@@ -128,17 +132,37 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&explained(&self.message))
     }
 }
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        let text = error.to_string();
+        let text = text_with_cause(&error);
         // Leave out the JSON-RPC code of invalid params and its name, which do not help a person.
         let plain = text.strip_suffix(" (-32602)");
         let plain = plain.map(|text| text.strip_prefix("invalid params: ").unwrap_or(text));
         Self::failed(plain.unwrap_or(&text))
+    }
+}
+
+/// The ends of error messages that leave out their cause because agents may read them. In the messages of commands,
+/// which operators read, the cause replaces these ends.
+const WITHOUT_CAUSE: [&str; 2] =
+    ["; the operator must check it", "; see the log of the program that writes it"];
+
+/// Returns the text of an error, with its cause if the text leaves it out and this process knows it.
+fn text_with_cause(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    let Some((what, _)) = WITHOUT_CAUSE.iter().find_map(|end| text.split_once(end)) else {
+        return text;
+    };
+    let sources = std::iter::successors(error.source(), |source| source.source());
+    let is_complete = |cause: &String| !WITHOUT_CAUSE.iter().any(|end| cause.contains(end));
+    match sources.map(ToString::to_string).find(is_complete) {
+        Some(cause) if cause.starts_with(what) => cause,
+        Some(cause) => format!("{what}: {cause}"),
+        None => text,
     }
 }
 
@@ -176,15 +200,25 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
 /// The system's text if it refuses to start a thread or a process.
 const NOT_STARTED: &str = "Resource temporarily unavailable";
 
-/// Adds the usual cause to a message of the system that it refuses to start a thread or a process.
+/// Texts of the system for a limit that is reached, with the usual cause or the remedy.
+const LIMITS: [(&str, &str); 3] = [
+    (
+        NOT_STARTED,
+        "probably the limit of processes and threads is reached: raise it (`ulimit -u`, or that of the container), or end other processes",
+    ),
+    ("Too many open files", "raise the limit of open files (`ulimit -n`)"),
+    ("No space left on device", "free some space on its disk"),
+];
+
+/// Adds the usual cause or the remedy to a message with the system's text for a limit that is reached.
 fn explained(message: &str) -> Cow<'_, str> {
-    if !message.contains(NOT_STARTED) {
-        return message.into();
+    let reached = LIMITS.iter().find(|(limit, _)| message.contains(limit));
+    // The error of a server that does not start names the limit with `ulimit` already.
+    let is_explained = |why: &str| message.contains(why) || message.contains("ulimit");
+    match reached {
+        Some((_, why)) if !is_explained(why) => format!("{message}; {why}").into(),
+        _ => message.into(),
     }
-    format!(
-        "{message}; probably the limit of processes and threads is reached: raise it (`ulimit -u`, or that of the container), or end other processes"
-    )
-    .into()
 }
 
 /// Replaces the report of a panic by one line if the system refused to start a thread, because libraries panic then.
@@ -213,6 +247,10 @@ pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::RpcError;
+    use mgp_types::service::AuditError;
+    use mgp_types::store::StoreError;
+
     use super::*;
 
     #[test]
@@ -223,5 +261,30 @@ mod tests {
             explained(refused).starts_with(refused) && explained(refused).contains("ulimit -u")
         );
         assert_eq!(explained("no servers"), "no servers");
+    }
+
+    #[test]
+    fn a_failure_explains_a_limit_once_also_if_another_process_reports_it_further() {
+        let failure = Failure::failed("the file: Too many open files (os error 24)");
+        let text = failure.to_string();
+        assert!(text.ends_with("(os error 24); raise the limit of open files (`ulimit -n`)"));
+        assert_eq!(Failure::failed(&text).to_string(), text);
+        let of_server = format!("`x` did not start: {NOT_STARTED}; raise it (`ulimit -u`)");
+        assert_eq!(Failure::failed(&of_server).to_string(), of_server);
+    }
+
+    #[test]
+    fn an_operator_reads_the_cause_that_callers_do_not_get() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let unstored = RpcError::from(StoreError::failed(full()));
+        assert!(unstored.message().ends_with("the operator must check it"), "{unstored}");
+        let cause = StoreError::failed(full()).to_string();
+        let text = Failure::from(unstored).to_string();
+        assert_eq!(text, format!("the store cannot be used: {cause}"));
+        let text = Failure::from(AuditError::failed(full())).to_string();
+        assert_eq!(text, format!("the audit log cannot be written: {}", full()));
+        // The error of a kernel has no source.
+        let of_kernel = RpcError::internal("x; the operator must check it");
+        assert!(Failure::from(of_kernel).to_string().contains("the operator must check it"));
     }
 }

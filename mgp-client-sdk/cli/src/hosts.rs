@@ -442,6 +442,15 @@ pub(crate) fn home() -> CliResult<PathBuf> {
     std::env::home_dir().ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))
 }
 
+/// Returns the folder in which this command runs, e.g. that of a project.
+pub(crate) fn current_folder() -> CliResult<PathBuf> {
+    std::env::current_dir().map_err(|error| {
+        Failure::failed(format!(
+            "the current folder cannot be used: {error}; change to another one"
+        ))
+    })
+}
+
 /// Shortens the paths below the user's home folder in a text for people, e.g. to `~/.claude.json`. Keeps a path in
 /// quotation marks, where a shell does not know `~`.
 pub(crate) fn with_tilde(text: &str) -> String {

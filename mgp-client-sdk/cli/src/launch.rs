@@ -81,6 +81,16 @@ fn current_program() -> io::Result<PathBuf> {
     Ok(replaced.map(PathBuf::from).unwrap_or(program))
 }
 
+/// Creates the failure for a program of this kernel that cannot be started, e.g. because it was removed.
+fn not_started(program: &Path, error: &io::Error) -> Failure {
+    let fix = match error.kind() {
+        io::ErrorKind::NotFound => "; install mgp there again",
+        _ => "",
+    };
+    let program = program.display();
+    Failure::failed(format!("the kernel cannot be started: `{program}`: {error}{fix}"))
+}
+
 /// Starts a kernel in a process of its own, and waits up to [`START_TIMEOUT`] until the kernel reports that it serves.
 pub(crate) fn start_detached(
     folder: &Path,
@@ -92,7 +102,8 @@ pub(crate) fn start_detached(
         let log = log.display();
         Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
     })?;
-    let mut command = Command::new(current_program()?);
+    let program = current_program()?;
+    let mut command = Command::new(&program);
     // Separate the kernel from the host's console; otherwise it would end when that console is closed. On Unix, the
     // kernel itself begins a new session.
     #[cfg(windows)]
@@ -108,11 +119,14 @@ pub(crate) fn start_detached(
         command.arg("--linger").arg(linger.to_string());
     }
     let mut child = command
+        // `${cmd:…}` and servers that agents register have the kernel's own `PATH`, and a host with a window often has
+        // a short one.
+        .env("PATH", mgp_transport::search_path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(output)
         .spawn()
-        .map_err(|error| Failure::failed(format!("the kernel cannot be started: {error}")))?;
+        .map_err(|error| not_started(&program, &error))?;
     let report = child.stdout.take().map_or(Ok(None), |output| read_report(output, START_TIMEOUT));
     let log = log.display();
     let outcome = match report {

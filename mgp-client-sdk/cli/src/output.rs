@@ -105,7 +105,8 @@ fn safe_json(json: &str) -> String {
 /// Writes to standard output; if the reader has closed it, the command ends without an error.
 pub(crate) fn write_stdout(text: &str) -> CliResult {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::unwritten_output)
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::unwritten_output(&error))
 }
 
 /// The result of a command that changes something.

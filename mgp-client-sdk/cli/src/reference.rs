@@ -109,7 +109,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("MGP_STATE", "The folder of the kernel's state, like `--state`."),
     (
         "XDG_STATE_HOME",
-        "Without `--state` and `MGP_STATE`, the folder is `mgp` in this folder; if it is not set, `~/.local/state/mgp`.",
+        "Without `--state` and `MGP_STATE`, the folder is `mgp` in this folder; if it is not set, `~/.local/state/mgp`. Under `sudo`, such a folder of the user who ran it is refused, because root would create files there that this user cannot read.",
     ),
     (
         "MGP_CONFIG_PATH",

@@ -4,17 +4,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use mgp_types::backup_paths;
+use mgp_types::{backup_paths, copy_access};
 
-/// Replaces a file and keeps its mode, or creates the file for its owner only.
+/// Replaces a file and keeps its owner, group and mode as far as this process is allowed to, or creates the file for
+/// its owner only.
 pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
     let fresh = beside(file, &format!(".new{}", std::process::id()));
     // Remove the file that a killed process with the same id may have left. A symbolic link is removed, not followed.
     let _ = fs::remove_file(&fresh);
     let written = create_private(&fresh).and_then(|mut new| {
         new.write_all(text.as_bytes())?;
-        if let Ok(metadata) = fs::metadata(file) {
-            new.set_permissions(metadata.permissions())?;
+        if let Ok(old) = fs::metadata(file) {
+            #[cfg(not(unix))]
+            new.set_permissions(old.permissions())?;
+            copy_access(&old, &new)?;
         }
         new.sync_all()?;
         fs::rename(&fresh, file)
@@ -46,16 +49,22 @@ pub(crate) fn backup_line(backup: &Path) -> String {
 /// Writes a text to a new back-up file in the folder of a file, and returns the back-up's path.
 pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
-    // Create a new file, which fails if another program has planted a symbolic link at this path.
-    create_private(&path)?.write_all(text.as_bytes()).inspect_err(|_| {
-        // Remove an incomplete back-up, which would otherwise count as one of the newest ten.
-        let _ = fs::remove_file(&path);
-    })?;
+    // Create a new file, which fails if another program has planted a symbolic link at this path. An incomplete back-up
+    // must not stay, because it would count as one of the newest ten.
+    write_or_remove(&create_private(&path)?, &path, text)?;
     // Ignore an error: an old back-up that stays does no harm.
     for old in old {
         let _ = fs::remove_file(old);
     }
     Ok(path)
+}
+
+/// Writes a text to a new file, and removes the file if the text cannot be written completely, e.g. because the disk is
+/// full.
+pub(crate) fn write_or_remove(mut file: &File, path: &Path, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes()).inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
 }
 
 /// Returns the path with a suffix appended to its file name.
@@ -76,7 +85,9 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+
+    use rustix::process::{Gid, getgroups};
 
     use super::*;
 
@@ -93,6 +104,28 @@ mod tests {
         replace_file(&path, "new text").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_to_string(&path).unwrap(), "new text");
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_owner_and_its_group() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let access = || {
+            let found = fs::metadata(&file).unwrap();
+            (found.uid(), found.gid(), found.mode() & 0o777)
+        };
+        let (user, group, _) = access();
+        // Only root can give the file to another user; any other user can give it to another of its own groups.
+        if chown(&file, Some(user + 1), Some(group + 1)).is_err() {
+            let mut groups = getgroups().unwrap().into_iter().map(Gid::as_raw);
+            // Ignore an error: in a container, a group can have no number to which a file can be given.
+            let _ = chown(&file, None, groups.find(|other| *other != group));
+        }
+        let before = access();
+        replace_file(&file, "new").unwrap();
+        assert_eq!(access(), before);
     }
 
     #[test]

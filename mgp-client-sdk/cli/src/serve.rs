@@ -494,7 +494,8 @@ impl Running {
     /// Serves clients until an event requires the kernel to stop.
     async fn wait(&mut self, signals: &mut Signals, lock: &Lock, folder: &Path) -> StopCause {
         let kernel = &self.served.kernel;
-        let sockets = self.socket.serve(&self.served, &self.hello, &mut self.connections);
+        let is_own = || !lock.is_replaced(folder);
+        let sockets = self.socket.serve(&self.served, &self.hello, &mut self.connections, is_own);
         tokio::select! {
             number = signals.next() => StopCause::Signal(number),
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,

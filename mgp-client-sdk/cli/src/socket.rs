@@ -20,7 +20,7 @@ use mgp_types::is_same_file;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 #[cfg(not(unix))]
 use self::loopback as transport;
@@ -50,6 +50,9 @@ const TOO_MANY: &str = "the kernel has reached its limit of connections; close s
 /// The pause after a failed `accept`, e.g. because the process has no free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// The interval at which the kernel checks whether its socket file still exists.
+const FILE_INTERVAL: Duration = Duration::from_secs(2);
+
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("mgp.sock")
 }
@@ -76,18 +79,22 @@ impl LocalSocket {
         &self.path
     }
 
-    /// Accepts and serves connections until this future is dropped; open connections continue in `connections`.
+    /// Accepts and serves connections until this future is dropped; open connections continue in `connections`. If the
+    /// socket file was removed, listens again if `is_own` returns that the folder still belongs to this kernel.
     pub(crate) async fn serve(
-        &self,
+        &mut self,
         served: &ServedKernel,
         reply: &HelloReply,
         connections: &mut JoinSet<()>,
+        is_own: impl Fn() -> bool,
     ) {
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let agents = Arc::new(Semaphore::new(MAX_AGENT_CONNECTIONS));
         let silent = SilentConnections::default();
         let reply = Arc::new(reply.clone());
         let mut failures = AcceptFailures::default();
+        let mut checks = interval(FILE_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let stream = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
@@ -100,6 +107,12 @@ impl LocalSocket {
                 },
                 // Remove each finished connection from the set.
                 Some(_) = connections.join_next() => continue,
+                _ = checks.tick() => {
+                    if self.is_removed() && is_own() {
+                        self.listen_again();
+                    }
+                    continue;
+                }
             };
             let (served, reply) = (served.clone(), Arc::clone(&reply));
             let agents = Arc::clone(&agents);
@@ -118,6 +131,25 @@ impl LocalSocket {
                     tracing::debug!(%error, "connection refused");
                 }
             });
+        }
+    }
+
+    fn is_removed(&self) -> bool {
+        let found = fs::symlink_metadata(&self.path);
+        found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
+    /// Creates the socket file again, because neither hosts nor commands reach this kernel without it, and none starts
+    /// another kernel while this one has locked the folder.
+    fn listen_again(&mut self) {
+        match Listener::bind(&self.path) {
+            Ok(listener) => {
+                self.listener = listener;
+                self.file = fs::symlink_metadata(&self.path).ok();
+                tracing::warn!("`{}` was removed and is created again", self.path.display());
+            }
+            // The next check tries again.
+            Err(failure) => tracing::debug!(%failure, "the removed socket is not created again"),
         }
     }
 }

@@ -24,18 +24,41 @@ const DATABASE: &str = "state.db";
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the path given by `--state`, or else the default path: below `$XDG_STATE_HOME`, or below the user's home
-/// folder.
+/// folder. Refuses the default path to root if it is in a folder of the user who ran `sudo`.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
         // Make the path absolute, because a detached kernel changes its working folder.
         return std::path::absolute(folder).map_err(|error| unusable(folder, &error));
     }
-    if let Some(folder) = folder_from_environment() {
-        return Ok(folder);
-    }
-    folder_in_home().ok_or_else(|| {
+    let folder = folder_from_environment().or_else(folder_in_home).ok_or_else(|| {
         Failure::usage("the home folder is not known; name a folder with --state DIR")
-    })
+    })?;
+    #[cfg(unix)]
+    refuse_sudo(&folder)?;
+    Ok(folder)
+}
+
+/// Refuses a folder of the user who ran `sudo`, because root would create files there that this user cannot read.
+/// Some systems, e.g. macOS, keep the home folder of the user under `sudo`.
+#[cfg(unix)]
+fn refuse_sudo(folder: &Path) -> CliResult {
+    use std::os::unix::fs::MetadataExt as _;
+    let existing = folder.ancestors().find_map(|parent| fs::metadata(parent).ok());
+    let user = std::env::var("SUDO_UID").ok();
+    let is_root = rustix::process::geteuid().is_root();
+    if existing.is_some_and(|found| is_sudo_of(found.uid(), user.as_deref(), is_root)) {
+        let folder = folder.display();
+        return Err(Failure::failed(format!(
+            "root would create files in `{folder}` that its owner cannot read; run mgp without `sudo`, or name a folder of root with --state DIR"
+        )));
+    }
+    Ok(())
+}
+
+/// Returns whether this process is root because the owner of a folder ran `sudo`; `user` is `$SUDO_UID`.
+#[cfg(unix)]
+fn is_sudo_of(owner: u32, user: Option<&str>, is_root: bool) -> bool {
+    is_root && owner != 0 && user.and_then(|user| user.parse().ok()) == Some(owner)
 }
 
 /// Returns the path of the state folder below the user's home folder.
@@ -175,4 +198,18 @@ pub(crate) async fn open_db(global: &Global, durability: Durability) -> CliResul
     let mut config = DbConfig::new(&file);
     config.durability = durability;
     config.open().await.map_err(failed)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_refused_in_the_folder_of_the_user_who_ran_sudo_only() {
+        assert!(is_sudo_of(1000, Some("1000"), true));
+        assert!(!is_sudo_of(1000, Some("1000"), false), "another user than root");
+        assert!(!is_sudo_of(0, Some("1000"), true), "the folder of root, as after `sudo -H`");
+        assert!(!is_sudo_of(0, Some("0"), true), "root ran `sudo`");
+        assert!(!is_sudo_of(1000, None, true), "root of a container, without `sudo`");
+    }
 }

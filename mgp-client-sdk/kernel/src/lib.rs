@@ -77,7 +77,10 @@ pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use events::notify_test;
-pub use fleet::{confine, forget_stored_lists, offer_callers, offer_extensions, program_path};
+pub use fleet::{
+    ProbedLists, confine, forget_stored_lists, offer_callers, offer_extensions, program_path,
+    store_probed_lists,
+};
 pub use handle::Kernel;
 pub use lock::{named_package, read_start};
 pub use logins::{LoginServer, Logins, proxy};

@@ -45,6 +45,8 @@ pub struct LoginServer {
     pub url: String,
     /// The configured way in which `mgp` authorizes itself at the server.
     pub auth: AuthConfig<Expanded>,
+    /// If set, the host of `url` may only have public addresses, like all hosts that the server names.
+    pub only_public: bool,
 }
 
 /// A function that receives the text about missing credentials, or `None` when they are available again.
@@ -132,6 +134,33 @@ impl Logins {
         }
     }
 
+    /// Deletes the logins at a registered server that was removed, and begins to revoke their tokens; does not wait for
+    /// that. Only logs failures.
+    pub(crate) async fn delete_all(&self, id: &ServerId) {
+        let failed = |error: &dyn std::fmt::Display| {
+            tracing::warn!(server = %id, %error, "the logins at a removed server were not all deleted");
+        };
+        let files = self.files(id).unwrap_or_else(|error| {
+            failed(&error);
+            Vec::new()
+        });
+        for file in files {
+            let entries = FileTokens::at(&file).entries().await.unwrap_or_default();
+            if let Err(error) = std::fs::remove_file(&file) {
+                failed(&error);
+            }
+            for entry in entries.into_iter().filter(|entry| entry.tokens.is_some()) {
+                let (id, url, proxy) = (id.clone(), entry.server.clone(), self.proxy.clone());
+                let auth = AuthConfig::default();
+                let login = LoginServer { id, url, auth, only_public: true };
+                tokio::spawn(async move { login.revoke(&entry, &proxy).await });
+            }
+        }
+        if let Err(error) = self.unbind_issuer(id) {
+            failed(&error);
+        }
+    }
+
     /// Returns the credentials for connections to a server, or `None` if the kernel must not send the server any.
     ///
     /// Without a login, these credentials lead to an error about the missing login as soon as the server requests a
@@ -166,6 +195,17 @@ impl Logins {
 }
 
 impl LoginServer {
+    /// Revokes the tokens of a deleted login at their issuer; only logs a failure.
+    async fn revoke(&self, entry: &TokenEntry, proxy: &Proxy) {
+        let revoked = match self.oauth(proxy) {
+            Ok(oauth) => Box::pin(oauth.revoke(entry)).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = revoked {
+            tracing::warn!(server = %self.id, %error, "not all tokens of a deleted login were revoked");
+        }
+    }
+
     /// Returns the OAuth client for the server. It keeps its tokens only in memory, unless the caller gives it a store.
     ///
     /// # Errors
@@ -202,12 +242,13 @@ impl LoginServer {
         })
     }
 
-    /// Returns the downloader for a login. The hosts of `url` and `issuer` in the configuration may have any address,
-    /// even in a private network. All other hosts, which the server names, must have public addresses.
+    /// Returns the downloader for a login. The hosts of `url`, unless `only_public` is set, and of the `issuer` in the
+    /// configuration may have any address, even in a private network. All other hosts must have public addresses.
     fn fetch(&self, proxy: &Proxy) -> Result<GuardedFetch, HttpClientError> {
         let mut fetch = GuardedFetch::for_server(&self.url)?.proxy(proxy.clone())?;
         let issuer = self.auth.issuer.as_ref().map(Expanded::as_str);
-        for url in [self.url.as_str()].into_iter().chain(issuer) {
+        let own = (!self.only_public).then_some(self.url.as_str());
+        for url in own.into_iter().chain(issuer) {
             let uri = url.trim().parse::<http::Uri>().ok();
             if let Some(host) = uri.as_ref().and_then(http::Uri::host) {
                 fetch = fetch.allow_host(host)?;

@@ -33,6 +33,7 @@ pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPoli
         .permissions(mgp.permissions.iter().cloned())
         .permissions_required(mgp.permissions_required.iter().cloned())
         .permission_limits(mgp.permission_limits.clone())
+        .local_hosts(mgp.local_hosts.iter().cloned())
         .confirm(match mgp.confirm {
             ConfirmLevel::Moderate => ConfirmFrom::Moderate,
             _ => ConfirmFrom::Dangerous,

@@ -16,7 +16,8 @@ use super::active_config::SharedConfig;
 use super::caller_view::CallerView;
 use super::fleet::{Fleet, ManagedServer};
 use super::handle::Kernel;
-use super::policy::registered_policy;
+use super::logins;
+use super::policy::{is_remote, registered_policy};
 use super::published::{PublishedPlace, PublishedServers};
 
 /// The id of the kernel as a server. Grants for the kernel's own tools contain it.
@@ -188,6 +189,12 @@ impl ServerRunner for RegisteredServers {
                 return Ok(());
             }
             server.start().await;
+            // The kernel never stops trying to reach a URL, so after a failure do not wait for a connection.
+            if is_remote(&server.config())
+                && let Some(error) = server.failure()
+            {
+                return Err(error);
+            }
             Ok(server.client().ready().await.map(drop)?)
         })
     }
@@ -202,7 +209,12 @@ impl ServerRunner for RegisteredServers {
         Box::pin(async move {
             this.take_out(&server).await;
             // Keep the data if a configured server has the same id, because the data then belong to that server.
-            if this.is_configured(&server) { Ok(()) } else { this.forget(&server).await }
+            if this.is_configured(&server) {
+                return Ok(());
+            }
+            let proxy = logins::proxy(&this.config.config().kernel);
+            this.fleet.context().logins.clone().with_proxy(proxy).delete_all(&server).await;
+            this.forget(&server).await
         })
     }
 }

@@ -15,6 +15,9 @@ use crate::error::{Error, cause_of};
 /// The maximum number of bytes of a server's refusal in the log.
 const MAX_LOGGED_BYTES: usize = 600;
 
+/// The number of the error that a process has too many open files, on all Unix systems.
+const EMFILE: i32 = 24;
+
 /// Describes why a program did not start, and returns whether another start would fail in the same way.
 pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
     if let ChildError::NoDirectory(_) = error {
@@ -23,13 +26,21 @@ pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
     let ChildError::Start { program, source } = error else {
         return (format!("{error}{}", cause_of(error)), false);
     };
-    let remedy = match source.kind() {
-        ErrorKind::NotFound => "; install it, or correct `command` or `cwd`",
-        ErrorKind::PermissionDenied => "; run `chmod +x` on it, or correct `command` or `cwd`",
-        _ => "",
+    let (remedy, is_lasting) = match source.kind() {
+        ErrorKind::NotFound => ("; install it, or correct `command` or `cwd`", true),
+        ErrorKind::PermissionDenied => {
+            ("; run `chmod +x` on it, or correct `command` or `cwd`", true)
+        }
+        ErrorKind::WouldBlock => {
+            ("; raise the limit of processes (`ulimit -u`, or that of the container)", false)
+        }
+        _ if cfg!(unix) && source.raw_os_error() == Some(EMFILE) => {
+            ("; raise the limit of open files (`ulimit -n`)", false)
+        }
+        _ => ("", false),
     };
     let program = program.display();
-    (format!("program \"{program}\" did not start: {source}{remedy}"), !remedy.is_empty())
+    (format!("program \"{program}\" did not start: {source}{remedy}"), is_lasting)
 }
 
 /// Describes why a handshake failed, without any text from the server.
@@ -163,6 +174,19 @@ mod tests {
             assert_eq!(cause.contains(word), is_known, "{cause}");
             let logged = refusal_text(&error, &cause);
             assert_eq!(logged.is_some_and(|text| text.contains(word)), !is_known, "{word}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_start_that_a_limit_refused_names_the_limit_and_is_repeated() {
+        for (source, limit) in [
+            (std::io::Error::from_raw_os_error(EMFILE), "`ulimit -n`"),
+            (ErrorKind::WouldBlock.into(), "`ulimit -u`"),
+        ] {
+            let (text, is_lasting) =
+                spawn_failure(&ChildError::Start { program: "x".into(), source });
+            assert!(text.contains(limit) && !is_lasting, "{text}");
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct ParkedCall {
     outlet: Arc<RoundOutlet>,
     /// The checks with which the call's gates confirm their decision when the call continues.
     pub(super) recheck: Recheck,
+    /// The length of the call's arguments, in bytes.
+    pub(super) size: usize,
     /// The channel with which the layers of the call ask the caller; `None` if the call did not begin within its
     /// caller's request.
     pub(super) channel: Option<Arc<RoundChannel>>,
@@ -64,7 +66,7 @@ impl ParkedCall {
         let questions = Arc::new(Questions::default());
         let running = make(Arc::new(ParkedChannel(Arc::clone(&questions))));
         let (outlet, recheck) = (Arc::default(), Recheck::default());
-        Self { principal, questions, outlet, recheck, channel: None, running, task: None }
+        Self { principal, questions, outlet, recheck, size: 0, channel: None, running, task: None }
     }
 
     /// Lets the call run in its own task from now on.
@@ -82,10 +84,15 @@ impl ParkedCall {
         });
     }
 
-    /// Stores the outlet of the call's partial results, so that they can be redirected, and the checks of the call's
-    /// gates.
-    pub(super) fn with_caller(mut self, outlet: Arc<RoundOutlet>, recheck: Recheck) -> Self {
-        (self.outlet, self.recheck) = (outlet, recheck);
+    /// Stores the outlet of the call's partial results, so that they can be redirected, the checks of the call's gates,
+    /// and the length of the call's arguments.
+    pub(super) fn with_caller(
+        mut self,
+        outlet: Arc<RoundOutlet>,
+        recheck: Recheck,
+        size: usize,
+    ) -> Self {
+        (self.outlet, self.recheck, self.size) = (outlet, recheck, size);
         self
     }
 

@@ -18,9 +18,12 @@ use tokio::time::Instant;
 
 use super::parked_call::ParkedCall;
 
-/// The maximum number of parked calls, and separately of stored ids of calls to modern callees. At the limit of parked
-/// calls, the principal with the most of them loses the call that expires first.
+/// The maximum number of parked calls without arguments, and separately of stored ids of calls to modern callees. At
+/// the limit of parked calls, the principal whose calls weigh most loses the call that expires first.
 const MAX_PARKED: usize = 1024;
+/// The weight of a parked call without arguments. Each byte of its arguments adds one, because the arguments stay in
+/// memory: all parked calls together have at most 256 MiB of them.
+const CALL_WEIGHT: usize = 256 << 10;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
 /// The upper bound of the time limit that can be set for answers.
@@ -64,17 +67,27 @@ impl Table {
         self.parked.extract_if(|_, entry| entry.until <= now).collect()
     }
 
-    /// Returns the name of the parked call that expires first, among those of the principal that has the most.
+    /// Returns whether a further parked call would exceed the limit.
+    fn has_no_room_for(&self, call: &ParkedCall) -> bool {
+        let parked = self.parked.values().map(|entry| weight(&entry.call));
+        parked.sum::<usize>().saturating_add(weight(call)) > MAX_PARKED * CALL_WEIGHT
+    }
+
+    /// Returns the name of the parked call that expires first, among those of the principal whose calls weigh most.
     fn first_of_most(&self) -> Option<String> {
-        let mut counts = HashMap::<&Principal, usize>::new();
+        let mut weights = HashMap::<&Principal, usize>::new();
         for entry in self.parked.values() {
-            *counts.entry(&entry.call.principal).or_default() += 1;
+            *weights.entry(&entry.call.principal).or_default() += weight(&entry.call);
         }
         let order = |(_, entry): &(&String, &Entry)| {
-            (Reverse(counts.get(&entry.call.principal).copied()), entry.until)
+            (Reverse(weights.get(&entry.call.principal).copied()), entry.until)
         };
         self.parked.iter().min_by_key(order).map(|(name, _)| name.clone())
     }
+}
+
+fn weight(call: &ParkedCall) -> usize {
+    call.size.saturating_add(CALL_WEIGHT)
 }
 
 impl ParkedCalls {
@@ -83,14 +96,14 @@ impl ParkedCalls {
         self.0.lock().ttl = ttl.min(MAX_PARK_TTL);
     }
 
-    /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops a call of the
-    /// principal that has the most.
+    /// Parks a call; dropping the entry cancels the call. If too many calls or arguments are parked, first drops calls
+    /// of the principal whose calls weigh most.
     pub(crate) fn put(&self, name: &str, mut call: ParkedCall) {
         call.detach();
         let max_ttl = call.max_ttl();
         let mut table = self.0.lock();
         let mut ended = table.take_expired();
-        if table.parked.len() >= MAX_PARKED
+        while table.has_no_room_for(&call)
             && let Some(first) = table.first_of_most()
         {
             ended.extend(table.parked.remove_entry(&first));
@@ -381,6 +394,25 @@ mod tests {
         assert!(parked_calls.take("ann", &ann).is_ok());
         assert!(parked_calls.take("0", &eve).is_err(), "the oldest of the caller with the most");
         assert!(parked_calls.take("1", &eve).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_arguments_of_parked_calls_are_limited() {
+        let parked_calls = ParkedCalls::default();
+        let (ann, eve) = (Principal::local().agent("ann"), Principal::local().agent("eve"));
+        let park = |name: &str, who: &Principal, size: usize| {
+            let mut call = ParkedCall::start(who.clone(), |_| Box::pin(pending()));
+            call.size = size;
+            parked_calls.put(name, call);
+        };
+        for number in 0..8 {
+            park(&format!("ann{number}"), &ann, 100);
+        }
+        for number in 0..100 {
+            park(&number.to_string(), &eve, 15 * CALL_WEIGHT);
+        }
+        assert_eq!(parked_calls.len(), 8 + 63, "the long ones fill the rest");
+        assert!((0..8).all(|at| parked_calls.take(&format!("ann{at}"), &ann).is_ok()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,7 +77,7 @@ impl<'a> RoundsCaller<'a> {
             let outlet = Arc::new(RoundOutlet::new(self.cx));
             let channel = Arc::new(RoundChannel::new(Arc::clone(&self.asker)));
             let (sink, own) = (Arc::clone(&outlet), Arc::clone(&channel));
-            let recheck = Recheck::default();
+            let (recheck, size) = (Recheck::default(), size_of_arguments(&call));
             call.cx_mut().extensions.insert(recheck.clone());
             let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
                 // The waiter for the task asks through the channel of the parked call. The layers that ask before the
@@ -95,7 +95,7 @@ impl<'a> RoundsCaller<'a> {
                 })
             };
             let call = ParkedCall::inline(self.cx.principal.clone(), start);
-            let mut call = call.with_caller(outlet, recheck);
+            let mut call = call.with_caller(outlet, recheck, size);
             call.channel = Some(channel);
             call
         };
@@ -172,7 +172,7 @@ pub(super) async fn send_parked(
     } else {
         let outlet = Arc::new(RoundOutlet::new(&cx));
         let (sink, recheck) = (Arc::clone(&outlet), Recheck::default());
-        let checks = recheck.clone();
+        let (checks, size) = (recheck.clone(), size_of_arguments(&call));
         let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
@@ -180,9 +180,14 @@ pub(super) async fn send_parked(
             forwarded.cx_mut().extensions.insert(checks);
             Box::pin(send_until_visited(client, forwarded))
         };
-        ParkedCall::start(cx.principal.clone(), start).with_caller(outlet, recheck)
+        ParkedCall::start(cx.principal.clone(), start).with_caller(outlet, recheck, size)
     };
     caller.finish(running, name, Some(&server)).await
+}
+
+/// Returns the length of a call's arguments, in bytes.
+fn size_of_arguments(call: &Call) -> usize {
+    call.params().arguments().map_or(0, str::len)
 }
 
 /// Sends a parked call to a legacy callee. If the callee refuses it with code −32042 (URL elicitation required), asks

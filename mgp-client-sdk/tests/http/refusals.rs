@@ -262,3 +262,16 @@ async fn settings_are_printed_without_secrets() {
     let shown = format!("{builder:?}");
     assert!(!shown.contains("s3cret") && !shown.contains("k3y"), "{shown}");
 }
+
+#[tokio::test]
+async fn a_client_of_public_servers_does_not_connect_to_this_machine() {
+    let server = Server::modern(|_| None).await;
+    let name = server.url.replace("127.0.0.1", "localhost");
+    for url in [&server.url, &name] {
+        let connecting = client().http(|http| http.only_public = true);
+        let error = connecting.connect_url(url).await.unwrap_err().to_string();
+        assert!(error.contains("it is an address of this machine"), "{url}: {error}");
+    }
+    assert!(server.seen().is_empty(), "nothing is sent");
+    client().connect_url(&name).await.unwrap();
+}

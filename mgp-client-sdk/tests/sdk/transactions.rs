@@ -12,7 +12,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Idempotency, Transactions};
 use mgp_testkit::{FaultyStore, store_busy, until};
 use mgp_transport::duplex;
-use mgp_types::mcp::{CallToolResult, ToolIdempotency};
+use mgp_types::mcp::{CallToolResult, ToolAnnotations, ToolIdempotency};
 use mgp_types::method::{ToolsCall, TransactionBegin, TransactionCommit, TransactionRollback};
 use mgp_types::mgp::{AccessGrantParams, Extension, ShutdownReason};
 use mgp_types::proposal::{
@@ -172,6 +172,32 @@ async fn a_server_undoes_the_steps_of_a_caller_in_reverse_order_through_its_laye
         assert_eq!(desk.calls.load(Ordering::Relaxed), 5, "three calls and two that undo them");
         open(&client, "tx", "late").await.unwrap_err();
         assert_eq!(desk.tickets(), ["kept"]);
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_a_read_only_tool_is_undone_if_it_has_a_compensation() {
+    let mut hints = ToolAnnotations::new();
+    hints.read_only_hint = Some(true);
+    for era in ERAS {
+        let desk = Desk::new().await;
+        let tickets = Arc::clone(&desk.tickets);
+        let visit = Tool::new("visit", "Visits the desk", move |cx: Context| {
+            tickets.lock().push("visitor".to_owned());
+            async move {
+                let mut undo = Compensation::new("delete");
+                undo.arguments = Some(RawObject::of(&json!({ "name": "visitor" }))?);
+                cx.add_to_result(&undo)?;
+                Ok::<_, RpcError>("visited")
+            }
+        });
+        let server = desk.server().tool(visit.annotations(hints.clone()));
+        let (client, _) = desk.serve(era, server).await;
+        begin(&client, "tx").await;
+        client.call("visit").with(&TransactionId("tx".to_owned())).await.unwrap();
+        let result = roll_back(&client, "tx").await;
+        assert_eq!(result.steps_compensated.len(), 1, "{era:?} {result:?}");
+        assert!(desk.tickets().is_empty(), "{era:?}");
     }
 }
 

@@ -57,6 +57,7 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
         "restart_policy = 'never'",
         "max_restarts = 1",
         "validators = { t = 'sandbox' }",
+        "local_hosts = ['localhost:3000']",
         "risk = { t = 'safe' }",
         "confirm = 'moderate'",
         "tags = ['x']",

@@ -12,10 +12,10 @@ use super::table_reader::Reader;
 use crate::expand::closing;
 
 /// The parts of an address `SCHEME://[USER@]HOST[:PORT][/PATH]`.
-struct Address<'a> {
-    scheme: &'a str,
-    has_user: bool,
-    host: &'a str,
+pub(crate) struct Address<'a> {
+    pub(crate) scheme: &'a str,
+    pub(crate) has_user: bool,
+    pub(crate) host: &'a str,
     has_port: bool,
     /// The text after host and port: the path, the query and the fragment.
     path: &'a str,
@@ -23,7 +23,7 @@ struct Address<'a> {
 
 impl<'a> Address<'a> {
     /// Divides an address into its parts; returns `None` if it is not valid, or its scheme is not in `schemes`.
-    fn parse(text: &'a str, schemes: &[&str]) -> Option<Self> {
+    pub(crate) fn parse(text: &'a str, schemes: &[&str]) -> Option<Self> {
         let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"\\<>\"^`{|}".contains(&byte);
         let (scheme, rest) = text.split_once("://")?;
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

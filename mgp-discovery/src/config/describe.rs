@@ -110,7 +110,8 @@ It also gets the variables of `env`, and those that `pass_env` names; no others,
 
 A host with a window, or Codex, often starts the kernel with a short `PATH`. So a server's `PATH`, in which `command` is searched too, is the one of the kernel, followed by those of the usual folders that exist and that it lacks (not on Windows):
 `~/.local/bin`, `~/bin`, the folders of cargo, bun, deno, volta, asdf, mise, fnm, pnpm, nodenv, pyenv, rbenv, go, .NET, Nix and nvm (its default version, else the newest) in the home folder, `~/.npm-global/bin`, and those of Homebrew, MacPorts, Nix and snap, and `/usr/local/bin`.
-A folder that other users could change, or that is inside such a folder, is left out; `mgp doctor` names it. `PATH` in `env` replaces all of this. Servers that agents register get the `PATH` of the kernel only.
+A folder that other users could change, or that is inside such a folder, is left out; `mgp doctor` names it. `PATH` in `env` replaces all of this.
+A kernel that a host or a command starts has these folders in its own `PATH`, so `${cmd:…}` and servers that agents register find programs there. With `--standalone`, with `mgp serve --http` and in a service, they get the `PATH` of that process only.
 
 The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
 `mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` names those that only its shell or only the running kernel has.

@@ -103,7 +103,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "read" KeyKind::Texts, "[]", "Files and folders that the program may read, besides those of the system, of its own installation, of its code, and `cwd`. `~/` is the home folder, and other relative paths start at the folder of this file. `${…}` is expanded.";
         "write" KeyKind::Texts, "[]", "Files and folders that the program may read and write, besides a private folder for temporary files and downloads. Paths as in `read`.";
         "connect" KeyKind::Texts, "[]", "The TCP ports to which the program may connect, e.g. `[\"443\"]`, or `[\"*\"]` for all. With any port it may also use UDP, which resolves names. Programs that download the server first (`npx`, `uvx`) need `[\"443\"]`.";
-        "listen" KeyKind::Texts, "[]", "The TCP ports on which the program may listen, or `[\"*\"]` for all.";
+        "listen" KeyKind::Texts, "[]", "The TCP ports on which the program may listen, or `[\"*\"]` for all. With `\"0\"` it may ask for any free port.";
         "local_sockets" KeyKind::Switch, "false", "Whether the program may connect to Unix sockets, e.g. of Docker, D-Bus or an SSH agent. The programs behind them are not confined, so this can undo the confinement.";
     }
     "servers.limits": {
@@ -143,6 +143,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "backoff_base_ms" KeyKind::Number(1, 3_600_000), "1000", "The first wait before a restart, in milliseconds.";
         "backoff_max_ms" KeyKind::Number(1, 3_600_000), "30000", "The longest wait before a restart, in milliseconds.";
         "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
+        "local_hosts" KeyKind::Texts, "[]", "Hosts outside of the public internet that calls of the server may reach, although the validators refuse others: `localhost:3000`, `10.1.2.3`, `[fd00::1]:443` or a name, without a port for all ports. `localhost` is also `127.0.0.1` and `[::1]`. Metadata services of clouds are refused.";
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk at which a call needs a confirmation.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";

@@ -15,6 +15,7 @@ mod http;
 mod keys;
 mod kind;
 pub mod limits;
+mod local_hosts;
 mod model;
 mod nearest;
 mod notify;
@@ -31,6 +32,7 @@ mod tests;
 mod timeouts;
 mod webhook;
 
+pub(crate) use addresses::Address;
 pub use audit::{AuditFsync, AuditLogConfig, AuditSinkConfig, RecordedArguments, SinkHeaders};
 pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
 pub use bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
@@ -43,7 +45,7 @@ pub use kind::{KeyKind, parse_duration};
 pub(crate) use model::LocalFiles;
 pub use model::{
     AgentConfig, Config, ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted,
-    OperatorProof, ProxyConfig, RegistrationAllowList, RestartConfig, ServerConfig, TargetConfig,
+    OperatorProof, ProxyConfig, RegistrationAllowList, ServerConfig, TargetConfig,
     ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
@@ -51,7 +53,7 @@ pub use notify::{EmailConfig, NotifyConfig, NotifyWay, QuietHours};
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
 pub use references::ReferencesConfig;
-pub use retry::RetryCallsConfig;
+pub use retry::{RestartConfig, RetryCallsConfig};
 pub use search::{LearnFrom, SearchConfig, StoredQueries};
 pub use telemetry::TelemetryConfig;
 pub use timeouts::CallTimeouts;

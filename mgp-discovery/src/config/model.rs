@@ -5,10 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_types::LocalHost;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, ExtensionSet, Permission, PermissionScope, RestartPolicy,
-    RiskLevel, Transport, TrustLevel, Validator,
+    ApprovalPolicy, DefaultPolicy, ExtensionSet, Permission, PermissionScope, RiskLevel, Transport,
+    TrustLevel, Validator,
 };
 use mgp_types::service::{Principal, ServerId};
 
@@ -19,7 +20,7 @@ use super::confine::ConfineConfig;
 use super::http::HttpAccessConfig;
 use super::notify::NotifyConfig;
 use super::references::ReferencesConfig;
-use super::retry::RetryCallsConfig;
+use super::retry::{RestartConfig, RetryCallsConfig};
 use super::search::SearchConfig;
 use super::telemetry::TelemetryConfig;
 use super::timeouts::{CallTimeouts, START_TIMEOUT, default_start_timeout};
@@ -130,6 +131,9 @@ pub struct ServerConfig {
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
     pub file: PathBuf,
+    /// If set, the server may only be at a public address: it was registered at run time, and its registry named its
+    /// URL.
+    pub only_public: bool,
     /// The owner of `file`; a configuration that was parsed without a file counts as a project's.
     pub origin: Origin,
     /// The files with code that the project's servers run, with their SHA-256 when the operator approved them; `None`
@@ -220,6 +224,7 @@ impl ServerConfig {
             check_arguments: true,
             mgp: Some(mgp),
             file: PathBuf::new(),
+            only_public: false,
             origin,
             approved_files: None,
         }
@@ -242,6 +247,7 @@ mgp_types::opaque_debug!(ServerConfig {
     check_arguments,
     mgp,
     file,
+    only_public,
     origin,
     approved_files
 });
@@ -296,6 +302,8 @@ pub struct GovernanceConfig {
     pub retry: Option<RetryCallsConfig>,
     /// The validators of individual tools, by tool name.
     pub validators: BTreeMap<String, Validator>,
+    /// The hosts outside of the public internet that calls of the server may reach.
+    pub local_hosts: Vec<LocalHost>,
     /// The risk levels of individual tools, by tool name.
     pub risk: BTreeMap<String, RiskLevel>,
     /// The lowest risk level at which a call needs a confirmation.
@@ -326,40 +334,13 @@ impl Default for GovernanceConfig {
             restart: RestartConfig::default(),
             retry: None,
             validators: BTreeMap::new(),
+            local_hosts: Vec::new(),
             risk: BTreeMap::new(),
             confirm: ConfirmLevel::Dangerous,
             isolation: Isolation::Shared,
             roots: false,
             traceparent: false,
             tags: Vec::new(),
-        }
-    }
-}
-
-/// The restart policy of a server (§11.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RestartConfig {
-    /// The kinds of exit after which the server is restarted.
-    pub policy: RestartPolicy,
-    /// The maximum number of restarts within `window`.
-    pub max: u32,
-    /// The period in which restarts are counted.
-    pub window: Duration,
-    /// The delay before the first restart.
-    pub backoff_base: Duration,
-    /// The maximum delay before a restart.
-    pub backoff_max: Duration,
-}
-
-impl Default for RestartConfig {
-    fn default() -> Self {
-        Self {
-            policy: RestartPolicy::OnFailure,
-            max: 5,
-            window: Duration::from_mins(5),
-            backoff_base: Duration::from_secs(1),
-            backoff_max: Duration::from_secs(30),
         }
     }
 }

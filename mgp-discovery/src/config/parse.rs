@@ -17,6 +17,7 @@ use super::auth::auth;
 use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
+use super::local_hosts::local_hosts;
 use super::references::references;
 use super::table_reader::Reader;
 use super::tenants::tenants;
@@ -197,7 +198,6 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         Some(_) => reader.below("mgp", "servers.mgp").map(server_mgp),
     };
     let file = reader.report.file().to_owned();
-    let origin = Origin::Project;
     Some(ServerConfig {
         id: ServerId::from(id?),
         target: target?,
@@ -215,7 +215,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         check_arguments,
         mgp,
         file,
-        origin,
+        only_public: false,
+        origin: Origin::Project,
         approved_files: None,
     })
 }
@@ -369,6 +370,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         restart: restart(&mut reader),
         retry: reader.below("retry", "servers.mgp.retry").map(|mut below| retry::retry(&mut below)),
         validators: reader.word_map("validators"),
+        local_hosts: local_hosts(&mut reader),
         risk: reader.word_map("risk"),
         confirm: match reader.text("confirm").as_deref() {
             Some("moderate") => ConfirmLevel::Moderate,

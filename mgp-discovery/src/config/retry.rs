@@ -1,8 +1,38 @@
-//! `[servers.mgp.retry]`: the retries of failed calls (MGP §14.6).
+//! `[servers.mgp.retry]`: the retries of failed calls (MGP §14.6). Also the restart policy of servers (MGP §11.5).
 
 use std::time::Duration;
 
+use mgp_types::mgp::RestartPolicy;
+
 use super::table_reader::Reader;
+
+/// The restart policy of a server (§11.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestartConfig {
+    /// The kinds of exit after which the server is restarted.
+    pub policy: RestartPolicy,
+    /// The maximum number of restarts within `window`.
+    pub max: u32,
+    /// The period in which restarts are counted.
+    pub window: Duration,
+    /// The delay before the first restart.
+    pub backoff_base: Duration,
+    /// The maximum delay before a restart.
+    pub backoff_max: Duration,
+}
+
+impl Default for RestartConfig {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::OnFailure,
+            max: 5,
+            window: Duration::from_mins(5),
+            backoff_base: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(30),
+        }
+    }
+}
 
 /// The table `[servers.mgp.retry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::rights::ProcessRights;
 use super::secret_file::SecretFile;
 use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, LocalFiles, ServerConfig, TargetConfig, limits, valid_id};
-use crate::source::{Origin, ProjectProgram, changed_file, local_files};
+use crate::source::{Origin, ProjectProgram, changed_file, local_files, user_folders};
 
 /// Expander that replaces `${…}` in texts.
 ///
@@ -339,6 +339,11 @@ impl Expander {
     /// Returns the state folder, which has the user's secrets; `None` if there is none.
     pub(super) fn state_folder(&self) -> Option<&Path> {
         self.secrets.as_ref()?.folder()
+    }
+
+    /// Returns the real paths of the folders that can have the user's own configuration, whether or not they exist.
+    pub(super) fn config_folders(&self) -> Vec<PathBuf> {
+        user_folders(self.home.clone(), |name| self.variable(name))
     }
 
     /// Returns the working directory of the user's commands and servers: the home folder, or the root if the home

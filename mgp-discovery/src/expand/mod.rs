@@ -19,7 +19,7 @@ mod variables;
 pub use clear_secrets::{ClearSecret, clear_secrets, describe_target, looks_secret};
 pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander, path_variable};
 pub(crate) use rights::real;
-pub use rights::{ProcessRights, private_folder, safe_path};
+pub use rights::{ConfinedCode, ProcessRights, private_folder, safe_path};
 pub use secret_file::{SecretFile, SecretFileError};
 pub(crate) use template::{Piece, closing};
 pub use template::{Template, TemplateError};

@@ -34,10 +34,23 @@ pub struct ProcessRights {
     pub local_sockets: bool,
     /// A private folder for temporary files and downloads, which may not exist yet; `None` for a process without one.
     pub private: Option<PathBuf>,
-    /// The real path of the state folder, of which the process may access only what the other paths name.
-    pub hidden: Option<PathBuf>,
-    /// `true` if the configuration of an operator confines the process; `false` for a script of an agent.
-    pub is_configured: bool,
+    /// The real paths of the folders of the kernel, e.g. the state folder, of which the process may access only what the
+    /// other paths name.
+    pub hidden: Vec<PathBuf>,
+    /// The code of the process, which determines what the process may do in any case.
+    pub code: ConfinedCode,
+}
+
+/// The code that a confined process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfinedCode {
+    /// A script or a program that an agent registered.
+    Registered,
+    /// A package of a registry that an agent registered; a runner such as `npx` downloads it.
+    Package,
+    /// A server with `[servers.confine]`.
+    Configured,
 }
 
 /// Returns the private folder of a confined server in a state folder.
@@ -78,8 +91,8 @@ impl Filling<'_> {
             listens: confine.listen.clone(),
             local_sockets: confine.local_sockets,
             private,
-            hidden: self.expander.state_folder().map(real),
-            is_configured: true,
+            hidden: self.expander.state_folder().map(real).into_iter().collect(),
+            code: ConfinedCode::Configured,
         })
     }
 
@@ -128,8 +141,12 @@ impl Filling<'_> {
         let state = self.expander.state_folder().map(real);
         let inside = |path: &&PathBuf| state.as_ref().is_some_and(|state| path.starts_with(state));
         let mut refused: Vec<_> = read.iter().chain(write).filter(inside).collect();
-        let own = self.own_files();
-        refused.extend(write.iter().filter(|path| own.iter().any(|own| own.starts_with(path))));
+        let (own, config) = (self.own_files(), self.expander.config_folders());
+        let is_own = |path: &&PathBuf| {
+            own.iter().chain(&config).any(|own| own.starts_with(path))
+                || config.iter().any(|folder| path.starts_with(folder))
+        };
+        refused.extend(write.iter().filter(is_own));
         for path in refused {
             let shown = path.display();
             self.reasons.push(format!(
@@ -308,7 +325,7 @@ mod tests {
     fn the_state_is_hidden_from_rights_for_the_folders_above() {
         let place = Place::new(&[]);
         let rights = place.rights("command = 'a'\nconfine = { read = ['~'] }").unwrap();
-        assert_eq!(rights.hidden, Some(place.at("home/.state")));
+        assert_eq!(rights.hidden, [place.at("home/.state")]);
         for path in ["~/.state", "~/.state/x", "${EMPTY:-}"] {
             let entry = format!("command = 'a'\nconfine = {{ read = ['{path}'] }}");
             assert!(place.rights(&entry).is_err(), "{path}");
@@ -341,8 +358,10 @@ mod tests {
 
     #[test]
     fn a_right_to_write_the_state_or_the_configuration_of_the_kernel_is_refused() {
-        let place = Place::new(&["home/work/note"]);
-        for path in ["~", "/", "~/.state", "~/.state/x", "~/mgp.toml", "work/.."] {
+        let place = Place::new(&["home/work/note", "home/.config/mgp/sub/note"]);
+        let config = ["~/.config", "~/.config/mgp", "~/.config/mgp/sub"];
+        let others = ["~", "/", "~/.state", "~/.state/x", "~/mgp.toml", "work/.."];
+        for path in others.into_iter().chain(config) {
             let entry = format!("command = 'a'\nconfine = {{ write = ['{path}'] }}");
             let error = place.rights(&entry).unwrap_err();
             assert!(error.contains("name narrower folders"), "{path}: {error}");

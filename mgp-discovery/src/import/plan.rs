@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_types::{PrivateFile, backup_paths, escape_hidden};
+use mgp_types::{PrivateFile, backup_paths, create_own_folder, escape_hidden};
 use toml_edit::{DocumentMut, Item};
 
 use super::{Host, Import, ImportedServer, ToolLimit, write};
@@ -161,7 +161,7 @@ impl Plan {
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let failed =
                 |source| DiscoveryError::Io { path: folder.to_owned(), verb: "made", source };
-            std::fs::create_dir_all(folder).map_err(failed)?;
+            create_own_folder(folder).map_err(failed)?;
         }
         let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
         let turn = target.lock(LOCK_TIMEOUT)?;

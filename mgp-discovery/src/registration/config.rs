@@ -39,7 +39,8 @@ pub struct RegistrationConfig {
     pub folder: PathBuf,
     /// The folders in which programs are searched. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,
-    /// A private folder for scripts that requests contain; `None` if such scripts are refused.
+    /// A private folder for scripts that requests contain, and for the files of confined servers from a registry; if
+    /// it is `None`, such scripts are refused, and such servers do not start.
     pub scripts: Option<PathBuf>,
     /// The user's secrets, for servers from a registry; `None` if such servers can get no secrets.
     pub secrets: Option<SecretFile>,

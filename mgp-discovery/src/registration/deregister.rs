@@ -80,7 +80,8 @@ impl RegistrationState {
         match &stored.record.stage {
             Stage::Leaving { .. } => Ok(self.resume(&stored)),
             Stage::Waiting { .. } | Stage::Rejected { .. } if !stored.record.changed => {
-                source::forget(self.config.scripts.clone(), &stored.record.program).await;
+                // Ignore an error: the server has not run, so its folder has no files that a later server could run.
+                let _ = source::forget(self.config.scripts.clone(), &stored.record.program).await;
                 let server = stored.record.program.server();
                 let event = Event::deregistered(by, server, reason.as_deref()).during(trace);
                 self.remove_record(&turn, &stored, vec![event.build()]).await?;

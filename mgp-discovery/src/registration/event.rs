@@ -1,7 +1,7 @@
 //! The audit events of registrations (MGP §6, §15.4); `docs/audit.md` lists all audit events.
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
-use mgp_types::service::{Principal, Rule, ServerId};
+use mgp_types::service::{Principal, Rule, ServerId, shown_url};
 use mgp_types::{ErrorCode, Object, RpcError, Timestamp};
 use serde::Serialize;
 
@@ -120,11 +120,16 @@ impl Event {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
-    /// Adds the program; arguments and values of the environment are left out, because they may be secret.
+    /// Adds the program or the URL; arguments, headers, values of the environment and the query of the URL are left
+    /// out, because they may be secret.
     fn program(self, program: &Proposal) -> Self {
         let files = program.files.iter().map(|file| file.sha256.as_str());
+        let (name, target) = match &program.remote {
+            Some(remote) => ("url", shown_url(&remote.url)),
+            None => ("command", program.command.clone()),
+        };
         self.words("trust", Some(program.trust.as_str()))
-            .words("command", Some(&program.command))
+            .words(name, Some(&target))
             .words("approval_id", Some(&program.fingerprint().to_string()))
             .detail("files", &files.collect::<Vec<_>>())
     }
@@ -148,4 +153,26 @@ fn cut(text: &str) -> String {
         return text.to_owned();
     }
     format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_query_of_a_url_is_not_recorded() {
+        let program = json!({
+            "id": "far", "command": "", "real": "", "args": [], "cwd": "", "env": {}, "files": [],
+            "remote": { "url": "https://far.example/mcp?key=geheim" }, "mgp": {},
+            "trust": "sandboxed",
+        });
+        let program: Proposal = serde_json::from_value(program).unwrap();
+        let (kernel, far) = (Actor::kernel(), ServerId::from("far"));
+        let event = Event::own("server_registered", kernel, far, AuditResult::Success);
+        let recorded = serde_json::to_string(&event.program(&program).build()).unwrap();
+        assert!(recorded.contains("https://far.example/mcp"), "{recorded}");
+        assert!(!recorded.contains("geheim"), "{recorded}");
+    }
 }

@@ -5,20 +5,43 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig};
+use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig, Transport};
 use mgp_types::service::ServerId;
+use mgp_types::store::Store;
 
-use super::confinement::rights;
+use super::confinement::{further_rights, rights};
 use super::program::{FileCheck, compare_files, is_python};
-use super::record::{Proposal, Stage};
+use super::record::{Proposal, Record, SPACE, Stage};
 use super::refusal::RegistrationError as Refused;
-use super::registrations::RegistrationState;
+use super::registrations::{RegistrationState, Registrations};
+use super::remote::Remote;
 use super::servers::ApprovedRegistration;
 use super::source;
 use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
 use crate::error::DiscoveryError;
-use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile};
-use crate::source::Origin;
+use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile, real};
+use crate::source::{Origin, own_user_folders};
+
+impl Registrations {
+    /// Returns an approved server in a store as a configuration entry; `None` if no approved server has this id. Use it
+    /// in programs that run no servers. The headers of a server at a URL can name the user's secrets, as an entry in
+    /// the user's own file can.
+    ///
+    /// # Errors
+    /// [`DiscoveryError::Store`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn approved_in(
+        store: &dyn Store,
+        server: &ServerId,
+    ) -> Result<Option<ServerConfig>, DiscoveryError> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let mut of = records.filter(|record| record.key == server.as_str());
+        let read = of.find_map(|record| record.value?.get::<Record>().ok());
+        Ok(read.filter(Record::is_approved).map(|record| entry(&record)))
+    }
+}
 
 impl RegistrationState {
     /// Returns the registration of a server in the form that [`ServerRunner`](super::ServerRunner) receives, if it is
@@ -27,7 +50,7 @@ impl RegistrationState {
         let stored = self.stored(server)?;
         let Stage::Approved { .. } = stored.record.stage else { return None };
         Some(ApprovedRegistration {
-            server: entry(&stored.record.program),
+            server: entry(&stored.record),
             denied: stored.record.denied(),
             created_by: stored.record.by.to_principal(),
             records: Arc::downgrade(self),
@@ -51,8 +74,10 @@ impl RegistrationState {
             let now = compare_files(&program)?;
             let (script, own) =
                 (source::put(folder, &program)?, source::own_folder(folder, &program)?);
-            let state = config.secrets.as_ref().and_then(SecretFile::folder);
-            let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), state);
+            let state = config.secrets.as_ref().and_then(SecretFile::folder).map(real);
+            // Not even a granted permission gives access to the state and the configuration of the kernel.
+            let hidden = state.into_iter().chain(own_user_folders()).collect();
+            let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), hidden);
             let secrets = secrets(&program, config.secrets.as_ref())?;
             Ok((now, script, own, rights, secrets))
         });
@@ -87,6 +112,20 @@ pub(super) fn secrets(
     Ok(values)
 }
 
+/// Returns notes about the secrets that a registry entry needs and that are already stored. The server would get them,
+/// although the user may have stored them for an earlier server with its id. Blocks.
+pub(super) fn stored_secrets(program: &Proposal, file: Option<&SecretFile>) -> Vec<String> {
+    let needed = program.published.iter().flat_map(|origin| origin.secrets.values());
+    let stored = needed
+        .filter(|name| file.is_some_and(|file| file.get(name).is_ok_and(|value| value.is_some())));
+    let note = |name: &String| {
+        format!(
+            "the secret `{name}` is already stored, perhaps for another server; this one gets it"
+        )
+    };
+    stored.map(note).collect()
+}
+
 /// Returns the server with everything that its start needs: the program with its stored script, its own folder, its
 /// rights and its secrets.
 fn expanded(
@@ -101,6 +140,14 @@ fn expanded(
         expanded.push(text);
         expanded
     };
+    if let Some(remote) = &program.remote {
+        let headers = remote.expanded_headers(&program.id, secrets);
+        let headers =
+            headers.map_err(|reason| Refused::MissingFile { server: program.server(), reason })?;
+        let (url, transport) = (plain(&remote.url), Transport::Http);
+        let target = ExpandedTarget::Url { url, headers, transport, auth: Box::default() };
+        return Ok(ExpandedServer { id: program.server(), target, rights: None });
+    }
     let hidden = |value: &String| {
         let mut hidden = Expanded::new();
         hidden.push_secret(value);
@@ -132,15 +179,31 @@ fn expanded(
 }
 
 /// Returns the server as a configuration entry, with the same restrictions as an entry in a project's file.
-fn entry(program: &Proposal) -> ServerConfig {
-    let target = TargetConfig::Program {
-        command: program.command.clone(),
-        args: program.args.clone(),
-        cwd: Some(program.cwd.clone()),
-        env: program.env.clone(),
+fn entry(record: &Record) -> ServerConfig {
+    let program = &record.program;
+    let target = match &program.remote {
+        Some(remote) => TargetConfig::Url {
+            url: remote.url.replace('$', "$$"),
+            headers: remote.headers().clone(),
+            transport: Transport::Http,
+            auth: Box::default(),
+        },
+        None => TargetConfig::Program {
+            command: program.command.clone(),
+            args: program.args.clone(),
+            cwd: Some(program.cwd.clone()),
+            env: program.env.clone(),
+        },
     };
     // Leave `approved_files` empty, because the approval of a registration covers its files.
-    ServerConfig::new(program.server(), target, govern(program), Origin::Project)
+    let mut entry = ServerConfig::new(program.server(), target, govern(program), Origin::Project);
+    // Operators see these rights; the process gets those of `launch`.
+    entry.confine = further_rights(program, record.granted());
+    let origin = program.published.as_ref();
+    let is_beside =
+        |remote: &Remote| origin.is_some_and(|origin| remote.is_beside(&origin.registry));
+    entry.only_public = program.remote.as_ref().is_some_and(|remote| !is_beside(remote));
+    entry
 }
 
 /// Returns the governance settings of the program, in the form of a configuration entry.
@@ -163,18 +226,46 @@ fn govern(program: &Proposal) -> GovernanceConfig {
     let base = millis(backoff_base_ms, default.backoff_base);
     let window = restart_window_secs
         .map_or(default.window, |secs| Duration::from_secs(secs.clamp(1, 2_592_000)));
+    let mut restart = RestartConfig {
+        policy: restart_policy.unwrap_or(RestartPolicy::OnFailure),
+        max: max_restarts.unwrap_or(default.max).min(10_000),
+        window,
+        backoff_base: base,
+        backoff_max: millis(backoff_max_ms, default.backoff_max).max(base),
+    };
+    if program.remote.is_some() {
+        // The kernel never stops trying to reach a URL, so the request does not choose how often it tries.
+        restart = RestartConfig { policy: restart.policy, ..default };
+    }
     GovernanceConfig {
         extensions: extensions.into_vec(),
         permissions_required: permissions_required.into_vec(),
         trust_level: program.trust.clone(),
         default_policy: default_policy.unwrap_or(DefaultPolicy::OptIn),
-        restart: RestartConfig {
-            policy: restart_policy.unwrap_or(RestartPolicy::OnFailure),
-            max: max_restarts.unwrap_or(default.max).min(10_000),
-            window,
-            backoff_base: base,
-            backoff_max: millis(backoff_max_ms, default.backoff_max).max(base),
-        },
+        restart,
         ..GovernanceConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_does_not_choose_how_often_a_url_is_tried() {
+        let restart = |remote| {
+            let mgp =
+                json!({ "restart_policy": "never", "backoff_base_ms": 1, "backoff_max_ms": 1 });
+            let program = json!({
+                "id": "far", "command": "", "real": "", "args": [], "cwd": "", "env": {}, "files": [],
+                "remote": remote, "mgp": mgp, "trust": "sandboxed",
+            });
+            govern(&serde_json::from_value(program).unwrap()).restart
+        };
+        let default = RestartConfig { policy: RestartPolicy::Never, ..RestartConfig::default() };
+        assert_eq!(restart(json!({ "url": "https://far.example/mcp" })), default);
+        assert_eq!(restart(json!(null)).backoff_max, Duration::from_millis(1));
     }
 }

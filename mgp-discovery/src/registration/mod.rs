@@ -1,9 +1,9 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
-//! The steps of a registration: an agent or operator requests it (`params.rs`, `program.rs`, `published.rs`), a judge
-//! checks its code (`judge.rs`), and an operator decides (`register.rs`, `review.rs`, `rejections.rs`). It is stored
-//! (`record.rs`, `registrations.rs`), and its server runs exactly as approved (`launch.rs`) until it is removed
-//! (`deregister.rs`). `work.rs` runs the slow steps.
+//! The steps of a registration: an agent or operator requests it (`params.rs`, `program.rs`, `published.rs`,
+//! `remote.rs`), a judge checks its code (`judge.rs`), and an operator decides (`register.rs`, `review.rs`,
+//! `rejections.rs`). It is stored (`record.rs`, `registrations.rs`), and its server runs exactly as approved
+//! (`launch.rs`) until it is removed (`deregister.rs`). `work.rs` runs the slow steps.
 
 mod admission;
 mod config;
@@ -23,6 +23,7 @@ mod refusal;
 mod register;
 mod registrations;
 mod rejections;
+mod remote;
 mod review;
 mod router;
 mod servers;

@@ -49,7 +49,7 @@ impl fmt::Display for RegistryOrigin {
         let found = if self.findings.is_empty() { "nothing found in its texts; " } else { "" };
         writeln!(
             f,
-            "  review     {found}its tools are reviewed when it starts; its code is neither judged nor confined"
+            "  review     {found}its tools are reviewed when it starts; its code is not judged"
         )
     }
 }

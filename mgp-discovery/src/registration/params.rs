@@ -11,6 +11,7 @@ use mgp_types::service::Authority;
 use super::config::RegistrationConfig;
 use super::origin::RegistryOrigin;
 use super::refusal::RegistrationError as Refused;
+use super::remote::{RegistryTarget, Remote};
 use crate::config::{RegistrationAllowList, limits, valid_id};
 
 /// The maximum number of arguments, variables, extensions or permissions of a registration.
@@ -44,8 +45,9 @@ const LOADING: &[&str] = &[
 /// Prefixes of the names of variables that can change which code a program loads.
 #[rustfmt::skip]
 const LOADING_PREFIXES: &[&str] = &[
-    "BASH_FUNC_", "DYLD_", "GIT_CONFIG", "GIT_SSH", "LD_", "NPM_CONFIG_", "OPENSSL_", "PERL5",
-    "PIP_", "QT_", "R_LIBS_", "R_PROFILE_", "RUBY", "SSL_ENGINE", "SUDO_", "UV_", "XDG_",
+    "BASH_FUNC_", "DYLD_", "GIT_CONFIG", "GIT_SSH", "LD_", "MGP_CONFINED_", "NPM_CONFIG_",
+    "OPENSSL_", "PERL5", "PIP_", "QT_", "R_LIBS_", "R_PROFILE_", "RUBY", "SSL_ENGINE", "SUDO_",
+    "UV_", "XDG_",
 ];
 
 /// Patterns of variables that callers who are not operators may set. Variables in `LOADING`, or with a prefix in
@@ -79,6 +81,8 @@ pub(super) struct RegisterRequest {
     pub(super) notes: Vec<String>,
     /// The registry entry that determines what runs; `None` if the request names the program itself.
     pub(super) published: Option<RegistryOrigin>,
+    /// The server at a URL that the registry entry describes, in place of a program.
+    pub(super) remote: Option<Remote>,
     /// The programs that the caller may name in addition to the default programs; `None` for an operator, who may name
     /// any program.
     pub(super) programs: Option<Vec<String>>,
@@ -91,19 +95,21 @@ impl RegisterRequest {
         by: Authority,
         config: &RegistrationConfig,
         allowed: RegistrationAllowList,
-        published: Option<RegistryOrigin>,
+        target: Option<RegistryTarget>,
     ) -> Result<Self, Refused> {
-        let RegisterParams { id, command, args, transport, mgp, env, cwd, source, .. } = params;
-        check_id(&id)?;
-        if !matches!(transport, None | Some(Transport::Stdio)) {
-            return unfit(
-                "`transport` is `stdio` for servers that are registered; ask an operator to add a URL to `mgp.toml`"
-                    .into(),
-            );
-        }
-        let Some(command) = command.filter(|command| !command.trim().is_empty()) else {
-            return unfit("`command` is missing; name the program to run".into());
+        check_id(&params.id)?;
+        let (published, remote) = target.map(|it| (it.origin, it.remote)).unzip();
+        let remote = remote.flatten();
+        let command = match &remote {
+            Some(remote) => {
+                fits("the URL", remote.url.len(), config.max_argv_bytes)?;
+                bounded("headers", remote.headers().len(), MAX_ENTRIES)?;
+                fits("the headers", remote.header_bytes(), config.max_env_bytes)?;
+                String::new()
+            }
+            None => program(&params)?.to_owned(),
         };
+        let RegisterParams { id, args, mgp, env, cwd, source, .. } = params;
         let (args, env) = (args.into_vec(), env.unwrap_or_default());
         let argv = || [&command].into_iter().chain(&args).chain(&cwd);
         bounded("args", args.len(), MAX_ENTRIES)?;
@@ -140,9 +146,27 @@ impl RegisterRequest {
             justification: words("justification", params.justification)?,
             notes,
             published,
+            remote,
             programs: (by != Authority::Operator).then_some(allowed.programs),
         })
     }
+}
+
+/// Returns the program that a request names; returns an error if the request names a URL, or no program.
+fn program(params: &RegisterParams) -> Result<&str, Refused> {
+    let command = params.command.as_deref().unwrap_or_default();
+    let is_url = command.starts_with("https://") || command.starts_with("http://");
+    let is_program = matches!(params.transport, None | Some(Transport::Stdio));
+    if is_url || !is_program || params.extra.get("url").is_some() {
+        return unfit(
+            "`transport` is `stdio` for servers that are not in a registry: name a server of the registry in `published`, or ask an operator to add the URL with `mgp servers add ID --url URL`"
+                .into(),
+        );
+    }
+    if command.trim().is_empty() {
+        return unfit("`command` is missing; name the program to run".into());
+    }
+    Ok(command)
 }
 
 /// Returns an error if a text is not valid as a server id.

@@ -97,9 +97,12 @@ pub(super) enum Code {
 
 /// Finds the program of a request and the files that determine what it does, and returns the proposal to approve.
 pub(super) fn find(
-    request: RegisterRequest,
+    mut request: RegisterRequest,
     config: &RegistrationConfig,
 ) -> Result<Proposal, Refused> {
+    if request.remote.is_some() {
+        return Ok(proposal(request, [String::new(), String::new(), String::new()], Vec::new()));
+    }
     let cwd = config.folder.join(request.cwd.as_deref().unwrap_or_default());
     if !cwd.is_dir() {
         return unfit(format!("there is no folder `{}`; name one in `cwd`", shown(&cwd)));
@@ -114,8 +117,7 @@ pub(super) fn find(
             remedy: "ask an operator to add it to `kernel.registration.programs`, or to register the server",
         });
     }
-    let mut notes = request.notes;
-    let command = without_shim(command, &mut notes);
+    let command = without_shim(command, &mut request.notes);
     let real = dunce::canonicalize(&command).map_err(|error| unreadable(&command, &error))?;
     let kind = kind(&command, &real)?;
     if request.source.is_some() && !matches!(kind, Kind::Interpreter) {
@@ -133,26 +135,34 @@ pub(super) fn find(
     if request.source.is_none() && matches!(kind, Kind::Interpreter | Kind::Runner) {
         files.extend(named(&request.args, &cwd)?);
         if kind == Kind::Runner || !is_script(request.args.first(), &cwd) {
-            notes.push(format!(
+            request.notes.push(format!(
                 "`{}` runs what its arguments name; that code can change without another approval",
                 name_of(&command)
             ));
         }
     }
-    Ok(Proposal {
+    let paths = [path_text(&command)?, path_text(&real)?, path_text(&cwd)?];
+    Ok(proposal(request, paths, files))
+}
+
+/// Creates the proposal of a request with the paths of its program, of the real program, and of the working directory.
+fn proposal(request: RegisterRequest, paths: [String; 3], files: Vec<BoundFile>) -> Proposal {
+    let [command, real, cwd] = paths;
+    Proposal {
         id: request.id,
-        command: path_text(&command)?,
-        real: path_text(&real)?,
+        command,
+        real,
         args: request.args,
-        cwd: path_text(&cwd)?,
+        cwd,
         env: request.env,
         source: request.source,
         published: request.published,
+        remote: request.remote,
         files,
         mgp: request.mgp,
         trust: request.trust,
-        notes,
-    })
+        notes: request.notes,
+    }
 }
 
 /// Returns the interpreter that the shim of a version manager starts by default, because the shim itself would choose
@@ -189,14 +199,9 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
     })
 }
 
-/// Returns whether a proposal runs one script. Only such a program gets the rights of a sandboxed script.
-pub(super) fn is_single_script(proposal: &Proposal) -> bool {
-    let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
-    match kind(command, Path::new(&proposal.real)) {
-        Ok(Kind::Script) => true,
-        Ok(Kind::Interpreter) => proposal.source.is_some() || is_script(proposal.args.first(), cwd),
-        _ => false,
-    }
+/// Returns whether the program of a registry entry starts a container.
+pub(super) fn is_container(proposal: &Proposal) -> bool {
+    name_of(Path::new(&proposal.command)) == "docker"
 }
 
 pub(super) fn is_python(proposal: &Proposal) -> bool {
@@ -222,6 +227,9 @@ pub(super) enum FileCheck {
 
 /// Compares the files of a proposal with the current files on the disk.
 pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
+    if proposal.remote.is_some() {
+        return Ok(FileCheck::Same);
+    }
     let text = |refused: Refused| refused.to_string();
     let command = Path::new(&proposal.command);
     let real =

@@ -8,6 +8,7 @@ use mgp_types::mgp::RegisterParams;
 use super::origin::RegistryOrigin;
 use super::params::{check_id, unfit};
 use super::refusal::RegistrationError as Refused;
+use super::remote::{RegistryTarget, Remote, has_fixed_host, literal};
 use crate::config::{limits, nearest};
 use crate::expand::Template;
 use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
@@ -79,18 +80,15 @@ fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
     )
 }
 
-/// Returns the params with the program that a registry entry describes. All texts in them are literal; the values of
-/// secrets are added at the start of the server.
+/// Returns the params with the program that a registry entry describes, or with the server at a URL. All texts in the
+/// params are literal; the values of secrets are added at the start of the server.
 pub(super) fn resolve(
     mut params: RegisterParams,
     found: PublishedEntry,
-) -> Result<(RegisterParams, RegistryOrigin), Refused> {
+) -> Result<(RegisterParams, RegistryTarget), Refused> {
     let PublishedEntry { server, registry, findings } = found;
-    let unavailable = |reason: String| Refused::Unavailable {
-        server: params.id.as_str().into(),
-        reason,
-        remedy: "ask an operator to add it with `mgp servers add`",
-    };
+    let id = params.id.clone();
+    let unavailable = |reason: String| unavailable(&id, reason);
     let name = &server.name;
     if server.is_withdrawn {
         return Err(unavailable(format!("`{name}` is withdrawn from its registry")));
@@ -107,24 +105,21 @@ pub(super) fn resolve(
         let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         return unfit(format!("`env`: `{name}` does not ask for `{}`{near}", other.escape_debug()));
     }
-    let import = server.import(&answers);
-    let Some(Entry { command: Some(command), args, env, .. }) =
-        import.servers.into_iter().next().map(|server| server.entry)
-    else {
-        return Err(unavailable(format!("`{name}` is not a program that can be started here")));
+    let (remote, secrets) = match entry(&server, &answers) {
+        Some(entry) if entry.url.is_some() => {
+            let template = self::entry(&server, &Answers::new()).and_then(|entry| entry.url);
+            let remote = remote_url(&needs, &template.unwrap_or_default(), &entry)
+                .and_then(|url| Remote::new(&id, &registry, url, &entry.headers))
+                .map_err(|why| unavailable(format!("`{name}` {why}")))?;
+            let secrets = remote.secrets(&id);
+            (Some(remote), secrets)
+        }
+        Some(entry) => (None, set_program(&mut params, &server, entry)?),
+        None => {
+            let what = "is neither a program that can be started here nor at a URL";
+            return Err(unavailable(format!("`{name}` {what}")));
+        }
     };
-    if !server.is_exact() {
-        return Err(unavailable(format!(
-            "`{name}` does not name an exact version of its package, or its arguments can add another package"
-        )));
-    }
-    let secret_argument =
-        || unavailable(format!("`{name}` takes a secret in another way than as a variable"));
-    let args = args.iter().map(|arg| literal(arg)).collect::<Option<Vec<_>>>();
-    params.args = args.ok_or_else(secret_argument)?.into();
-    let (env, secrets) = environment(&params.id, env).ok_or_else(secret_argument)?;
-    params.env = Some(env);
-    params.command = Some(command);
     let title = server.title.iter().map(|title| format!("{title}: "));
     let about = title.chain([server.description.clone()]).collect::<String>();
     let origin = RegistryOrigin {
@@ -136,7 +131,60 @@ pub(super) fn resolve(
         secrets,
         findings: findings.iter().map(|finding| clip(finding, MAX_SHOWN_BYTES)).collect(),
     };
-    Ok((params, origin))
+    Ok((params, RegistryTarget { origin, remote }))
+}
+
+fn unavailable(id: &str, reason: String) -> Refused {
+    let remedy = "ask an operator to add it with `mgp servers add`";
+    Refused::Unavailable { server: id.into(), reason, remedy }
+}
+
+/// Returns the server of a registry entry in the form of a configuration entry, with these values.
+fn entry(server: &PublishedServer, answers: &Answers) -> Option<Entry> {
+    server.import(answers).servers.into_iter().next().map(|server| server.entry)
+}
+
+/// Returns the URL of a registry entry with the values of the request. `template` is the URL without these values.
+/// Returns an error, as the rest of a sentence about the server, if the URL cannot be registered.
+fn remote_url(needs: &[Need], template: &str, entry: &Entry) -> Result<String, &'static str> {
+    if entry.transport.is_some() {
+        return Err("is reached over HTTP+SSE and not over streamable HTTP");
+    }
+    let template = Template::parse(template).map_err(|_| "has a URL that is not valid")?;
+    if !has_fixed_host(&template) {
+        return Err("has a URL whose host depends on a value");
+    }
+    let is_secret = |name: &str| needs.iter().any(|need| need.is_secret && need.variable == name);
+    if template.variables().any(is_secret) {
+        return Err("has a secret in its URL");
+    }
+    let url = entry.url.as_deref().and_then(literal);
+    url.ok_or("has a value in its URL that is not given")
+}
+
+/// Writes the program of a registry entry into the params. Returns the names of the user's secrets that the program
+/// gets, by environment variable.
+fn set_program(
+    params: &mut RegisterParams,
+    server: &PublishedServer,
+    entry: Entry,
+) -> Result<Texts, Refused> {
+    let name = &server.name;
+    if !server.is_exact() {
+        let what = "does not name an exact version of its package, or its arguments can add another package";
+        return Err(unavailable(&params.id, format!("`{name}` {what}")));
+    }
+    let program = |entry: Entry| {
+        let args = entry.args.iter().map(|arg| literal(arg)).collect::<Option<Vec<_>>>()?;
+        let (env, secrets) = environment(&params.id, entry.env)?;
+        Some((entry.command, args, env, secrets))
+    };
+    let Some((command, args, env, secrets)) = program(entry) else {
+        let what = "takes a secret in another way than as a variable";
+        return Err(unavailable(&params.id, format!("`{name}` {what}")));
+    };
+    (params.command, params.args, params.env) = (command, args.into(), Some(env));
+    Ok(secrets)
 }
 
 /// Returns the values that a registry entry needs: the caller's value, else the default, else, for a required secret, a
@@ -201,10 +249,4 @@ fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
         }
     }
     Some((values, secrets))
-}
-
-/// Returns the text of a template; `None` if it has variables.
-fn literal(text: &str) -> Option<String> {
-    let template = Template::parse(text).ok()?;
-    template.is_literal().then(|| text.replace("$$", "$"))
 }

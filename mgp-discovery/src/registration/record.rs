@@ -10,6 +10,7 @@ use mgp_types::{Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::origin::RegistryOrigin;
+use super::remote::Remote;
 
 /// The name space of the records in the store; the key of a record is the server's id.
 pub(super) const SPACE: &str = "registrations";
@@ -92,6 +93,9 @@ pub(super) struct Proposal {
     /// The registry entry that determines what runs; `None` if the request named the program itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) published: Option<RegistryOrigin>,
+    /// The server at a URL; if it is set, the members about a program and its environment are empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) remote: Option<Remote>,
     /// The files whose content the approval covers. A program that only the administrator can change is not among them.
     pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,

@@ -10,8 +10,7 @@ use mgp_types::service::{Authority, Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Sha256Hash, Timestamp};
 
 use super::event::Event;
-use super::launch::secrets;
-use super::origin::RegistryOrigin;
+use super::launch::{secrets, stored_secrets};
 use super::params::RegisterRequest;
 use super::program::{FileCheck, compare_files, find};
 use super::published::{requested, resolve};
@@ -21,6 +20,7 @@ use super::registrations::{
     RegistrationState, Registrations, StoredRegistration, is_creator, operator,
 };
 use super::rejections::{MAX_REJECTIONS, Rejections};
+use super::remote::RegistryTarget;
 use super::work::Progress;
 use crate::error::DiscoveryError;
 
@@ -197,9 +197,9 @@ impl RegistrationState {
         until: Timestamp,
     ) -> Result<Record, DiscoveryError> {
         let by = &cx.principal;
-        let (params, published) = self.find_published(params).await?;
+        let (params, target) = self.find_published(params).await?;
         let (authority, allowed) = (by.authority(), self.servers.allow_list());
-        let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
+        let request = RegisterRequest::read(params, authority, &self.config, allowed, target)?;
         let server = ServerId::from(request.id.as_str());
         // Check before files are read that the id is free. The caller checks it again under the lock that excludes
         // other changes.
@@ -214,7 +214,12 @@ impl RegistrationState {
         }
         let (claimed_by, justification) =
             (request.claimed_by.clone(), request.justification.clone());
-        let program = self.blocking(&server, move |config| find(request, config)).await??;
+        let found = self.blocking(&server, move |config| {
+            let mut program = find(request, config)?;
+            program.notes.extend(stored_secrets(&program, config.secrets.as_ref()));
+            Ok::<_, Refused>(program)
+        });
+        let program = found.await??;
         let created = program.source.as_ref().and_then(|_| Self::creation(cx));
         if let Err(error) = self.judged(&program).await {
             if let DiscoveryError::Registration(Refused::Rejected { .. }) = error {
@@ -235,12 +240,12 @@ impl RegistrationState {
         })
     }
 
-    /// If the params name a server of a registry, returns params with the program of its registry entry, and the origin
-    /// of the entry. Returns other params unchanged.
+    /// If the params name a server of a registry, returns params with the program of its registry entry, and the entry
+    /// itself. Returns other params unchanged.
     async fn find_published(
         &self,
         params: RegisterParams,
-    ) -> Result<(RegisterParams, Option<RegistryOrigin>), Refused> {
+    ) -> Result<(RegisterParams, Option<RegistryTarget>), Refused> {
         let Some(published) = params.published.clone() else { return Ok((params, None)) };
         let (name, version) = requested(&params, &published)?;
         let found = self.servers.published(name, version).await;
@@ -249,7 +254,7 @@ impl RegistrationState {
             reason,
             remedy: "name another server, or ask an operator",
         })?;
-        resolve(params, found).map(|(params, origin)| (params, Some(origin)))
+        resolve(params, found).map(|(params, target)| (params, Some(target)))
     }
 
     /// Returns the record that a new registration would replace; `None` if no record has this id. Returns an error if

@@ -12,9 +12,11 @@ use mgp_types::{Sha256Hash, Timestamp};
 use crate::config::PortRights;
 use crate::expand::looks_secret;
 
-use super::confinement::rights;
+use super::confinement::further_rights;
 use super::origin::RegistryOrigin;
-use super::record::{Record, Stage, denied_by_default};
+use super::record::{Proposal, Record, Stage, denied_by_default, is_sandboxed};
+use super::remote::Remote;
+use super::source::has_own_folder;
 
 /// A registration that waits for approval, with everything that the approval covers.
 ///
@@ -27,13 +29,20 @@ pub struct PendingRegistration {
     /// The hash of the proposed program and its governance, including the values of the environment. An approval names
     /// this hash, and so covers nothing else.
     pub fingerprint: Sha256Hash,
-    /// The absolute path of the program, then its arguments.
+    /// The absolute path of the program, then its arguments; empty for a server at a URL.
     pub argv: Vec<String>,
+    /// The URL of the server, if it is not a program.
+    pub url: Option<String>,
+    /// The headers of each request to the URL, as `NAME: value`. A secret of the user is shown by its name, and `…`
+    /// replaces any other value that looks like a secret.
+    pub headers: Vec<String>,
     /// The variables as `NAME=value`; a value is replaced by `…` if it looks like a secret and contains no path
     /// separator.
     pub env: Vec<String>,
-    /// The working directory of the program.
+    /// The working directory of the program, unless it runs in a private folder.
     pub cwd: PathBuf,
+    /// `true` if the program runs in a private folder of the kernel.
+    pub is_in_private_folder: bool,
     /// The files whose content the approval covers, e.g. a script, each with its SHA-256. A program that only the
     /// system's administrator can change is not among them.
     pub files: Vec<(PathBuf, String)>,
@@ -70,12 +79,17 @@ impl PendingRegistration {
         let Stage::Waiting { until } = &record.stage else { return None };
         let program = &record.program;
         let files = program.files.iter();
+        let remote = program.remote.as_ref();
+        let argv = remote.is_none().then(|| [&program.command].into_iter().chain(&program.args));
         Some(Self {
             server: program.server(),
             fingerprint: program.fingerprint(),
-            argv: [&program.command].into_iter().chain(&program.args).cloned().collect(),
+            argv: argv.into_iter().flatten().cloned().collect(),
+            url: remote.map(|remote| remote.url.clone()),
+            headers: remote.map(Remote::shown_headers).unwrap_or_default(),
             env: program.env.iter().map(|(name, value)| setting(name, value)).collect(),
             cwd: program.cwd.as_str().into(),
+            is_in_private_folder: has_own_folder(program),
             files: files.map(|file| (file.path.clone(), file.sha256.clone())).collect(),
             source: program.source.clone(),
             published: program.published.clone(),
@@ -113,6 +127,24 @@ impl PendingRegistration {
         }
         approval
     }
+
+    /// Writes the program with its working directory, or the URL with its headers.
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(url) = &self.url {
+            writeln!(f, "  is at      {}", escaped(url))?;
+            for header in &self.headers {
+                writeln!(f, "  is sent    {}", escaped(header))?;
+            }
+            return Ok(());
+        }
+        write!(f, "  runs       ")?;
+        for (at, word) in self.argv.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { " " }, word_of(word))?;
+        }
+        let cwd = self.cwd.to_string_lossy();
+        let folder = if self.is_in_private_folder { "a private folder" } else { &*cwd };
+        writeln!(f, "\n  in         {}", escaped(folder))
+    }
 }
 
 /// Returns the notes about a registration for its reviewer: the stored notes, and notes that follow from the record.
@@ -124,15 +156,36 @@ fn notes(record: &Record) -> Vec<String> {
             created.wanted.join(", ")
         ));
     }
-    if let Some(rights) = rights(&record.program, &[], None, None, None) {
-        let may = |may: bool| if may { "may" } else { "may not" };
-        notes.push(format!(
-            "where the system can confine it, it {} read files of the user, and {} open TCP connections",
-            may(rights.read.iter().any(|path| path.parent().is_none())),
-            may(rights.connects != PortRights::None)
-        ));
+    match &record.program.remote {
+        Some(remote) => notes.extend(remote_notes(&record.program.id, remote)),
+        None => notes.extend(confinement_note(&record.program)),
     }
     notes
+}
+
+/// Returns the notes about a server at a URL.
+fn remote_notes(id: &str, remote: &Remote) -> Vec<String> {
+    let login = format!("if it asks for a login, run `mgp servers login {id}` after the approval");
+    let notes = remote.may_need_login().then_some(login).into_iter();
+    let others = "others run it: it gets the arguments of each call, and what it does can change without another approval";
+    notes.chain([others.to_owned()]).collect()
+}
+
+/// Returns the note about the confinement of a sandboxed server; `None` for other servers.
+fn confinement_note(program: &Proposal) -> Option<String> {
+    let Some(rights) = further_rights(program, &[]) else {
+        let note = "the kernel does not confine it; its container does";
+        let is_here = is_sandboxed(&program.trust) && program.remote.is_none();
+        return is_here.then(|| note.to_owned());
+    };
+    let may = |may: bool| if may { "may" } else { "may not" };
+    Some(format!(
+        "where the system can confine it, it {} read files of the user, and {} open TCP connections; if you grant `{}`, it may read and write below `{}`",
+        may(!rights.read.is_empty()),
+        may(rights.connect != PortRights::None),
+        Permission::FilesystemWrite.as_str(),
+        program.cwd,
+    ))
 }
 
 impl fmt::Display for PendingRegistration {
@@ -147,11 +200,7 @@ impl fmt::Display for PendingRegistration {
         if let Some(origin) = &self.published {
             write!(f, "{origin}")?;
         }
-        write!(f, "  runs       ")?;
-        for (at, word) in self.argv.iter().enumerate() {
-            write!(f, "{}{}", if at == 0 { "" } else { " " }, word_of(word))?;
-        }
-        writeln!(f, "\n  in         {}", escaped(&self.cwd.to_string_lossy()))?;
+        self.write_target(f)?;
         for setting in &self.env {
             writeln!(f, "  is given   {}", escaped(setting))?;
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::RpcError;
-use mgp_types::mgp::{AuditResult, ServerState, ServerSummary};
+use mgp_types::mgp::{AuditResult, Extension, ExtensionSet, ServerState, ServerSummary};
 use mgp_types::service::ServerId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -183,7 +183,7 @@ impl RegistrationState {
         let Some(stored) = self.stored(server) else { return Ok(()) };
         let Stage::Leaving { by, reason, .. } = &stored.record.stage else { return Ok(()) };
         let folder = self.config.scripts.clone();
-        source::forget(folder, &stored.record.program).await;
+        source::forget(folder, &stored.record.program).await.map_err(RpcError::internal)?;
         let event = Event::deregistered(&by.to_principal(), server.clone(), reason.as_deref());
         self.remove_record(&turn, &stored, vec![event.build()]).await?;
         self.forget_all_but(&self.records());
@@ -250,6 +250,10 @@ impl RegistrationState {
         };
         let mut summary = ServerSummary::new(program.id.as_str(), state);
         summary.trust_level = Some(program.trust.clone());
+        // Until the server is started, list the extensions of its registration (§15.3).
+        let extensions = ExtensionSet::from_names(program.mgp.extensions.iter());
+        let words = extensions.without(Extension::ErrorHandling).iter();
+        summary.extensions = words.map(|extension| extension.to_string()).collect();
         let word = match &record.stage {
             Stage::Waiting { .. } => "pending_approval",
             Stage::Rejected { .. } => "rejected",

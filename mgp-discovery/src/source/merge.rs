@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_types::mgp::TrustLevel;
 
 use super::checked_file::exposed_folder;
+use super::config_folders::{USER_FOLDER, UserFolders, real};
 use super::review::ineffective_tables;
 use super::{Origin, ProjectReview, Trust, TrustApproval, text_of};
 use crate::change::stamp::{Stamp, stamp};
@@ -12,12 +13,8 @@ use crate::config::{Config, ConfigFinding, FindingSeverity, ParsedConfig};
 use crate::error::DiscoveryError;
 
 const PROJECT_FILE: &str = "mgp.toml";
-const USER_FOLDER: &str = "mgp";
 const USER_FILE: &str = "servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
-
-/// The environment variable that names a folder for configurations in place of `~/.config`.
-const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 
 /// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file that replaces
 /// both. The folder in `$XDG_CONFIG_HOME` replaces `~/.config`, unless `~/.config` has a folder `mgp`.
@@ -199,49 +196,6 @@ impl Sources {
             }
         }
     }
-}
-
-/// The folders that can have the user's own file.
-struct UserFolders {
-    /// The folder `~/.config`.
-    usual: Option<PathBuf>,
-    /// The folder in `$XDG_CONFIG_HOME`, if it is absolute and not `~/.config`.
-    moved: Option<PathBuf>,
-}
-
-impl UserFolders {
-    fn from_env() -> Self {
-        Self::new(std::env::home_dir(), std::env::var_os(CONFIG_HOME).map(PathBuf::from))
-    }
-
-    fn new(home: Option<PathBuf>, config_home: Option<PathBuf>) -> Self {
-        let usual = home.map(|home| home.join(".config"));
-        // Ignore a relative path, as the specification of `$XDG_CONFIG_HOME` requires.
-        let is_other = |folder: &PathBuf| folder.is_absolute() && Some(folder) != usual.as_ref();
-        let moved = config_home.filter(is_other);
-        Self { usual, moved }
-    }
-
-    /// Returns the folder `mgp` in `$XDG_CONFIG_HOME` if it exists and is not used. Returns `None` if a link makes it
-    /// the same folder as the used folder.
-    fn unused(&self) -> Option<PathBuf> {
-        let (used, moved) = (self.used()?, self.moved.as_ref()?);
-        let real = |folder: &Path| dunce::canonicalize(folder.join(USER_FOLDER)).ok();
-        let is_other = real(moved).is_some_and(|folder| Some(folder) != real(used));
-        is_other.then(|| moved.join(USER_FOLDER))
-    }
-
-    /// Returns the folder for the user's own file. A folder `mgp` in `~/.config`, which an earlier version has created,
-    /// stays in use.
-    fn used(&self) -> Option<&PathBuf> {
-        let is_usual = self.usual.as_ref().is_some_and(|usual| usual.join(USER_FOLDER).exists());
-        self.moved.as_ref().filter(|_| !is_usual).or(self.usual.as_ref())
-    }
-}
-
-/// Returns the real path of a file. Approvals use it, so that they do not apply to another file when a link changes.
-fn real(path: &Path) -> PathBuf {
-    dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn parsed(path: &Path, text: &str, origin: Origin) -> Result<ParsedConfig, DiscoveryError> {

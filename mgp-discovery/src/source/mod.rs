@@ -1,6 +1,7 @@
 //! Finds the configuration files, and manages the approvals of projects' files (MGP §15.2).
 
 mod checked_file;
+mod config_folders;
 mod local_file;
 mod merge;
 mod origin;
@@ -10,6 +11,7 @@ mod tests;
 mod trust;
 
 pub(crate) use checked_file::text_of;
+pub(crate) use config_folders::{own_user_folders, user_folders};
 pub(crate) use local_file::{ProjectProgram, changed_file, local_files};
 pub use merge::{LoadedConfig, Sources, UnapprovedProject};
 pub use origin::Origin;

@@ -247,5 +247,7 @@ fn loosens(server: &ServerConfig) -> Vec<String> {
     loosens.extend(replaced.map(|(tool, validator)| {
         format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())
     }));
+    let reached = mgp.local_hosts.iter().map(|host| format!("the checks of calls to `{host}`"));
+    loosens.extend(reached);
     loosens
 }

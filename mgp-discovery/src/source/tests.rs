@@ -360,13 +360,17 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
 }
 
 #[test]
-fn a_validator_that_replaces_the_declared_checks_loosens_them() {
+fn a_validator_that_replaces_the_declared_checks_loosens_them_and_so_does_a_local_host() {
     let place = Place::new();
-    place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\nvalidators = { run = 'readonly', go = 'none' }\n");
+    place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\nvalidators = { run = 'readonly', go = 'none' }\nlocal_hosts = ['localhost:3000']\n");
     let review = place.sources().review().unwrap().unwrap();
     assert_eq!(
         review.servers[0].loosens,
-        ["the checks of `go`", "the checks of `run` to `readonly` alone"]
+        [
+            "the checks of `go`",
+            "the checks of `run` to `readonly` alone",
+            "the checks of calls to `localhost:3000`"
+        ]
     );
 }
 

@@ -58,7 +58,7 @@ pub trait TransactionTools: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether a tool only reads, so that there is nothing to undo.
+    /// Returns whether a tool only reads, so that a step without a compensation has nothing to undo.
     fn only_reads(&self, server: &ServerId, tool: &str) -> bool;
 
     /// Calls a compensation on behalf of the caller that owns its transaction, as if that caller called it.

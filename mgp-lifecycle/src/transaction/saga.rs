@@ -7,7 +7,7 @@ use mgp_types::proposal::{
     TransactionStatus,
 };
 use mgp_types::service::{AgentId, Context, CredentialGrant, Principal};
-use mgp_types::{RawObject, Sha256Hash, Timestamp};
+use mgp_types::{List, RawObject, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub(super) const SPACE: &str = "transactions";
@@ -97,7 +97,7 @@ pub(super) struct Step {
     pub(super) status: StepStatus,
     pub(super) undo: Option<Undo>,
     pub(super) error: Option<String>,
-    /// `true` if the step needs no compensation, because its tool only reads.
+    /// `true` if the tool of the step only reads, according to its definition.
     pub(super) only_reads: bool,
     /// The number of times that a person has asked to undo the step again after that failed; part of the idempotency
     /// key.
@@ -189,16 +189,17 @@ impl Saga {
 
     /// Returns the index of the last step whose compensation must still be attempted.
     pub(super) fn next_to_undo(&self) -> Option<usize> {
-        self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
+        let is_left = |step: &Step| step.status == StepStatus::Done && step.needs_undo();
+        self.steps.iter().rposition(is_left)
     }
 
     /// Marks the steps that may or may not have had an effect, so that a person examines them.
     pub(super) fn mark_interrupted(&mut self) {
         for step in self.steps.iter_mut().filter(|step| step.status == StepStatus::Started) {
-            if step.only_reads {
-                step.status = StepStatus::Failed;
-            } else {
+            if step.needs_undo() {
                 step.fail("its call was interrupted, so it is not known whether it had an effect");
+            } else {
+                step.status = StepStatus::Failed;
             }
         }
     }
@@ -232,7 +233,7 @@ impl Saga {
         let mut result = EndTransactionResult::new(self.id.as_str(), self.status.clone());
         let tried = [StepStatus::Compensated, StepStatus::CompensationFailed];
         let steps = self.steps.iter().rev().filter(|step| tried.contains(&step.status));
-        result.steps_compensated = steps.map(Step::result).collect();
+        result.steps_compensated = List::written(steps.map(Step::result).collect());
         result
     }
 
@@ -249,6 +250,12 @@ impl Saga {
 }
 
 impl Step {
+    /// Returns whether a rollback must undo the step. A tool that only reads needs no compensation, but one that the
+    /// server or the caller names shows that there is something to undo.
+    fn needs_undo(&self) -> bool {
+        !self.only_reads || self.undo.is_some()
+    }
+
     /// Returns whether the step waits for a logical call to return with the answer to a question of its task.
     pub(super) fn has_asked_in(&self, logical: Option<&str>) -> bool {
         logical.is_some()

@@ -14,7 +14,9 @@ use mgp_types::proposal::{
 use mgp_types::service::{AuditSink, Principal};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError, Sha256Hash, Timestamp, clip, millis, random_name};
+use mgp_types::{
+    ErrorCode, List, Payload, RpcError, Sha256Hash, Timestamp, clip, millis, random_name,
+};
 use serde::{Deserialize, Serialize};
 
 use super::held::{HeldScopes, covers};
@@ -163,7 +165,7 @@ impl Scopes {
         }
         let granted = self.grant(by, &requested, params.ttl_seconds)?;
         let mut result = NegotiateScopesResult::new(granted.scopes.clone());
-        result.denied_scopes = granted.denied.into();
+        result.denied_scopes = List::written(granted.denied);
         if granted.scopes.is_empty() {
             return Ok(result);
         }

@@ -1,6 +1,6 @@
 //! Tests of a state whose store changes, fails or was never read.
 
-use mgp_testkit::{FaultyStore, RefusingAudit, until};
+use mgp_testkit::{FaultyStore, RecordedLog, RefusingAudit, until};
 use mgp_types::service::MemoryAudit;
 use mgp_types::store::MemoryStore;
 
@@ -107,6 +107,24 @@ async fn a_failed_read_is_retried_automatically() {
     assert!(state.now().is_err());
     store.set_failing(false);
     until("the store is read again", async || state.now().is_ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_for_long_is_logged_when_that_begins_and_ends() {
+    let log = RecordedLog::of(tracing::Level::WARN);
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let (state, store) = late(&MemoryStore::new());
+    state.open().await.unwrap();
+    until("the store is followed", async || state.0.followed.load(Ordering::Relaxed)).await;
+    store.set_failing(true);
+    assert!(state.latest(|_| true).await.is_err());
+    assert!(state.now().is_err());
+    tokio::time::sleep(10 * RETRY_DELAY).await;
+    let lines = || log.lines_of("mgp_security::state");
+    assert_eq!(lines().len(), 1, "{:?}", lines());
+    store.set_failing(false);
+    until("the end is logged", async || lines().len() == 2).await;
+    assert!(lines()[0].starts_with("ERROR") && lines()[1].contains("recovered"), "{:?}", lines());
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ impl Validate for StandardValidators {
         };
         let mut subject = GuardedCall::new(call.name, &arguments)
             .definition(&definition)
-            .trust(checked.trust.clone());
+            .trust(checked.trust.clone())
+            .local_hosts(checked.local_hosts);
         if *checked.validator == Validator::NetworkRestricted {
             let (urls, hosts) = places(checked.definition);
             subject = subject.targets(urls, hosts);

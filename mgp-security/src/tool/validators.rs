@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use mgp_types::mgp::{CodeRejection, TrustLevel, Validator};
 use mgp_types::service::{Call, Rule, ServerId};
-use mgp_types::{Object, mcp};
+use mgp_types::{LocalHost, Object, mcp};
 
 use super::assessment::Assessment;
+use crate::ServerPolicy;
 
 /// A check of arguments, which is registered under the name of a validator in §4.5. It must not block.
 pub trait Validate: Send + Sync {
@@ -39,6 +40,8 @@ pub struct CheckedCall<'a> {
     /// `true` if a permission of the call limits the paths, and all paths among the arguments are within the limits,
     /// also the paths in URLs of files.
     pub limits_paths: bool,
+    /// The hosts outside of the public internet that the operator permits to calls of the server.
+    pub local_hosts: &'a [LocalHost],
 }
 
 /// The URLs that a kernel itself has put into the arguments of a call. From them the tool reads the data to which a
@@ -173,7 +176,7 @@ impl Validators {
         (call, server, tool): (&Call, Option<&ServerId>, &str),
         assessment: &Assessment,
         definition: Option<&mcp::Tool>,
-        trust: &TrustLevel,
+        policy: &ServerPolicy,
         limits_paths: bool,
     ) -> Validation {
         let mut applied = Vec::new();
@@ -186,8 +189,9 @@ impl Validators {
                         validator,
                         assessment,
                         definition,
-                        trust,
+                        trust: &policy.trust,
                         limits_paths,
+                        local_hosts: &policy.local_hosts,
                     };
                     check.check(&checked).map_err(Cause::Violation)
                 }

@@ -13,6 +13,7 @@ mod file_urls;
 mod guard;
 mod kills;
 mod lies;
+mod local_hosts;
 mod review;
 mod tooldef;
 mod two_processes;

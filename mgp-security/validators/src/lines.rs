@@ -1,12 +1,13 @@
 //! Test cases as lines of JSON, with which other programs can check the validators.
 
 use crate::{CodePolicy, GuardedCall, NetworkRules, Resolver, ValidatorSet};
-use mgp_types::UniqueJson;
 use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
+use mgp_types::{LocalHost, UniqueJson};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::IpAddr};
 
-/// The kind of a test case, i.e. the validator that judges it.
+/// The kind of a test case, i.e. the validator that judges it. The member `local_hosts` lists the local hosts that
+/// pass; `readonly` ignores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseKind {
     /// The member `input` is a command, or the arguments of a call.
@@ -82,7 +83,9 @@ impl Cases {
             Value::String(command) => json!({ text(case, "arg").unwrap_or("command"): command }),
             arguments => arguments.clone(),
         };
-        self.check(&Validator::Sandbox, &GuardedCall::new(tool, &arguments))
+        let local = local_hosts(case)?;
+        let call = GuardedCall::new(tool, &arguments).local_hosts(&local);
+        self.check(&Validator::Sandbox, &call)
     }
 
     fn readonly(&self, case: &Value) -> Result<(), String> {
@@ -114,7 +117,10 @@ impl Cases {
         }
         let rules: CodeSafety = serde_json::from_value(rules)
             .map_err(|error| format!("the lists cannot be read: {error}"))?;
-        CodePolicy::new(&rules).check(code).map_err(|rejection| rejection.to_string())
+        let local = local_hosts(case)?;
+        let network = NetworkRules::new().local_hosts(&local);
+        let policy = CodePolicy::new(&rules);
+        policy.check_with(code, network).map_err(|rejection| rejection.to_string())
     }
 
     fn check(&self, validator: &Validator, call: &GuardedCall<'_>) -> Result<(), String> {
@@ -154,9 +160,11 @@ fn network(case: &Value) -> Result<(), String> {
     // resolver does.
     let is_resolved = ["resolve", "resolve_seq"].iter().any(|name| case.get(*name).is_some());
     let answers = is_resolved.then(|| Answers(rounds.first().cloned().unwrap_or_default()));
+    let local = local_hosts(case)?;
+    let rules = NetworkRules::new().local_hosts(&local);
     let rules = match &answers {
-        Some(answers) => NetworkRules::new().resolver(answers),
-        None => NetworkRules::new(),
+        Some(answers) => rules.resolver(answers),
+        None => rules,
     };
     let redirects: Vec<&str> =
         case["redirect_chain"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -168,7 +176,7 @@ fn network(case: &Value) -> Result<(), String> {
             if let Some(Answers(addresses)) = &answers {
                 validators = validators.resolver(std::sync::Arc::new(Answers(addresses.clone())));
             }
-            let call = GuardedCall::new("fetch", arguments);
+            let call = GuardedCall::new("fetch", arguments).local_hosts(&local);
             validators
                 .check(&Validator::NetworkRestricted, &call)
                 .map_err(|rejection| rejection.to_string())?;
@@ -177,6 +185,12 @@ fn network(case: &Value) -> Result<(), String> {
     }
     // Check the addresses to which the name resolves at the moment of the connection.
     rounds.iter().skip(1).flatten().try_for_each(|address| rules.check_connect(*address))
+}
+
+fn local_hosts(case: &Value) -> Result<Vec<LocalHost>, String> {
+    let Some(hosts) = case.get("local_hosts") else { return Ok(Vec::new()) };
+    serde_json::from_value(hosts.clone())
+        .map_err(|error| format!("`local_hosts` cannot be read: {error}"))
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

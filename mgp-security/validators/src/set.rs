@@ -7,6 +7,7 @@ use crate::{
     rejection::Rejection,
     shell,
 };
+use mgp_types::LocalHost;
 use mgp_types::mgp::{TrustLevel, Validator};
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub struct GuardedCall<'a> {
     code: Option<CodePolicy>,
     urls: Vec<String>,
     hosts: Vec<String>,
+    local_hosts: &'a [LocalHost],
     allows_files: bool,
 }
 
@@ -38,6 +40,7 @@ impl<'a> GuardedCall<'a> {
             code: None,
             urls: Vec::new(),
             hosts: Vec::new(),
+            local_hosts: &[],
             allows_files: false,
         }
     }
@@ -61,6 +64,29 @@ impl<'a> GuardedCall<'a> {
     #[must_use]
     pub fn targets(mut self, urls: Vec<String>, hosts: Vec<String>) -> Self {
         (self.urls, self.hosts) = (urls, hosts);
+        self
+    }
+
+    /// Sets hosts outside of the public internet that the call may reach. `network_restricted` and `sandbox` let them
+    /// pass, and so does `code_safety` in scripts of a shell.
+    ///
+    /// ```
+    /// use mgp_types::{LocalHost, mgp::Validator};
+    /// use mgp_validators::{GuardedCall, ValidatorSet};
+    /// use serde_json::json;
+    ///
+    /// let local: [LocalHost; 1] = ["localhost:3000".parse().unwrap()];
+    /// let check = |command: &str| {
+    ///     let arguments = json!({ "command": command });
+    ///     let call = GuardedCall::new("execute_command", &arguments).local_hosts(&local);
+    ///     ValidatorSet::new().check(&Validator::Sandbox, &call).is_ok()
+    /// };
+    /// assert!(check("curl http://localhost:3000/health"));
+    /// assert!(!check("curl http://localhost:5432/"));
+    /// ```
+    #[must_use]
+    pub fn local_hosts(mut self, hosts: &'a [LocalHost]) -> Self {
+        self.local_hosts = hosts;
         self
     }
 
@@ -117,26 +143,28 @@ impl ValidatorSet {
     /// [`Rejection`] if the call is blocked.
     pub fn check(&self, validator: &Validator, call: &GuardedCall<'_>) -> Result<(), Rejection> {
         let reject = |reason: String| Rejection::new(validator.clone(), reason);
+        let network = NetworkRules::new().local_hosts(call.local_hosts);
         match validator {
             Validator::None => Ok(()),
-            Validator::Sandbox => shell::check(call.tool, call.arguments).map_err(reject),
+            Validator::Sandbox => shell::check(call.tool, call.arguments, network).map_err(reject),
             Validator::Readonly => {
                 readonly::check(call.tool, call.definition, call.arguments, &call.trust)
                     .map_err(reject)
             }
             Validator::NetworkRestricted => {
                 let rules = match &self.resolver {
-                    Some(resolver) => NetworkRules::new().resolver(&**resolver),
-                    None => NetworkRules::new(),
+                    Some(resolver) => network.resolver(&**resolver),
+                    None => network,
                 };
                 let rules = if call.allows_files { rules.allow_files() } else { rules };
                 network::check(call.arguments, (&call.urls, &call.hosts), rules).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {
-                Some(policy) => code::check_arguments(policy, call.arguments),
+                Some(policy) => code::check_arguments(policy, call.arguments, network),
                 None => code::check_arguments(
                     &CodePolicy::of_definition(call.definition)?,
                     call.arguments,
+                    network,
                 ),
             },
             unknown => Err(reject(format!(

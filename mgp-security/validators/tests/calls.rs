@@ -1,7 +1,7 @@
 //! Tests with calls as a kernel makes them: forms of arguments, unknown validators, declared rules, and rejections.
 
-use mgp_types::UniqueJson;
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
+use mgp_types::{LocalHost, UniqueJson};
 use mgp_validators::{CodePolicy, GuardedCall, NetworkRules, Rejection, Resolver, ValidatorSet};
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
@@ -329,4 +329,21 @@ fn a_hint_of_a_sandboxed_server_admits_nothing() {
     let check = |call: GuardedCall<'_>| ValidatorSet::new().check(&Validator::Readonly, &call);
     assert!(check(call.clone()).is_err());
     assert_eq!(check(call.trust(TrustLevel::Standard)), Ok(()));
+}
+
+#[test]
+fn a_local_host_passes_in_scripts_of_a_shell_and_a_public_name_cannot_lead_to_it() {
+    let local: [LocalHost; 1] = ["localhost:3000".parse().unwrap()];
+    let check = |code: &str| {
+        let arguments = json!({ "code": code });
+        let rules = CodePolicy::new(&CodeSafety::new(CodeSafetyLevel::Standard)).language("bash");
+        let call = GuardedCall::new("run", &arguments).code(rules).local_hosts(&local);
+        ValidatorSet::new().check(&Validator::CodeSafety, &call).is_ok()
+    };
+    assert!(check("npm test\ncurl -s http://localhost:3000/health | grep ok"));
+    assert!(!check("curl http://localhost:3001/"));
+    assert!(!check("PORT=22; curl http://localhost:$PORT/"));
+    let rules = NetworkRules::new().local_hosts(&local);
+    assert!(rules.check_connect("127.0.0.1".parse().unwrap()).is_err());
+    assert!(rules.check_redirects("http://localhost:3000/", &["http://10.0.0.1/"]).is_err());
 }

@@ -70,3 +70,9 @@ fn a_newline_in_quotes_or_in_an_item_is_data() {
 fn a_script_feeds_no_command_with_code_that_is_not_judged() {
     check(CaseKind::CodeSafety, include_str!("cases/script_input.jsonl"));
 }
+
+#[test]
+fn a_local_host_that_is_named_passes_and_no_other_does() {
+    check(CaseKind::NetworkRestricted, include_str!("cases/local_hosts.jsonl"));
+    check(CaseKind::Sandbox, include_str!("cases/local_hosts_sandbox.jsonl"));
+}

@@ -37,9 +37,9 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// The files and folders that the child can also write.
     pub write: Vec<PathBuf>,
-    /// The real path of a folder to which a right for a folder above does not extend. Of such a folder, the child can
-    /// access everything else that exists when it starts.
-    pub hidden: Option<PathBuf>,
+    /// The real paths of folders to which a right for a folder above does not extend. Of such a folder above, the child
+    /// can access everything else that exists when it starts.
+    pub hidden: Vec<PathBuf>,
     /// Folders that are created with the rights of the child before it starts.
     pub folders: Vec<PathBuf>,
     /// The TCP ports of other programs to which the child can connect.

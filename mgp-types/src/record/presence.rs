@@ -33,6 +33,12 @@ impl<T> List<T> {
         Self { values: Vec::new(), written: false }
     }
 
+    /// Creates a list whose member is written even if the list is empty.
+    #[must_use]
+    pub const fn written(values: Vec<T>) -> Self {
+        Self { values, written: true }
+    }
+
     /// Returns the values as a vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {

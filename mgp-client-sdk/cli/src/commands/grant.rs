@@ -25,6 +25,7 @@ use crate::signals::Signals;
 use crate::socket_hello::{Intent, check_agent_name};
 use crate::state;
 
+mod first_lists;
 mod limit;
 
 /// The grants for a server.
@@ -252,6 +253,9 @@ pub(super) async fn grant_access(
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
     let granted = grant_all(&backend, &governance, &wanted, &probed, write).await;
+    if granted.is_ok() {
+        first_lists::store(global, &backend, config, &probed).await;
+    }
     // Close the backend even after a failure, because closing writes the changes to disk.
     backend.close().await?;
     let granted = granted?;
@@ -332,7 +336,7 @@ async fn probe_each(
         governance.policies().set(server.id.clone(), policy(server));
     }
     let servers: Vec<&ServerConfig> = servers.into_values().collect();
-    let prober = Prober::new(None, kernel, &state::folder(global)?);
+    let prober = Prober::new(None, kernel, &state::folder(global)?).reading_lists();
     let probed = prober.probe_all(global, &servers, governance.definitions()).await;
     let ids = servers.iter().map(|server| server.id.clone());
     Ok(ids.zip(probed).filter_map(|(id, probed)| Some((id, probed?))).collect())

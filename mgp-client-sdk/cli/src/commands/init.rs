@@ -1,10 +1,11 @@
 //! The command `mgp init`: writes a first configuration.
 
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
+use mgp_types::create_own_folder;
 use serde::Serialize;
 
 use crate::args::{ConfigArg, Global};
@@ -12,6 +13,7 @@ use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit_of;
 use crate::output::{Output, Render, print};
+use crate::replace_file::write_or_remove;
 
 /// `mgp init`.
 #[derive(Clone, Debug, Args)]
@@ -51,7 +53,7 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     let file = if init.project { PathBuf::from("mgp.toml") } else { init.config.file_to_edit()? };
     admit_edit_of(global, &file).await?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)
+        create_own_folder(folder)
             .map_err(|error| config_file::failed(folder, "created", &error))?;
     }
     let mut options = fs::OpenOptions::new();
@@ -62,7 +64,7 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     let text = if init.project { PROJECT_TEMPLATE } else { TEMPLATE };
-    let written = options.open(&file).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = options.open(&file).and_then(|new| write_or_remove(&new, &file, text));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             let file = file.display();

@@ -79,7 +79,8 @@ pub(crate) struct Add {
     #[arg(long, value_name = "NAME", default_value = "local", value_parser = tenant_name)]
     tenant: String,
     /// Limit the key to this permission; may be given several times: tools.call (and resources and prompts),
-    /// tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write; TOOL is a name, or SERVER.TOOL
+    /// tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write; TOOL is a name, or SERVER.TOOL; without
+    /// one that begins with `tools.`, the key may call all tools of its agent
     #[arg(long, value_name = "WORD")]
     permission: Vec<String>,
     /// Expiry: 30d, 12h, or a timestamp, e.g. 2027-01-31T00:00:00Z

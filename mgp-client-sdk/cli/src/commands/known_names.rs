@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use mgp_client_sdk::Client;
-use mgp_discovery::{Config, Registrations, Sources, TokenTenant, Trust, nearest};
+use mgp_discovery::{
+    Config, Origin, Registrations, ServerConfig, Sources, TokenTenant, Trust, nearest,
+};
 use mgp_security::ServerHoldings;
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_types::method::{KERNEL_TOOLS, KernelInfo, KernelServers, KernelTools, find_kernel_tool};
@@ -275,6 +277,23 @@ pub(super) fn unknown<'a>(
 /// Returns the failure's text without the hint at `--force`, for commands and pages that do not have this option.
 pub(crate) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
+}
+
+/// Returns a server that was registered at run time as a configuration entry; `None` if no approved server has this id.
+pub(super) async fn registered_server(
+    global: &Global,
+    id: &str,
+) -> CliResult<Option<ServerConfig>> {
+    if !state::folder(global)?.join("state.db").exists() {
+        return Ok(None);
+    }
+    let db = state::db(global).await?;
+    let found = Registrations::approved_in(&db, &ServerId::from(id)).await?;
+    Ok(found.map(|mut server| {
+        // An operator approved the server, so its headers may name the user's secrets.
+        server.origin = Origin::Named;
+        server
+    }))
 }
 
 /// Returns the failure of a command about a server that does not exist, with the name that the user probably meant.

@@ -27,7 +27,7 @@ use mgp_types::mgp::{KernelServerParams, ServerState, Transport};
 use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
-use super::known_names::{check_running, no_server};
+use super::known_names::{check_running, no_server, registered_server};
 use super::probe::{self, SentCredentials};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
@@ -91,12 +91,16 @@ impl LoginArg {
         Some(principal.agent(agent))
     }
 
-    /// Returns the configured server, and the proxy for reaching it.
+    /// Returns the configured or registered server, and the proxy for reaching it.
     async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
         let config = self.config.load(global).await?.config;
         let id = &self.server;
+        let server = match config.server(id).cloned() {
+            None => registered_server(global, id).await?,
+            found => found,
+        };
         let ids = || config.servers.iter().map(|server| server.id.as_str());
-        let server = config.server(id).cloned().ok_or_else(|| no_server(id, ids()))?;
+        let server = server.ok_or_else(|| no_server(id, ids()))?;
         Ok((server, mgp_kernel::proxy(&config.kernel)))
     }
 
@@ -125,6 +129,20 @@ impl LoginArg {
         Ok(())
     }
 
+    /// Adds how to get an entry in the configuration to the failure of a login at a registered server, if the failure
+    /// names a key of the entry.
+    async fn add_remedy(&self, global: &Global, failure: Failure) -> Failure {
+        let (id, text) = (&self.server, failure.to_string());
+        let loaded = self.config.load(global).await;
+        let has_entry = loaded.is_ok_and(|loaded| loaded.config.server(id).is_some());
+        if has_entry || !text.contains("into `auth` of") {
+            return failure;
+        }
+        let remedy = format!("`mgp servers rm {id}`, then `mgp servers add {id} --url URL`");
+        let why = format!("`{id}` was registered and has no `auth`; to give it one, run {remedy}");
+        Failure::with_code(failure.code(), format!("{text}; {why}"))
+    }
+
     fn file(&self, global: &Global) -> CliResult<PathBuf> {
         let logins = Logins::in_folder(&state::create_folder(global)?);
         let file = logins.file(&self.server.as_str().into(), self.owner().as_ref());
@@ -146,7 +164,10 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     control::admit_change(global).await?;
     let file = login.at.file(global)?;
     let folder = state::folder(global)?;
-    let oauth = authorize(login, &server, (&proxy, folder.as_path())).await?;
+    let oauth = match authorize(login, &server, (&proxy, folder.as_path())).await {
+        Ok(oauth) => oauth,
+        Err(failure) => return Err(login.at.add_remedy(global, failure).await),
+    };
     let Some(entry) = oauth.entry().filter(|entry| entry.tokens.is_some()) else {
         return Err(Failure::failed(format!("`{}` did not ask for a login", server.id)));
     };
@@ -402,7 +423,8 @@ async fn oauth(server: ServerConfig, proxy: &Proxy, state: &Path) -> CliResult<O
     let ExpandedTarget::Url { url, auth, .. } = expand(&server, state).await? else {
         return Err(Failure::failed(format!("`{}` is no longer at a `url`", server.id)));
     };
-    let target = LoginServer { id: server.id, url: url.as_str().to_owned(), auth: *auth };
+    let (url, only_public) = (url.as_str().to_owned(), server.only_public);
+    let target = LoginServer { id: server.id, url, auth: *auth, only_public };
     target.oauth(proxy).map_err(Failure::failed)
 }
 
@@ -423,7 +445,8 @@ async fn authorize(
     auth.scopes.extend(login.scopes.clone());
     let url = url.as_str().to_owned();
     let is_registered = auth.client_id.is_some();
-    let target = LoginServer { id: server.id.clone(), url: url.clone(), auth: *auth };
+    let (id, only_public) = (server.id.clone(), server.only_public);
+    let target = LoginServer { id, url: url.clone(), auth: *auth, only_public };
     let oauth = target.oauth(proxy).map_err(Failure::failed)?.login_timeout(login.timeout);
     let oauth =
         if is_registered { Logins::in_folder(state).bind_issuer(&server.id, oauth) } else { oauth };
@@ -441,6 +464,7 @@ async fn authorize(
             config.headers.extend(headers);
             config.message_timeout = login.timeout;
             config.proxy = proxy.clone();
+            config.only_public = only_public;
         })
         .credentials(oauth.clone());
     let client = match transport {

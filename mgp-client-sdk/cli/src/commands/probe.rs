@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::pin::pin;
 use std::thread;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use mgp_client_sdk::Client;
+use mgp_client_sdk::gateway::{FailsAtProbe, share_probe_failure};
+use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_discovery::{
     Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, SecretFile, ServerConfig,
     TargetConfig,
 };
-use mgp_kernel::{LoginServer, Logins};
+use mgp_kernel::{LoginServer, Logins, ProbedLists};
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
 use mgp_types::mcp::{Era, ListParams, ServerCapabilities, Tool};
@@ -25,7 +25,7 @@ use mgp_types::service::Call;
 use mgp_types::{ErrorCode, Payload};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::Global;
 use crate::output::Progress;
@@ -58,6 +58,9 @@ const START_DELAY: Duration = Duration::from_secs(10);
 /// The time that a server gets to exit by itself after its connection was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The maximum time for reading the lists of a server other than its tools.
+const LISTS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The time to wait for the last lines on a failed server's standard error.
 const STDERR_DELAY: Duration = Duration::from_millis(50);
 
@@ -84,6 +87,9 @@ pub(super) struct ProbedServer {
     pub(super) unreadable: Vec<UnreadableTool>,
     /// The JSON texts of all tools as the server sent them.
     pub(super) raw: Vec<Payload>,
+    /// The lists of the server for the next kernel, if [`Prober::reading_lists`] was called and the kernel can use
+    /// them.
+    pub(super) lists: Option<ProbedLists>,
 }
 
 /// The beginning of the reason for the failure of a server that did not answer in time.
@@ -121,6 +127,7 @@ pub(super) struct Prober {
     timeout: Option<Duration>,
     kernel: KernelConfig,
     starts: Semaphore,
+    reads_lists: bool,
 }
 
 impl Prober {
@@ -132,7 +139,14 @@ impl Prober {
             timeout,
             kernel: kernel.clone(),
             starts: Semaphore::new(max_starting()),
+            reads_lists: false,
         }
+    }
+
+    /// Also reads the lists that the next kernel needs, so that it need not start the servers for them.
+    pub(super) fn reading_lists(mut self) -> Self {
+        self.reads_lists = true;
+        self
     }
 
     /// Starts servers, several at a time, shows the progress, and returns their results in order.
@@ -182,7 +196,8 @@ impl Prober {
     ) -> Result<ProbedServer, String> {
         let Ok(permit) = self.starts.acquire().await else { return Err("it was cancelled".into()) };
         let limit = self.limit(server);
-        let mut probe = pin!(timeout(limit, self.run(server, definitions, stderr)));
+        // Put the future in a box, because it is large.
+        let mut probe = Box::pin(timeout(limit, self.run(server, definitions, stderr)));
         let early = tokio::select! {
             probed = &mut probe => Some(probed),
             () = sleep(START_DELAY.min(limit / 4)) => None,
@@ -211,7 +226,8 @@ impl Prober {
         definitions: &Definitions,
         stderr: &StderrTail,
     ) -> Result<ProbedServer, String> {
-        let client = self.connect(server, stderr).await?;
+        let (begun, fails_at_probe) = (Instant::now(), FailsAtProbe::default());
+        let client = self.connect(server, &fails_at_probe, stderr).await?;
         let raw = match list(&client).await {
             Ok(raw) => definitions
                 .observe(&server.id, &raw)
@@ -219,6 +235,15 @@ impl Prober {
                 .map(|()| raw)
                 .map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
+        };
+        let lists = match &raw {
+            Ok(raw) if self.reads_lists => {
+                let read = ProbedLists::read(server, &client, raw, &fails_at_probe);
+                // Leave time for the exit, so that slow lists do not make a started server fail.
+                let left = self.limit(server).saturating_sub(begun.elapsed() + EXIT_TIMEOUT);
+                timeout(LISTS_TIMEOUT.min(left / 2), read).await.ok().flatten()
+            }
+            _ => None,
         };
         let facts = client.server();
         let info = client.server_info();
@@ -245,6 +270,7 @@ impl Prober {
                 listed: names,
                 unreadable,
                 raw,
+                lists,
             }
         });
         // If the server does not exit in time, dropping the client kills it.
@@ -252,17 +278,32 @@ impl Prober {
         probed
     }
 
-    async fn connect(&self, server: &ServerConfig, stderr: &StderrTail) -> Result<Client, String> {
-        let (expander, own) = (self.expander.clone(), server.clone());
-        // Expand the variables on a blocking thread, because this may read files and run commands.
-        let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
-        let expanded = expanded.map_err(|why| why.to_string())?.map_err(|why| why.summary())?;
-        stderr.hide_secrets(&expanded);
+    /// Returns a builder of a client that offers to the server what a kernel offers to it.
+    fn builder(&self, server: &ServerConfig, fails_at_probe: &FailsAtProbe) -> ClientBuilder {
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .init_timeout(self.limit(server))
             .config(|config| mgp_kernel::offer_callers(config, false))
             .era(server.era.into());
         let builder = mgp_kernel::offer_extensions(builder, &self.kernel, server);
+        share_probe_failure(builder, fails_at_probe.clone())
+    }
+
+    async fn expand(&self, server: &ServerConfig) -> Result<ExpandedServer, String> {
+        let (expander, own) = (self.expander.clone(), server.clone());
+        // Expand the variables on a blocking thread, because this may read files and run commands.
+        let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
+        expanded.map_err(|why| why.to_string())?.map_err(|why| why.summary())
+    }
+
+    async fn connect(
+        &self,
+        server: &ServerConfig,
+        fails_at_probe: &FailsAtProbe,
+        stderr: &StderrTail,
+    ) -> Result<Client, String> {
+        let expanded = self.expand(server).await?;
+        stderr.hide_secrets(&expanded);
+        let builder = self.builder(server, fails_at_probe);
         let ExpandedServer { id, target: reach, rights, .. } = expanded;
         let mut sent = SentCredentials::None;
         let connected = match reach {
@@ -294,14 +335,15 @@ impl Prober {
                 let url = url.as_str().to_owned();
                 let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
                     // Read the list of tools with the shared login, even if each agent has its own login.
-                    self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
+                    let (url, only_public) = (url.clone(), server.only_public);
+                    self.logins.credentials(LoginServer { id, url, auth: *auth, only_public }, None)
                 });
-                let login = login.flatten();
-                sent = SentCredentials::new(&headers, login.is_some());
+                sent = SentCredentials::new(&headers, matches!(login, Some(Some(_))));
                 let builder = builder.http(|config| {
                     config.headers.extend(headers);
-                    config.credentials = login;
+                    config.credentials = login.flatten();
                     config.proxy = self.logins.proxy().clone();
+                    config.only_public = server.only_public;
                 });
                 match transport {
                     Transport::Sse => builder.connect_http_sse(url).await,

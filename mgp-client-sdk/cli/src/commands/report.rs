@@ -2,7 +2,7 @@
 //!
 //! The file has what other commands print, so that a person can read it before sending it.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::ActionReport;
 use crate::redaction::{Secrets, masked, names_secret, without_paths};
-use crate::replace_file::create_private;
+use crate::replace_file::{create_private, write_or_remove};
 use crate::{control, state};
 
 /// The commands whose output is part of a report.
@@ -52,7 +52,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
             _ => format!("`{out}`: {error}"),
         })
     };
-    let mut file = create_private(&report.out).map_err(failed)?;
+    let file = create_private(&report.out).map_err(failed)?;
     let mut secrets = Secrets::default();
     for (_, value) in std::env::vars_os().filter(|(name, _)| names_secret(&name.to_string_lossy()))
     {
@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     if let Some(home) = std::env::home_dir().filter(|home| home.parent().is_some()) {
         text = text.replace(&*home.to_string_lossy(), "~");
     }
-    file.write_all(text.as_bytes()).map_err(failed)?;
+    write_or_remove(&file, &report.out, &text).map_err(failed)?;
     let notes = vec!["read it before you send it".to_owned()];
     ActionReport::new(report.out.display().to_string(), "written").with_notes(notes).print(global)
 }

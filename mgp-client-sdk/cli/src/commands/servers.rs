@@ -69,6 +69,9 @@ pub(crate) enum Servers {
     /// Start a server
     Start(change::ServerArg),
     /// Stop a server after its running calls have finished
+    #[command(
+        after_help = "No call starts the server again while this kernel runs; the next kernel starts it when it is called. To keep it stopped, use `mgp servers disable`.\n\nExample:\n  mgp servers stop files"
+    )]
     Stop(change::ServerArg),
     /// Restart a server
     Restart(change::ServerArg),
@@ -98,7 +101,7 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Search(arg) => search::run(global, arg).await,
         Servers::Add(arg) => add::run(global, arg).await,
         Servers::Update(arg) => update::run(global, arg).await,
-        Servers::Rm(arg) => remove::run(global, arg).await,
+        Servers::Rm(arg) => Box::pin(remove::run(global, arg)).await,
         Servers::Enable(arg) => set_enabled(global, arg, true).await,
         Servers::Disable(arg) => set_enabled(global, arg, false).await,
         Servers::Confine(arg) => confine::run(global, arg).await,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
+use mgp_types::create_own_folder;
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
@@ -339,7 +340,7 @@ async fn install(global: &Global, install: &Install, manager: Manager, file: &Pa
     check_kept_options(file, &text)?;
     let folder = file.parent().unwrap_or(file);
     let failed = |error| Failure::failed(format!("`{}`: {error}", file.display()));
-    fs::create_dir_all(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
+    create_own_folder(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
     // With this marker, hosts start no kernel in the state folder, because the service does.
     let marker = state::service_marker(&state_folder);
     let described = std::path::absolute(file)?.to_string_lossy().into_owned();

@@ -35,6 +35,52 @@ fn a_first_configuration_is_written_once() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn a_new_file_that_does_not_fit_on_the_disk_is_removed_so_that_the_command_can_run_again() {
+    let home = Home::new();
+    for (command, file) in [("init", home.own()), ("report", home.work().join("mgp-report.md"))] {
+        // A file may have at most one block, and the signal that would end the program is ignored.
+        let ended = home.run_after("trap '' XFSZ; ulimit -f 1", &[command]);
+        assert_eq!((ended.code, file.exists()), (Some(1), false), "{command}: {ended:?}");
+        home.succeed(&[command]);
+        assert!(file.exists(), "{command}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_current_folder_that_was_removed_is_named_by_the_commands_that_need_it_only() {
+    let home = Home::new();
+    home.write(".cursor/mcp.json", r#"{ "mcpServers": { "a": { "command": "a" } } }"#);
+    let removed = "mkdir gone && cd gone && rmdir ../gone";
+    let import = home.run_after(removed, &["import", "cursor"]);
+    assert!(import.code == Some(0) && import.out.contains("+ a"), "{import:?}");
+    let connect = ["connect", "cursor", "--project", "--interactive", "no", "--no-grant"];
+    let connect = home.run_after(removed, &connect);
+    assert_eq!(connect.code, Some(1), "{connect:?}");
+    assert!(connect.err.contains("the current folder cannot be used"), "{connect:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_other_user_can_write_to_the_folder_of_the_configuration_whatever_the_umask_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let init = ["init"];
+    let add = ["servers", "add", "a", "--no-grant", "--", "a"];
+    let import = ["import", "./mcp.json", "--apply", "--no-grant"];
+    for command in [&init[..], &add, &import] {
+        let home = Home::new();
+        home.write("work/mcp.json", r#"{ "mcpServers": { "a": { "command": "a" } } }"#);
+        let ended = home.run_after("umask 0", command);
+        assert_eq!(ended.code, Some(0), "{command:?}: {ended:?}");
+        for folder in [".config", ".config/mgp"] {
+            let mode = fs::metadata(home.path(folder)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o022, 0, "{command:?}: {folder} has the mode {mode:o}");
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_configuration_that_cannot_be_written_is_reported_with_the_remedy() {

@@ -481,7 +481,9 @@ fn the_approval_of_a_published_server_shows_what_the_review_of_its_tools_found()
         "version": "1.0.0", "packages": [package],
     } });
     home.write("servers.json", &json!([entry]).to_string());
-    let desk = mgp_testkit::program("desk");
+    // A confined `npx` reads its own installation, but no other files of the home folder.
+    let desk = home.write("lib/desk", "");
+    fs::copy(mgp_testkit::program("desk"), &desk).unwrap();
     let npx = home.write("bin/npx", &format!("#!/bin/sh\nexec '{}' data\n", desk.display()));
     fs::set_permissions(npx, fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();

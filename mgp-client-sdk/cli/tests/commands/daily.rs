@@ -249,3 +249,14 @@ fn a_full_output_that_does_not_block_is_not_explained_by_the_limit_of_processes(
     assert_eq!(ended.status.code(), Some(1), "{reason}");
     assert!(reason.contains("standard output is full") && !reason.contains("ulimit"), "{reason}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_does_not_fit_on_its_disk_is_named() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let home = Home::new();
+    let ended = home.command(&["completions", "bash"]).stdout(full).output().unwrap();
+    let reason = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{reason}");
+    assert!(reason.contains("standard output cannot be written: No space left"), "{reason}");
+}

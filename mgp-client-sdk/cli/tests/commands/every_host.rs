@@ -52,6 +52,11 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
         assert_eq!(tried.code, Some(0), "{host}: {tried:?}");
         let usable: serde_json::Value = serde_json::from_str(&tried.out).unwrap();
         assert_eq!((&usable["ready"], &usable["missing"]), (&2.into(), &serde_json::json!([])));
+        // The kernel knows the tools from `mgp connect`, so let it start the servers.
+        for server in ["greeter", "shell"] {
+            let started = home.run_with(&["servers", "start", server], &env);
+            assert_eq!(started.code, Some(0), "{host}: {started:?}");
+        }
         nothing_ran(&home, &host);
         let listed = home.run_with(&["servers", "ls"], &env).out;
         assert!(listed.contains("greeter") && !listed.contains("evil"), "{host}: {listed}");

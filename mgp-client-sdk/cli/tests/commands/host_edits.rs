@@ -325,6 +325,25 @@ fn undo_takes_back_a_later_change_of_a_connected_host_without_what_the_host_has_
 }
 
 #[test]
+fn a_server_that_a_host_declares_twice_is_taken_out_of_its_file_completely() {
+    let home = Home::new();
+    let echo = program("echo");
+    let entry = |argument: &str| {
+        format!("\"own\": {{\"command\": \"{echo}\", \"args\": [\"{argument}\"]}}")
+    };
+    let before = format!("{{\"mcpServers\": {{{}, {}}}}}", entry("first"), entry("second"));
+    let file = home.write(".cursor/mcp.json", &before);
+    home.succeed(&["import", "cursor", "--apply", "--no-grant"]);
+    let connect = ["connect", "cursor", "--replace", "--interactive", "no", "--no-grant"];
+    let done = home.json("connect", &connect);
+    assert_eq!((&done["replaced"], &done["beside"]), (&json!(["own"]), &json!([])), "{done}");
+    let now = read(&file);
+    assert_eq!(now["mcpServers"].as_object().unwrap().len(), 1, "{now}");
+    home.succeed(&["undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
 fn access_to_all_servers_can_be_granted_together_with_named_ones() {
     let home = Home::with_servers(&["clock", "files"]);
     let connect = ["connect", "cursor", "--interactive", "no", "--grant", "all", "files"];
@@ -399,13 +418,25 @@ fn an_incomplete_backup_does_not_stay_beside_the_file_of_a_host() {
     home.succeed(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
     let count = || fs::read_dir(home.path(".cursor")).unwrap().count();
     let (files, connected) = (count(), fs::read(&file).unwrap());
-    let disconnect = home.command(&["disconnect", "cursor"]);
-    let mut shell = std::process::Command::new("/bin/sh");
     // A file may have at most 4 KiB, and the signal that would end the program is ignored.
-    shell.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\""]);
-    shell.arg(disconnect.get_program()).args(disconnect.get_args()).current_dir(home.work());
-    let set = disconnect.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    let ended = shell.env_clear().envs(set).output().unwrap();
-    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let ended = home.run_after("trap '' XFSZ; ulimit -f 4", &["disconnect", "cursor"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
     assert_eq!((count(), fs::read(&file).unwrap()), (files, connected), "{ended:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_backup_stays_beside_the_file_of_a_host_that_could_not_be_changed() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": {} }).to_string();
+    let file = home.write(".cursor/mcp.json", &before);
+    // Create a folder with the name of the new file, which ends with the process id that `exec` keeps for the program.
+    let line = "mkdir \"$HOME/.cursor/mcp.json.new$$\"";
+    let ended = home.run_after(line, &["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let names = fs::read_dir(home.path(".cursor")).unwrap().map(|entry| entry.unwrap().file_name());
+    let backups = names.filter(|name| name.to_string_lossy().contains(".bak")).count();
+    assert_eq!(backups, 0, "{ended:?}");
+    home.fail(1, &["undo"], "there is no host's file to restore");
 }

@@ -1,5 +1,5 @@
 //! Tests of commands about the tools of a server that is not started; of calls without an agent; of calls that a
-//! validator blocks; and of the state file after a stop.
+//! validator blocks, or lets reach a local host; and of the state file after a stop.
 
 use std::fs;
 
@@ -102,4 +102,29 @@ fn a_call_that_a_validator_blocks_is_explained_with_the_key_that_admits_it() {
     assert_eq!((&why["outcome"], &why["code"]), (&json!("refuse"), &json!(1010)), "{why}");
     let key = "`validators = { echo = \"none\" }` in `[servers.mgp]` of server `bench`";
     assert!(why["reason"].as_str().unwrap().contains(key), "{why}");
+}
+
+#[test]
+fn a_command_may_reach_the_local_hosts_of_its_server_and_no_others() {
+    let bench = program("workbench");
+    let mgp = "default_policy = 'opt-out', validators = { echo = 'sandbox' }, \
+               local_hosts = ['localhost:3000', '[::1]']";
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'bench'\ncommand = '{bench}'\nmgp = {{ {mgp} }}\n"
+    ));
+    until_blocking("the tools are listed", || kernel.server("bench")["tools"].as_u64() > Some(5));
+    let why = |url: &str| {
+        let command = format!("message=curl {url}");
+        let why = kernel.home.json("why", &["why", "ada", "bench.echo", &command]);
+        (why["code"] == 1010, why["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    for url in ["http://localhost:3000/health", "http://[::1]:8080/"] {
+        assert!(!why(url).0, "{url}");
+    }
+    for url in ["http://localhost:3001/", "http://127.0.0.1:8080/", "http://169.254.169.254/"] {
+        let (is_blocked, reason) = why(url);
+        assert!(is_blocked && reason.contains("permit a local host there"), "{url}: {reason}");
+    }
+    let shown = kernel.home.succeed(&["servers", "ls", "bench"]);
+    assert!(shown.contains("local hosts   localhost:3000, [::1]"), "{shown}");
 }

@@ -267,6 +267,16 @@ fn the_format_of_a_file_is_detected() {
     assert_eq!(seen["access"], json!({ "default": ["d"] }));
     assert_eq!(ids(&generic), ["a"]);
     assert_eq!(ids(&registry), ["io.example-files"]);
+    for (name, text) in [
+        ("codex.toml", "[mcp_servers.e]\ncommand = \"e\"\n"),
+        ("goose.yaml", "extensions:\n  e:\n    type: stdio\n    cmd: e\n"),
+        ("zed.json", r#"{"context_servers": {"e": {"command": "e"}}}"#),
+        ("code.json", r#"{"servers": {"e": {"command": "e"}}}"#),
+        ("opencode.json", r#"{"mcp": {"e": {"type": "local", "command": ["e"]}}}"#),
+    ] {
+        let copy = home.write(&format!("work/{name}"), text);
+        assert_eq!(ids(&copy), ["e"], "{name}");
+    }
 }
 
 #[test]

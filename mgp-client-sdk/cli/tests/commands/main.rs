@@ -28,6 +28,8 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod every_host;
 #[cfg(unix)]
+mod first_lists;
+#[cfg(unix)]
 mod forged;
 #[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest of it")]

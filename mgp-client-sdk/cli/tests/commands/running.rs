@@ -110,6 +110,27 @@ fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_command_of_a_value_is_found_in_a_usual_folder_of_the_user_although_the_path_is_short() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = Home::new();
+    let vault = home.write(".local/bin/mgp-test-vault", "#!/bin/sh\necho \"opened $1\"\n");
+    fs::set_permissions(vault, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = r#"[[servers]]
+id = 'a'
+command = 'sh'
+args = ['-c', 'echo "$TOKEN" > "$HOME/token"']
+env = { TOKEN = '${cmd:mgp-test-vault it}' }
+"#;
+    home.write(".config/mgp/servers.toml", config);
+    home.run_with(&["servers", "ls"], &[("PATH", "/usr/bin:/bin")]);
+    let token = || fs::read_to_string(home.path("token")).unwrap_or_default();
+    until_blocking("the server is started with the value", || token() == "opened it\n");
+    home.succeed(&["stop"]);
+}
+
+#[test]
 fn a_server_without_tools_has_a_reason() {
     let echo = program("echo");
     let mut config: String = ["report", "reprot", "kernel"]

@@ -93,6 +93,17 @@ impl Home {
         CommandOutput::new(child.wait_with_output().unwrap())
     }
 
+    /// Runs a command in the process of a shell that first runs this line.
+    #[cfg(unix)]
+    pub(crate) fn run_after(&self, line: &str, arguments: &[&str]) -> CommandOutput {
+        let command = self.command(arguments);
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("{line}; exec \"$0\" \"$@\""));
+        shell.arg(command.get_program()).args(command.get_args()).current_dir(self.work());
+        let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        CommandOutput::new(shell.env_clear().envs(set).stdin(Stdio::null()).output().unwrap())
+    }
+
     /// Runs a command that must succeed, and returns its standard output.
     #[track_caller]
     pub(crate) fn succeed(&self, arguments: &[&str]) -> String {

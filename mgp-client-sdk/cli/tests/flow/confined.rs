@@ -7,10 +7,11 @@ use mgp_types::mcp::Era;
 use serde_json::json;
 
 use crate::created::python;
+use crate::published::write_npx;
 use crate::world::World;
 
 /// A server whose only tool tries something, and returns `ok` or the name of the error.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 import json, os, resource, socket, sys, tempfile
 
 TOOL = {
@@ -74,7 +75,7 @@ for line in sys.stdin:
 "#;
 
 /// Returns whether this system can enforce all restrictions that the tests try: Linux 6.12 or later.
-fn can_confine() -> bool {
+pub(crate) fn can_confine() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
     mgp_transport::Confinement::is_supported()
@@ -98,10 +99,14 @@ fn world(confine: &str) -> World {
     world
 }
 
-async fn attempt(host: &Client, what: &str, target: impl AsRef<str>) -> String {
+/// Calls the tool; returns its answer, or the error of a refused call.
+pub(crate) async fn attempt(host: &Client, what: &str, target: impl AsRef<str>) -> String {
     let arguments = json!({"what": what, "target": target.as_ref()});
     let call = json!({"name": "tries.attempt", "arguments": arguments});
-    host.call("mgp_tools_call").args(call).await.unwrap().to_text()
+    match host.call("mgp_tools_call").args(call).await {
+        Ok(answer) => answer.to_text(),
+        Err(error) => error.to_string(),
+    }
 }
 
 #[tokio::test]
@@ -235,7 +240,27 @@ async fn a_server_is_not_reported_as_confined_while_its_earlier_rights_apply() {
     world.write("mgp.toml", &format!("{text}\n[[servers]]\nid = 'broken'\n"));
     let failed = world.command(&[&confine[..], &["443"]].concat()).output().unwrap();
     assert!(!failed.status.success(), "{failed:?}");
-    assert!(String::from_utf8_lossy(&failed.stderr).contains("earlier rights"), "{failed:?}");
+    let stderr = String::from_utf8_lossy(&failed.stderr);
+    assert!(stderr.contains("earlier rights"), "{stderr}");
+    let remedy = format!("`mgp servers confine tries --off --config {file}`");
+    assert!(stderr.contains(&remedy), "{stderr}");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_package_that_may_not_connect_is_named_before_it_fails() {
+    let world =
+        World::new("[[servers]]\nid = 'near'\ncommand = 'npx'\nargs = ['-y', 'near@1.0.0']\n");
+    write_npx(&world, "#!/bin/sh\nexit 1\n");
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    let file = world.path("mgp.toml").to_str().unwrap().to_owned();
+    let confine = ["servers", "confine", "near", "--config", &file];
+    for (rights, is_named) in [(&[][..], true), (&["--connect", "443"][..], false)] {
+        let confined = world.command(&[&confine[..], rights].concat()).output().unwrap();
+        let stderr = String::from_utf8(confined.stderr).unwrap();
+        assert!(!confined.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("add `--connect 443`"), is_named, "{stderr}");
+    }
     host.close().await;
 }
 

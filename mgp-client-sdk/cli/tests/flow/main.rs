@@ -19,6 +19,7 @@ mod offers;
 #[path = "../commands/registry/place.rs"]
 mod place;
 mod published;
+mod remote;
 #[path = "../refusals/serving.rs"]
 mod serving;
 #[path = "../world/stdio.rs"]

@@ -3,23 +3,31 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use mgp_client_sdk::Client;
+use mgp_transport::Confinement;
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
+use crate::confined::{SCRIPT, attempt, can_confine};
+use crate::created::python;
 use crate::place::Place;
-use crate::world::World;
+use crate::world::{AUTHORITY, World};
 use mgp_testkit::until;
 
-/// A replacement of `npx` that knows one package: it writes the server's variables to a file, and starts the server.
+/// A replacement of `npx` that knows one package: it writes the server's variables, and one about which `npx` logs a
+/// warning, to a file in the folder in which it runs, and starts the server, which is in its own installation.
 const NPX: &str = "#!/bin/sh
 [ \"$2\" = @acme/desk@1.0.0 ] || { echo \"no package $2\" >&2; exit 1; }
-echo \"$DESK_TOKEN $DESK_MODE\" > DIR/got
-exec 'DESK' data
+echo \"$DESK_TOKEN $DESK_MODE$npm_config_store_dir\" > got
+exec 'DIR/lib/desk' data
 ";
+
+/// The private folder of the server.
+const OWN: &str = "state/scripts/desk.files";
 
 fn entry(name: &str, package: &Value) -> Value {
     json!({ "server": {
@@ -58,12 +66,12 @@ fn others() -> Vec<Value> {
         npm("io.github.acme/newest", "latest", json!({})),
         npm("io.github.acme/loads", "1.0.0", variable("NODE_OPTIONS")),
         npm("io.github.acme/argument", "1.0.0", argument),
-        json!({ "server": { "name": "io.github.acme/remote", "version": "1", "remotes": [{ "type": "streamable-http", "url": "https://example.com/mcp" }] } }),
+        json!({ "server": { "name": "io.github.acme/remote", "version": "1", "remotes": [{ "type": "sse", "url": "https://example.com/sse" }] } }),
     ]
 }
 
 /// Calls `mgp_discovery_register`; returns its answer, or the text of its refusal.
-async fn ask(host: &Client, arguments: Value) -> Value {
+pub(crate) async fn ask(host: &Client, arguments: Value) -> Value {
     match host.call("mgp_discovery_register").args(arguments).await {
         Ok(answer) => match answer.structured_content {
             Some(content) => content.get().unwrap(),
@@ -73,7 +81,19 @@ async fn ask(host: &Client, arguments: Value) -> Value {
     }
 }
 
-fn store_secret(world: &World, name: &str, value: &str) {
+pub(crate) fn write_npx(world: &World, script: &str) {
+    let npx = world.write("bin/npx", script);
+    fs::set_permissions(npx, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Writes the replacement of `npx` and the server that it starts.
+fn install_desk(world: &World) {
+    let desk = world.write("lib/desk", "");
+    fs::copy(mgp_testkit::program("desk"), desk).unwrap();
+    write_npx(world, &NPX.replace("DIR", world.path("").to_str().unwrap()));
+}
+
+pub(crate) fn store_secret(world: &World, name: &str, value: &str) {
     let mut command = world.command(&["secrets", "set", name]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
@@ -84,10 +104,7 @@ fn store_secret(world: &World, name: &str, value: &str) {
 async fn an_agent_asks_for_a_server_by_name_and_a_person_approves_exactly_that() {
     let place = Place::with([vec![desk()], others()].concat());
     let world = World::new(&format!("[kernel.registry]\nurl = '{}'\n", place.url));
-    let npx = NPX.replace("DIR", world.path("").to_str().unwrap());
-    let npx = npx.replace("DESK'", &format!("{}'", mgp_testkit::program("desk").display()));
-    let npx = world.write("bin/npx", &npx);
-    fs::set_permissions(&npx, fs::Permissions::from_mode(0o755)).unwrap();
+    install_desk(&world);
     let ada = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
     let desk =
         json!({ "id": "desk", "published": "io.github.acme/desk", "justification": "tables" });
@@ -134,15 +151,19 @@ async fn an_agent_asks_for_a_server_by_name_and_a_person_approves_exactly_that()
         "DESK_TOKEN (required, secret) A token".to_owned(),
         "mgp secrets set desk.DESK_TOKEN".to_owned(),
         "review     nothing found in its texts".to_owned(),
+        "it may not read files of the user, and may open TCP connections".to_owned(),
     ] {
         assert!(card.contains(&shown), "{shown}: {card}");
     }
-    assert!(!world.path("got").exists(), "nothing runs before the approval");
+    assert!(!world.path(OWN).exists(), "nothing runs before the approval");
     approve_and_call(&world, &ada, reply["approval_id"].as_str().unwrap()).await;
+    world.quietly(&["servers", "rm", "desk"]);
+    until("its files are removed with it", async || !world.path(OWN).exists()).await;
     ada.close().await;
 }
 
-/// Approves the server, which fails at first because a secret is missing, and calls the server's tool.
+/// Approves the server, which fails at first because a secret is missing, and calls the server's tool. Then replaces its
+/// runner, with which it does not start.
 async fn approve_and_call(world: &World, ada: &Client, id: &str) {
     let approve = || {
         let output = world.command(&["approvals", "approve", id]).output().unwrap();
@@ -150,15 +171,17 @@ async fn approve_and_call(world: &World, ada: &Client, id: &str) {
     };
     let (is_approved, why) = approve();
     assert!(!is_approved && why.contains("`mgp secrets set desk.DESK_TOKEN`"), "{why}");
-    assert!(!world.path("got").exists(), "it still waits");
+    assert!(!world.path(OWN).exists(), "it still waits");
     store_secret(world, "desk.DESK_TOKEN", "geheim9");
     let (is_approved, found) = approve();
     assert!(is_approved && found.contains("desk has 1 tool; the review found nothing"), "{found}");
-    assert_eq!(fs::read_to_string(world.path("got")).unwrap(), "geheim9 quiet\n");
+    assert_eq!(fs::read_to_string(world.path(OWN).join("got")).unwrap(), "geheim9 quiet\n");
     world.knows(1).await;
     let servers = world.json(&["servers", "ls", "desk"]);
     assert_eq!(servers[0]["trust_level"], "sandboxed", "{servers}");
     assert!(!servers.to_string().contains("geheim9"), "{servers}");
+    let rights = Confinement::is_supported().then_some("connects to all ports");
+    assert_eq!(servers[0]["confinement"].as_str(), rights, "{servers}");
     let arguments = json!({ "name": "desk.analyze_csv", "arguments": { "csv": "a\n1\n3\n" } });
     let call = async || match ada.call("mgp_tools_call").args(arguments.clone()).await {
         Ok(answer) => serde_json::to_string(&answer).unwrap(),
@@ -167,6 +190,12 @@ async fn approve_and_call(world: &World, ada: &Client, id: &str) {
     assert!(!call().await.contains("2.0"), "access is another decision");
     world.quietly(&["access", "grant", "ada", "desk", "analyze_csv", "--no-confirm"]);
     until("the tool is called", async || call().await.contains("2.0")).await;
+
+    write_npx(world, "#!/bin/sh\n");
+    let failed = world.command(&["servers", "restart", "desk"]).output().unwrap();
+    let failed = String::from_utf8(failed.stderr).unwrap();
+    assert!(failed.contains("its files differ from the approved ones"), "{failed}");
+    assert!(failed.contains("run `mgp logs desk`"), "{failed}");
 }
 
 #[tokio::test]
@@ -177,20 +206,74 @@ async fn the_card_shows_what_the_review_of_the_texts_found() {
     evil["server"]["packages"][0]["environmentVariables"] = json!([]);
     let world = World::new("[kernel.registry]\nfile = 'servers.json'\n");
     let list = world.write("servers.json", &json!([evil]).to_string());
-    let npx = NPX.replace("DIR", world.path("").to_str().unwrap());
-    let npx = npx.replace("DESK'", &format!("{}'", mgp_testkit::program("desk").display()));
-    let npx = world.write("bin/npx", &npx);
-    fs::set_permissions(&npx, fs::Permissions::from_mode(0o755)).unwrap();
+    install_desk(&world);
+    // The download of a package takes longer than an agent waits for the reply to a registration.
+    let slow = NPX.replace("DIR", world.path("").to_str().unwrap());
+    write_npx(&world, &slow.replace("exec ", "sleep 2\nexec "));
     let ada = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
     let reply = ask(&ada, json!({ "id": "desk", "published": "io.github.acme/desk@1.0.0" })).await;
     let card = world.json(&["approvals", "ls"])[0]["question"].as_str().unwrap().to_owned();
     assert!(card.contains("  warning    "), "{reply} {card}");
     assert!(card.contains(&format!("of {}", list.display())), "{card}");
+    assert!(card.contains("\n  in         a private folder\n"), "{card}");
+    assert!(
+        card.contains("if you grant `filesystem.write`, it may read and write below"),
+        "{card}"
+    );
     // After the approval, `mgp approvals approve` shows the operator the result of the review of the server's tools.
     let id = reply["approval_id"].as_str().unwrap();
     let approved = world.command(&["approvals", "approve", id]).output().unwrap();
     let noted = String::from_utf8(approved.stderr).unwrap();
-    assert!(noted.contains("desk has 1 tool; the review found nothing"), "{noted}");
+    assert!(noted.contains("desk has 1 tool; the review found nothing\n"), "{noted}");
+    ada.close().await;
+}
+
+#[tokio::test]
+async fn a_published_server_of_an_agent_has_no_files_but_its_own_and_no_unix_sockets() {
+    if !can_confine() {
+        return;
+    }
+    let world = World::new(
+        "[kernel]\npermission_policy = 'auto_approve'\nauto_approve_except = []\n\
+         [kernel.registry]\nfile = 'servers.json'\n",
+    );
+    let mut tries = desk();
+    let package = &mut tries["server"]["packages"][0];
+    package["environmentVariables"] = json!([]);
+    // A registry entry that names a file of the user gives no right to read it.
+    let secret = world.write("secret.txt", "a secret");
+    package["packageArguments"] = json!([{ "type": "positional", "value": secret }]);
+    world.write("servers.json", &json!([tries]).to_string());
+    let authority = world.write(AUTHORITY, "");
+    write_npx(&world, &format!("#!{}\n{SCRIPT}", python()));
+    let ada = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
+    world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
+    let reply = ask(&ada, json!({ "id": "tries", "published": "io.github.acme/desk" })).await;
+    world.quietly(&["approvals", "approve", reply["approval_id"].as_str().unwrap()]);
+    world.knows(1).await;
+    world.quietly(&["access", "grant", "ada", "tries", "attempt", "--no-confirm"]);
+    let path = |name: &str| world.path(name).to_str().unwrap().to_owned();
+    let own = path("state/scripts/tries.files/new.txt");
+    until("the tool is called", async || attempt(&ada, "write", &own).await == "ok").await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let authority = authority.to_str().unwrap();
+    for (what, target) in
+        [("temporary", ""), ("datagram", ""), ("tcp", &*port), ("read", authority)]
+    {
+        assert_eq!(attempt(&ada, what, target).await, "ok", "{what}");
+    }
+    let (secret, state, new) = (path("secret.txt"), path("state/digest.key"), path("new.txt"));
+    for (what, target) in [
+        ("read", &*secret),
+        ("read", &*state),
+        ("write", &*new),
+        ("write", "/tmp/mgp-published-server"),
+        ("listen", "0"),
+        ("local", ""),
+    ] {
+        assert_eq!(attempt(&ada, what, target).await, "PermissionError", "{what} {target}");
+    }
     ada.close().await;
 }

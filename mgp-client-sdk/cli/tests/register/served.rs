@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use mgp_testkit::{KilledChild, TempDir, until_blocking};
+use mgp_transport::Confinement;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -22,6 +23,7 @@ impl Served {
     fn new(config: &str) -> Self {
         let folder = folder();
         fs::write(folder.path().join("mgp.toml"), allowing(config, folder.path())).unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
         let child = serve(folder.path());
         Self { child, folder }
     }
@@ -70,11 +72,20 @@ impl Served {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
+    /// Returns a request that registers a program, which writes into the folder `work`.
+    fn asks(&self, id: &str) -> Value {
+        let mut params = serde_json::to_value(asks(self.folder.path(), id)).unwrap();
+        params["cwd"] = json!(self.path("work"));
+        params["args"][3] = json!(self.path("work"));
+        params
+    }
+
     /// Approves the registration of the server `made`, and waits for a state of the server. Also returns whether the
     /// kernel replied at its time limit of 1.5 s, before the server had started or ended, e.g. on a slow machine.
     fn approve(&self, id: &str, because: &str, state: &str) -> (Output, bool) {
         let begun = Instant::now();
-        let output = self.mgp(&["approvals", "approve", id, "--because", because]);
+        let decision = ["approvals", "approve", id, "--because", because];
+        let output = self.mgp(&[&decision[..], &["--grant", "filesystem.write"]].concat());
         let is_early = begun.elapsed() >= Duration::from_millis(1_500)
             && String::from_utf8_lossy(&output.stdout).contains("connecting");
         until_blocking(state, || self.operator().server("made")["status"] == state);
@@ -82,7 +93,7 @@ impl Served {
     }
 
     fn runs(&self, id: &str) -> usize {
-        let runs = fs::read_to_string(self.path(&format!("{id}.runs")));
+        let runs = fs::read_to_string(self.path(&format!("work/{id}.runs")));
         runs.map_or(0, |runs| runs.lines().count())
     }
 }
@@ -122,7 +133,7 @@ fn an_operator_approves_and_removes_a_registered_server() {
     let served = Served::new("");
     let mut ada = served.agent("ada");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
-    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
+    let params = served.asks("made");
     let reply = ada.ask("mgp/discovery/register", &params).unwrap();
     let id = reply["approval_id"].as_str().unwrap();
 
@@ -167,9 +178,24 @@ fn an_operator_approves_and_removes_a_registered_server() {
 }
 
 #[test]
+fn a_listed_program_that_an_agent_registers_writes_only_with_a_grant() {
+    let served = Served::new("");
+    served.operator().grant("ada", "mgp", "mgp.discovery.register");
+    let mut ada = served.agent("ada");
+    let reply = ada.ask("mgp/discovery/register", &served.asks("made")).unwrap();
+    let approval = json!({"id": reply["approval_id"]});
+    let mut operator = served.operator();
+    operator.ask("mgp/kernel/approvals/approve", &approval).unwrap();
+    until_blocking("it is connected", || operator.server("made")["status"] == "connected");
+    assert_eq!(served.runs("made"), usize::from(!Confinement::is_supported()));
+    let rights = Confinement::is_supported().then_some("no further rights");
+    assert_eq!(operator.server("made")["confinement"].as_str(), rights);
+}
+
+#[test]
 fn an_entry_with_the_id_of_a_registered_server_adds_a_note() {
     let mut served = Served::new("");
-    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
+    let params = served.asks("made");
     served.operator().ask("mgp/discovery/register", &params).unwrap();
     let config = served.path("mgp.toml");
     let add = |served: &Served, id: &str| {
@@ -205,11 +231,11 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
     for id in ["one", "two", "three"] {
         // The server's script waits as long as this file exists.
-        let late = served.path(&format!("{id}.late"));
+        let late = served.path(&format!("work/{id}.late"));
         fs::write(&late, "").unwrap();
-        let params = serde_json::to_value(asks(served.folder.path(), id)).unwrap();
+        let params = served.asks(id);
         let reply = served.agent("ada").ask("mgp/discovery/register", &params).unwrap();
-        let approval = json!({"id": reply["approval_id"]});
+        let approval = json!({"id": reply["approval_id"], "permissions": ["filesystem.write"]});
         // Pending registrations must survive a kill too.
         served.kill();
         served.restart();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -40,20 +40,28 @@ fn command(world: &World, args: &[&str]) -> Command {
     command
 }
 
-/// Runs the program as an ordinary user, even if root runs the tests.
+/// The user and the group with which the program runs as an ordinary user if root runs the tests.
+const UNPRIVILEGED: u32 = 65_534;
+
+/// Runs `mgp serve` as an ordinary user, even if root runs the tests.
 fn as_a_person(world: &World, way: &[&str]) -> Output {
-    let mut command = world.mgp(way);
+    run_as_a_person(world, world.mgp(way))
+}
+
+fn run_as_a_person(world: &World, mut command: Command) -> Output {
     if rustix::process::geteuid().is_root() {
-        let unprivileged = 65_534;
         // Copy the program, because other users may have no access to the build folder.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
         }
         let mut person = Command::new(program);
-        person.args(command.get_args()).uid(unprivileged).gid(unprivileged).current_dir("/");
-        for (name, _) in command.get_envs() {
-            person.env_remove(name);
+        person.args(command.get_args()).uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => person.env(name, value),
+                None => person.env_remove(name),
+            };
         }
         command = person;
     }
@@ -323,6 +331,43 @@ fn a_state_of_another_user() {
         reply(&as_a_person(&world, way), 1, &["cannot be used", "--state DIR"]);
     }
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn doctor_does_not_advise_to_move_away_a_file_that_only_another_user_may_read() {
+    let world = World::new("");
+    let secrets = world.state().join("secrets.json");
+    fs::create_dir(world.state()).unwrap();
+    fs::write(&secrets, "{}").unwrap();
+    for (path, mode) in [(&secrets, 0o000), (&world.state(), 0o700), (&world.folder, 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // Ignore an error: a user other than root runs the command as itself, and owns the folder.
+    let _ = chown(world.state(), Some(UNPRIVILEGED), None);
+    let mut doctor = command(&world, &["doctor"]);
+    doctor.arg("--config").arg(world.config_file()).env("HOME", &world.folder);
+    let output = run_as_a_person(&world, doctor);
+    let found = text(&output.stdout);
+    assert!(found.contains("secrets.json` cannot be opened"), "{found}");
+    assert!(found.contains("sudo chown") && !found.contains("move it away"), "{found}");
+}
+
+#[test]
+fn sudo_leaves_no_files_of_root_in_the_home_folder_of_its_user() {
+    let world = World::empty();
+    // Only root can act as if it had been called by `sudo`.
+    if chown(&world.folder, Some(UNPRIVILEGED), None).is_err() {
+        return;
+    }
+    let run = |user: Option<u32>| {
+        let mut matrix = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        matrix.args(["access", "matrix"]).stdin(Stdio::null());
+        matrix.env_clear().env("HOME", &world.folder);
+        matrix.envs(user.map(|user| ("SUDO_UID", user.to_string()))).output().unwrap()
+    };
+    reply(&run(Some(UNPRIVILEGED)), 1, &["run mgp without `sudo`", "--state DIR"]);
+    assert!(!world.folder.join(".local").exists());
+    assert_eq!(run(None).status.code(), Some(0));
 }
 
 #[test]

@@ -414,6 +414,20 @@ fn a_host_whose_state_folder_was_removed_is_served_by_a_kernel_in_a_new_folder()
     assert_eq!(host.leave().code(), Some(0));
 }
 
+#[test]
+fn a_kernel_whose_socket_was_removed_serves_new_hosts_at_a_new_one() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("before");
+    let kernel = world.kernel();
+    fs::remove_file(world.socket()).unwrap();
+    let mut other = world.host(&[]);
+    other.echoes("new");
+    host.echoes("old");
+    assert_eq!(world.kernel(), kernel);
+    drop(world.operator());
+}
+
 /// This test takes about 50 seconds, in which it only waits: a kernel that stops may finish its calls first.
 #[test]
 fn a_host_gets_a_reason_although_the_process_that_uses_the_folder_never_serves() {

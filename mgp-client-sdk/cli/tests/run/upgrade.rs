@@ -271,3 +271,23 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     assert_eq!(names(&before), names(&after));
     assert!(before == after, "a file was changed");
 }
+
+#[test]
+fn a_program_that_was_removed_is_named_to_the_host_until_it_is_there_again() {
+    let mut world = World::new("");
+    let mut releases = Releases::new(&world);
+    releases.install(100);
+    world.program.clone_from(&releases.path);
+    let mut host = world.host(&[]);
+    host.echoes("before");
+    fs::remove_file(&releases.path).unwrap();
+    kill("-KILL", world.kernel().unwrap());
+    let remedy = format!("`{}`: No such file or directory", releases.path.display());
+    within(|| {
+        let error = host.call("echo", &json!({ "message": "removed" })).err()?;
+        let message = error["message"].as_str().unwrap_or_default();
+        (message.contains(&remedy) && message.contains("install mgp there again")).then_some(())
+    });
+    releases.install(100);
+    host.echoes("after");
+}

@@ -34,6 +34,9 @@ args = ["data"]
 default_policy = "opt-out"
 "#;
 
+/// The file of the user's certificate authority, which need not exist.
+pub(crate) const AUTHORITY: &str = "authority.pem";
+
 /// The folder of a kernel; dropping this value kills the kernel.
 pub(crate) struct World {
     folder: TempDir,
@@ -81,6 +84,7 @@ impl World {
             .args(["--state".into(), self.path("state")])
             .env("HOME", self.folder.path())
             .env("PATH", self.search_path())
+            .env("NODE_EXTRA_CA_CERTS", self.path(AUTHORITY))
             .cwd(self.path("work"));
         builder.era(era).spawn(command).await.unwrap()
     }

@@ -14,7 +14,7 @@ use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as 
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams as Params,
     KernelApprovalDecisionResult as Decision, KernelApprovalsParams, KernelApprovalsResult,
-    Permission, RegistrationStatus,
+    Permission, RegisterResult, RegistrationStatus,
 };
 use mgp_types::service::{Authority, Context};
 use mgp_types::{RpcError, Timestamp};
@@ -170,14 +170,34 @@ async fn approve_registration(
         kernel.governance().permissions().approve(by, change).await?;
     }
     let mut result = Decision::new(decided(cx, waiting, "approved", params.because));
-    // The message explains why the server is not connected, or what the review found in its tools.
-    result.message = match registered.status {
-        RegistrationStatus::Connected if waiting.published.is_none() => None,
-        RegistrationStatus::Connected => super::tools::review(kernel, cx, server).await,
-        _ => registered.message,
-    };
-    result.status = Some(registered.status);
+    let (status, message) = outcome(kernel, cx, waiting, registered).await;
+    (result.status, result.message) = (Some(status), message);
     Ok(result)
+}
+
+/// Returns the status of an approved server, with the reason why it is not connected, or with what the review found in
+/// its tools. Waits longer for a published server than the reply to an agent does, because its runner downloads it.
+async fn outcome(
+    kernel: &Kernel,
+    cx: &Context,
+    waiting: &PendingRegistration,
+    registered: RegisterResult,
+) -> (RegistrationStatus, Option<String>) {
+    let (status, server) = (registered.status, &waiting.server);
+    if status == RegistrationStatus::Error {
+        return (status, registered.message);
+    }
+    if waiting.published.is_some()
+        && let Some(found) = super::tools::review(kernel, cx, server).await
+    {
+        return (RegistrationStatus::Connected, Some(found));
+    }
+    let starting = (status != RegistrationStatus::Connected).then(|| {
+        format!(
+            "it is registered and starting; check again later with `mgp servers ls {server}`, or read its output with `mgp logs {server}`"
+        )
+    });
+    (status, starting)
 }
 
 /// Records an operator's reason for a decision in the audit log, if the operator gave one.

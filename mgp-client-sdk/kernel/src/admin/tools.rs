@@ -14,7 +14,7 @@ use mgp_toolindex::{
 use mgp_types::mgp::{
     KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
-    KernelUnmetSearch, ToolStanding,
+    KernelUnmetSearch, ServerState, ToolStanding,
 };
 use mgp_types::service::{Context, ServerId, Visibility as _};
 use mgp_types::sync::Mutex;
@@ -97,9 +97,13 @@ pub(super) async fn list(
 }
 
 /// Waits up to [`REVIEW_TIMEOUT`] until a new server has listed its tools, and returns a text with the number of its
-/// tools and with what the review found in them.
+/// tools and with what the review found in them; `None` if the server is not connected then.
 pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> Option<String> {
-    find_server(kernel, server.as_str()).ok()?.operator_start(Some(REVIEW_TIMEOUT)).await;
+    let managed = find_server(kernel, server.as_str()).ok()?;
+    let state = managed.operator_start(Some(REVIEW_TIMEOUT)).await;
+    if state != ServerState::Connected {
+        return None;
+    }
     let mut params = KernelToolsParams::new();
     params.server_id = Some(server.to_string());
     let tools = list(kernel.clone(), cx.clone(), params).await.ok()?.tools;
@@ -107,7 +111,7 @@ pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> 
     let found: Vec<String> =
         found.map(|tool| format!("`{}`: {}", tool.tool_id, tool.reasons.join(", "))).collect();
     let found = if found.is_empty() {
-        "the review found nothing in them".to_owned()
+        "the review found nothing".to_owned()
     } else {
         format!("the review found {}; decide with `mgp tools approve {server}`", found.join("; "))
     };

@@ -10,7 +10,7 @@ use mgp_types::method::{Request, TOOLS_CALL, ToolsCall};
 use mgp_types::mgp::ExtensionSet;
 use mgp_types::proposal::{CallMembers, IdempotencyHeader, IdempotencyKey, ResultMembers, StepId};
 use mgp_types::service::{Call, CallKey, CallerAccess, Context, Method, Outlet, Params, Reply};
-use mgp_types::{ErrorCode, Payload, RawObject, RpcError, Sha256Hash};
+use mgp_types::{Payload, RawObject, RpcError, Sha256Hash};
 use serde::{Deserialize, Serialize};
 
 use super::call_tool;
@@ -65,13 +65,7 @@ struct Results {
 #[serde(rename_all = "lowercase")]
 enum Outcome {
     Result(Payload),
-    Error(Failure),
-}
-
-#[derive(Serialize)]
-struct Failure {
-    code: ErrorCode,
-    message: String,
+    Error(RpcError),
 }
 
 /// Runs the calls of a batch, at most [`MAX_AT_ONCE`] of them at a time.
@@ -147,7 +141,8 @@ fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
 }
 
 fn run_one(dispatcher: &Dispatcher, mut call: Call) -> impl Future<Output = Outcome> + use<> {
-    let active = call.cx().caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS;
+    let negotiated = call.cx().caller.mgp;
+    let active = negotiated.unwrap_or_default() & ExtensionSet::PROPOSALS;
     // Collect the members of this call's result separately; otherwise they would be added to the result of the batch.
     let members = ResultMembers::collect(call.cx_mut(), active);
     let answer = call_tool::call(dispatcher.clone(), call);
@@ -159,13 +154,9 @@ fn run_one(dispatcher: &Dispatcher, mut call: Call) -> impl Future<Output = Outc
         });
         match result {
             Ok(result) => Outcome::Result(result),
-            Err(error) => Outcome::Error(Failure::from(&error)),
+            Err(error) if negotiated.is_some() => Outcome::Error(error),
+            // The hints are a member of MGP, which a plain caller must not see.
+            Err(error) => Outcome::Error(error.without_recovery()),
         }
-    }
-}
-
-impl From<&RpcError> for Failure {
-    fn from(error: &RpcError) -> Self {
-        Self { code: error.code(), message: error.message().to_owned() }
     }
 }

@@ -5,7 +5,7 @@ use mgp_security::{CallOutcome, CallVerdict, Refusal};
 use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
 use mgp_types::proposal::{CheckPermissionsParams, CheckPermissionsResult, RevokeScopesResult};
 use mgp_types::service::{Call, Context, Method, Params, Router, ServerId};
-use mgp_types::{Payload, RpcError};
+use mgp_types::{List, Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
 use super::find_tool::{CallAddress, ResolvedTool, resolve_tool};
@@ -59,9 +59,9 @@ fn check(
 
 fn result_of(verdict: &CallVerdict) -> CheckPermissionsResult {
     match verdict.outcome() {
-        CallOutcome::Allow => CheckPermissionsResult::new(true),
+        CallOutcome::Allow => answer(true, Vec::new()),
         CallOutcome::Ask(requirement) => {
-            let mut result = CheckPermissionsResult::new(false);
+            let mut result = answer(false, Vec::new());
             result.reason = Some(requirement_words(requirement));
             result
         }
@@ -72,13 +72,19 @@ fn result_of(verdict: &CallVerdict) -> CheckPermissionsResult {
             };
             refused(&RpcError::from(refusal.clone()), missing)
         }
-        _ => CheckPermissionsResult::new(false),
+        _ => answer(false, Vec::new()),
     }
 }
 
+/// Creates an answer. It always has the member `missing_scopes`, which the proposal requires.
+fn answer(allowed: bool, missing: Vec<String>) -> CheckPermissionsResult {
+    let mut result = CheckPermissionsResult::new(allowed);
+    result.missing_scopes = List::written(missing);
+    result
+}
+
 fn refused(error: &RpcError, missing: Vec<String>) -> CheckPermissionsResult {
-    let mut result = CheckPermissionsResult::new(false);
-    result.missing_scopes = missing.into();
+    let mut result = answer(false, missing);
     result.reason = Some(error.message().to_owned());
     result.code = Some(error.code().0);
     result

@@ -217,13 +217,23 @@ pub(super) fn unknown(cx: &Context, uri: &str) -> RpcError {
     }
 }
 
-/// Replaces the code of a server's error about an unknown resource, because this code is −32602 (invalid params) in the
-/// modern era.
+/// Replaces the code of a server's error about an unknown resource by that of the caller's era: −32002 in the legacy
+/// era, −32602 (invalid params) in the modern one. Of errors with −32602, those with a URI as data are about a
+/// resource.
 fn fit_not_found(error: RpcError, era: Era) -> RpcError {
-    if era == Era::Legacy || error.code() != ErrorCode::MCP_RESOURCE_NOT_FOUND {
-        return error;
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "uri")]
+        _uri: String,
     }
-    let fitted = RpcError::new(ErrorCode::INVALID_PARAMS, error.message());
+    let names_uri = || error.as_data().is_some_and(|data| data.get::<Data>().is_ok());
+    let (legacy, modern) = (ErrorCode::MCP_RESOURCE_NOT_FOUND, ErrorCode::INVALID_PARAMS);
+    let code = match era {
+        Era::Modern if error.code() == legacy => modern,
+        Era::Legacy if error.code() == modern && names_uri() => legacy,
+        _ => return error,
+    };
+    let fitted = RpcError::new(code, error.message());
     match error.as_data() {
         Some(data) => fitted.data(data.clone()),
         None => fitted,
@@ -235,13 +245,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_resource_of_a_legacy_server_has_the_code_of_the_callers_era() {
+    fn an_unknown_resource_of_a_server_of_the_other_era_has_the_code_of_the_callers_era() {
         let data = Payload::from_trusted(r#"{"uri":"x://a"}"#);
-        let unknown = RpcError::new(ErrorCode::MCP_RESOURCE_NOT_FOUND, "none").data(data.clone());
-        assert_eq!(fit_not_found(unknown.clone(), Era::Legacy), unknown);
-        let modern = fit_not_found(unknown, Era::Modern);
-        assert_eq!((modern.code(), modern.message()), (ErrorCode::INVALID_PARAMS, "none"));
-        assert_eq!(modern.as_data(), Some(&data));
+        let codes = [ErrorCode::MCP_RESOURCE_NOT_FOUND, ErrorCode::INVALID_PARAMS];
+        let [legacy, modern] = codes.map(|code| RpcError::new(code, "none").data(data.clone()));
+        for error in [&legacy, &modern] {
+            assert_eq!(fit_not_found(error.clone(), Era::Legacy), legacy);
+            assert_eq!(fit_not_found(error.clone(), Era::Modern), modern);
+        }
+        let other = RpcError::invalid_params("none");
+        assert_eq!(fit_not_found(other.clone(), Era::Legacy), other);
     }
 
     #[test]

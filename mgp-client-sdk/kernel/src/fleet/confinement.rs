@@ -1,4 +1,4 @@
-//! The confinement of programs: of scripts that agents registered (MGP §15.4), and of servers with
+//! The confinement of programs: of servers that agents registered (MGP §15.4), and of servers with
 //! `[servers.confine]`.
 
 use std::ffi::OsStr;
@@ -6,12 +6,12 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::{PortRights, ProcessRights, safe_path};
+use mgp_discovery::{ConfinedCode, PortRights, ProcessRights, safe_path};
 use mgp_transport::{ChildCommand, Confinement, Ports};
 
 use super::target::folder_of;
 
-/// The folders and files that a script must be able to read in order to run. None of them contains secrets of the
+/// The folders and files that a program must be able to read in order to run. None of them contains secrets of the
 /// system.
 const SYSTEM: &[&str] = &[
     "/bin",
@@ -20,6 +20,7 @@ const SYSTEM: &[&str] = &[
     "/lib64",
     "/sbin",
     "/usr",
+    "/gnu/store",
     "/nix/store",
     "/proc",
     "/dev/null",
@@ -27,6 +28,7 @@ const SYSTEM: &[&str] = &[
     "/dev/random",
     "/dev/urandom",
     "/etc/alternatives",
+    "/etc/ca-certificates",
     "/etc/group",
     "/etc/hosts",
     "/etc/ld.so.cache",
@@ -41,6 +43,9 @@ const SYSTEM: &[&str] = &[
     "/etc/resolv.conf",
     "/etc/ssl",
     "/etc/timezone",
+    // The folder of the file to which `/etc/resolv.conf` leads: in another network, a new file replaces that file.
+    "/run/systemd/resolve",
+    "/var/lib/ca-certificates",
 ];
 
 /// The folders and files of an interpreter's installation, relative to the parent folder of its `bin`.
@@ -53,6 +58,10 @@ const BESIDE: &[&str] = &[
     "share/uv/python",
     "share/zoneinfo",
     "pyvenv.cfg",
+    // Homebrew: the programs and libraries to which the links in the other folders lead, and the settings of OpenSSL.
+    "Cellar",
+    "etc/ca-certificates",
+    "etc/openssl@3",
 ];
 
 /// The folders of version managers (programs that install interpreters); each file in them belongs to an interpreter.
@@ -61,18 +70,24 @@ const MANAGERS: &[&str] =
 
 /// The other folders and files of the system that a server of an operator may read: programs that are not packages of
 /// the system, and settings.
-const SERVER_SYSTEM: &[&str] = &[
-    "/dev/full",
-    "/etc",
-    "/gnu/store",
-    "/opt",
-    "/run/NetworkManager",
-    "/run/current-system",
-    "/run/systemd/resolve",
-    "/snap",
-    "/sys",
-    "/var/lib/ca-certificates",
+const SERVER_SYSTEM: &[&str] =
+    &["/dev/full", "/etc", "/opt", "/run/NetworkManager", "/run/current-system", "/snap", "/sys"];
+
+/// The variables that programs inherit with the files and folders of local certificate authorities, without which some
+/// programs reach no server behind the proxy of a company.
+const CERTIFICATES: &[&str] = &[
+    "AWS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
 ];
+
+/// The variable with which pnpm finds the folder of downloaded packages.
+const PNPM_STORE: &str = "npm_config_store_dir";
 
 /// The variables with which programs find their folders for temporary files and downloads, each with a folder inside
 /// the private folder.
@@ -80,7 +95,7 @@ const PRIVATE_FOLDERS: &[(&str, &str)] = &[
     ("TMPDIR", "tmp"),
     ("XDG_CACHE_HOME", "cache"),
     ("npm_config_cache", "cache/npm"),
-    ("npm_config_store_dir", "cache/pnpm-store"),
+    (PNPM_STORE, "cache/pnpm-store"),
     ("BUN_INSTALL_CACHE_DIR", "cache/bun"),
     ("UV_TOOL_DIR", "cache/uv-tools"),
 ];
@@ -110,9 +125,15 @@ pub fn confine(
             "`[servers.confine]` cannot be enforced: {obstacle}; give it more rights or remove it"
         ));
     }
-    let Some(private) = private else { return Ok(program.confined(confinement)) };
-    let folders: Vec<_> =
-        PRIVATE_FOLDERS.iter().map(|(name, folder)| (*name, private.join(folder))).collect();
+    // An unconfined program gets no private folders, because only the confined process creates them.
+    let Some(private) = private.filter(|_| Confinement::is_available()) else {
+        return Ok(program.confined(confinement));
+    };
+    let runs_npm =
+        Path::new(command).file_stem().is_some_and(|name| name == "npm" || name == "npx");
+    // npm logs a warning about this variable of pnpm at each start.
+    let folders = PRIVATE_FOLDERS.iter().filter(|(name, _)| !runs_npm || *name != PNPM_STORE);
+    let folders: Vec<_> = folders.map(|(name, folder)| (*name, private.join(folder))).collect();
     // The confined process creates them, because the server could have put a link in their place.
     confinement.folders = folders.iter().map(|(_, folder)| folder.clone()).collect();
     Ok(program.envs(folders).confined(confinement))
@@ -141,8 +162,11 @@ fn confinement(rights: ProcessRights, command: &str, path: &OsStr) -> Confinemen
     let write: Vec<PathBuf> = rights.write.into_iter().chain(rights.private).collect();
     let own: Vec<PathBuf> = write.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    if rights.is_configured {
+    let is_configured = rights.code == ConfinedCode::Configured;
+    if is_configured {
         read.extend(SERVER_SYSTEM.iter().map(PathBuf::from));
+    }
+    if rights.code != ConfinedCode::Registered {
         let program =
             folder_of(command, path).map_or(command.into(), |folder| folder.join(command));
         let programs = interpreters(&program, path, &own);
@@ -153,6 +177,8 @@ fn confinement(rights: ProcessRights, command: &str, path: &OsStr) -> Confinemen
         read.extend(installations(path, &own));
     }
     read.extend(rights.read);
+    let certificates = CERTIFICATES.iter().filter_map(std::env::var_os);
+    read.extend(certificates.flat_map(|files| std::env::split_paths(&files).collect::<Vec<_>>()));
     let mut all = Confinement::new();
     all.read = read.iter().filter_map(|path| safe_path(path, &own)).collect();
     let write = write.iter().map(PathBuf::as_path).chain([Path::new("/dev/null")]);
@@ -160,7 +186,9 @@ fn confinement(rights: ProcessRights, command: &str, path: &OsStr) -> Confinemen
     all.hidden = rights.hidden;
     (all.connects, all.listens) = (ports(rights.connects), ports(rights.listens));
     all.local_sockets = rights.local_sockets;
-    (all.limits_resources, all.required) = (!rights.is_configured, rights.is_configured);
+    // A runner downloads large files.
+    all.limits_resources = rights.code == ConfinedCode::Registered;
+    all.required = is_configured;
     all
 }
 
@@ -240,6 +268,8 @@ mod tests {
         let of = |path: &str| installation(Path::new(path));
         assert_eq!(of("/home/u/.pyenv/shims/python3"), [PathBuf::from("/home/u/.pyenv")]);
         assert!(of("/opt/py/bin/python3").contains(&PathBuf::from("/opt/py/lib")));
+        let brew = of("/home/linuxbrew/.linuxbrew/bin/node");
+        assert!(brew.contains(&PathBuf::from("/home/linuxbrew/.linuxbrew/Cellar")));
         assert!(!of("/home/u/bin/python3").contains(&PathBuf::from("/home/u")));
         assert_eq!(of("/home/u/scripts/made.py"), Vec::<PathBuf>::new());
     }

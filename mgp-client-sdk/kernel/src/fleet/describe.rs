@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use mgp_discovery::{Origin, ServerConfig, TargetConfig, describe_target};
 use mgp_security::NameFlaw;
 use mgp_toolindex::IndexedTool;
+use mgp_transport::Confinement;
 use mgp_types::mgp::{KernelServer, ServerState};
 use mgp_types::service::ServerId;
 
@@ -33,12 +34,13 @@ pub(crate) fn describe_all(fleet: &Fleet) -> Vec<KernelServer> {
 
 fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     let (context, config) = (fleet.context(), server.config());
+    let policy = context.governance.policies().get(Some(server.id()));
     let tools = context.index.tools_of(server.id().as_str());
     let mut described = KernelServer::new(
         server.id().as_str(),
         server.state(),
         reach(&config),
-        context.governance.policies().get(Some(server.id())).trust.clone(),
+        policy.trust.clone(),
         server.restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
@@ -49,7 +51,12 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
             _ => "registered".to_owned(),
         },
     );
-    described.confinement = config.confine.as_ref().map(ToString::to_string);
+    // Where the system cannot confine it, a configured server does not start, but a registered one does.
+    let is_confined = server.approved().is_none() || Confinement::is_available();
+    let confine = config.confine.as_ref().filter(|_| is_confined);
+    described.confinement = confine.map(ToString::to_string);
+    let local: Vec<_> = policy.local_hosts.iter().map(ToString::to_string).collect();
+    described.local_hosts = (!local.is_empty()).then(|| local.join(", "));
     described.instances = server.own_instances();
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();

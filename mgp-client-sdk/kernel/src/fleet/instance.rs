@@ -224,6 +224,7 @@ impl InstanceParts {
         // Some servers list some of their tools only to clients with roots. So also declare roots in the instance that
         // only reads the lists.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
+        client.http.only_public = self.config.only_public;
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
         if let Some(bytes) = bytes {

@@ -9,7 +9,7 @@ use mgp_discovery::{AuthConfig, GovernanceConfig, ServerConfig, TargetConfig};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{Payload, Sha256Hash};
+use mgp_types::{Payload, RpcError, Sha256Hash};
 
 pub(super) const SPACE: &str = "kernel.met";
 
@@ -67,8 +67,8 @@ impl KnownServers {
         if previous.as_ref() == Some(&digest) {
             return;
         }
-        if let Ok(value) = Payload::of(&digest) {
-            self.commit(Change::new().put(SPACE, server.id.as_str(), value));
+        if let Ok(change) = record(&server.id, &digest) {
+            self.commit(change);
         }
     }
 
@@ -87,6 +87,15 @@ impl KnownServers {
             }
         });
     }
+}
+
+/// Returns the change that stores that the kernel knows this number of tools of a server.
+pub(super) fn change_of(server: &ServerConfig, tools: usize) -> Result<Change, RpcError> {
+    record(&server.id, &digest(server, tools))
+}
+
+fn record(server: &ServerId, digest: &str) -> Result<Change, RpcError> {
+    Ok(Change::new().put(SPACE, server.as_str(), Payload::of(digest)?))
 }
 
 /// Returns a digest of everything that determines a server's tools in the index: e.g. its command or URL, the

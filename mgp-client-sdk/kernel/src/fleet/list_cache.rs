@@ -126,7 +126,8 @@ pub(super) struct StoredLists {
 }
 
 impl ListKind {
-    const ALL: [Self; 4] = [Self::Resources, Self::Templates, Self::Prompts, Self::Skills];
+    pub(super) const ALL: [Self; 4] =
+        [Self::Resources, Self::Templates, Self::Prompts, Self::Skills];
 
     pub(super) fn method(self) -> &'static str {
         match self {
@@ -262,8 +263,13 @@ impl ListCache {
             }
             let mut list = list.finish();
             list.read_at = None;
-            self.lock().by_kind[kind as usize] = Some(Arc::new(list));
+            self.set(kind, list);
         }
+    }
+
+    /// Replaces a list.
+    pub(super) fn set(&self, kind: ListKind, list: CachedList) {
+        self.lock().by_kind[kind as usize] = Some(Arc::new(list));
     }
 
     /// Returns the lists and capabilities if they have changed since the last call of this method, so that they must be

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::{Error, SupervisedClient, gateway};
+use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_types::mcp::{ListParams, NextCursor, Prompt, Resource, ResourceTemplate};
-use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
+use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId, Stack};
 use mgp_types::{ErrorCode, Object, Payload};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
@@ -35,6 +35,16 @@ pub(super) async fn read_list(
     supervised: &SupervisedClient,
 ) -> Result<CachedList, Error> {
     let client = supervised.client()?;
+    read_pages(kind, server, &client, gateway::ungated_supervised(supervised)).await
+}
+
+/// Reads the pages of a list as [`read_list`] does, with a stack that sends the requests to the server of `client`.
+pub(super) async fn read_pages(
+    kind: ListKind,
+    server: &ServerId,
+    client: &Client,
+    stack: &Stack,
+) -> Result<CachedList, Error> {
     let (mut list, mut params, mut bytes) = (CachedList::default(), ListParams::new(), 0_usize);
     if !kind.is_offered(client.capabilities()) {
         return Ok(list.finish());
@@ -44,7 +54,7 @@ pub(super) async fn read_list(
         let method = Method::from_static(kind.method());
         let mut call = Call::request(method, Params::of(kind.method(), &params)?, client.context());
         kernel_hops::count(&mut call, client.server());
-        let answering = gateway::ungated_supervised(supervised).send(call);
+        let answering = stack.send(call);
         let answer = if params.cursor.is_none() {
             answering.await
         } else if let Ok(answer) = timeout_at(until, answering).await {

@@ -257,13 +257,17 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the state of the main session, or "connected" if only the legacy session is connected.
+    /// Returns the state of the main session, or "connected" if only the legacy session is connected. A server that an
+    /// operator stopped before its first start is "disconnected", because calls do not start it.
     pub(crate) fn state(&self) -> ServerState {
         let is_connected = |session: &Arc<Session>| session.state() == ServerState::Connected;
         if self.shared.sessions().any(is_connected) {
             return ServerState::Connected;
         }
-        self.shared.main().state()
+        match self.shared.main().state() {
+            ServerState::Registered if self.hold().forbids_start() => ServerState::Disconnected,
+            state => state,
+        }
     }
 
     /// Returns the number of connected instances of an isolated server; `None` if all principals share one instance.

@@ -9,14 +9,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
-use mgp_security::DefinitionLayer;
+use mgp_discovery::ServerConfig;
+use mgp_security::{DefinitionLayer, Definitions};
 use mgp_toolindex::{IndexError, IndexedTool, ServerEntry, ToolEntry, ToolFeature, ToolIndex};
 use mgp_types::mcp::{
-    ListParams, NextCursor, ServerCapabilities, Tool, is_of_objects, legacy_output_schema,
+    Implementation, ListParams, NextCursor, ServerCapabilities, Tool, is_of_objects,
+    legacy_output_schema,
 };
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
-use mgp_types::service::{Call, ServerId, Stack};
+use mgp_types::service::{Call, PeerInfo, ServerId, Stack};
 use mgp_types::{ErrorCode, Object, RawObject, RpcError, clip};
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -56,10 +58,10 @@ const REREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of a list of tools. The kernel does not decode its other members, so a malformed one does not make the list
 /// fail.
 #[derive(Deserialize)]
-struct ToolsPage {
+pub(super) struct ToolsPage {
     /// The tools; servers written in Go encode an empty list as null.
     #[serde(deserialize_with = "nullable_list")]
-    tools: Vec<Tool>,
+    pub(super) tools: Vec<Tool>,
     #[serde(default, rename = "nextCursor")]
     next: NextCursor,
 }
@@ -272,8 +274,9 @@ async fn read_tools(
     if server.is_second_session(client) {
         keep_output_schemas(&mut tools, &context.index.tools_of(server.id().as_str()));
     }
-    let entry = index_entry(server, client, tools);
-    let has_changed = index(&context.index, entry).await?;
+    let definitions = context.governance.definitions();
+    let entry = index_entry(definitions, &server.config(), client.server(), tools);
+    let has_changed = index(&context.index, entry.state(server.state())).await?;
     let tools = context.index.tools_of(server.id().as_str()).len();
     context.known.insert(&server.config(), tools);
     if let Err(error) = context.governance.review_ready(server.id()).await {
@@ -365,22 +368,29 @@ fn may_wrap(schema: &RawObject) -> bool {
     names.is_some_and(|names: Vec<String>| names == ["result"])
 }
 
-fn index_entry(server: &ManagedServer, client: &Client, tools: Vec<Tool>) -> ServerEntry {
-    let definitions = server.context().governance.definitions();
-    let mut entry = ServerEntry::new(server.id().as_str()).state(server.state());
-    if let Some(info) = client.server_info() {
+/// Returns the entry of a server and its tools in the index. `facts` are the properties of the connection over which
+/// the tools were read.
+pub(super) fn index_entry(
+    definitions: &Definitions,
+    server: &ServerConfig,
+    facts: &PeerInfo,
+    tools: Vec<Tool>,
+) -> ServerEntry {
+    let mut entry = ServerEntry::new(server.id.as_str());
+    let info = facts.info.as_ref().and_then(|info| info.get::<Implementation>().ok());
+    if let Some(info) = info {
         entry = entry.name(info.title.unwrap_or(info.name));
     }
-    if let Some(instructions) = client.instructions() {
+    if let Some(instructions) = facts.instructions.as_deref() {
         entry = entry.description(instructions);
     }
-    if let Some(mgp) = &server.config().mgp {
+    if let Some(mgp) = &server.mgp {
         entry = entry.categories(mgp.tags.iter().cloned());
     }
     entry.tools(tools.into_iter().map(|mut tool| {
-        media::fold(client.server(), &mut tool);
+        media::fold(facts, &mut tool);
         // Use the kernel's own assessment, not the metadata that the server claims.
-        let assessed = definitions.assessment(Some(server.id()), &tool.name);
+        let assessed = definitions.assessment(Some(&server.id), &tool.name);
         let claimed = tool.find_security();
         let mut security = claimed
             .as_ref()

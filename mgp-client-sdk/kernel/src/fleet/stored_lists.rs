@@ -25,20 +25,26 @@ pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<HashMap<String, Paylo
 }
 
 pub(super) async fn save(store: &Arc<dyn Store>, server: &ServerId, lists: &ListCache) {
-    let Some(lists) = lists.take_unstored() else { return };
+    let Some(change) = change_of(server, lists) else { return };
+    if let Err(error) = store.commit(change).await {
+        tracing::warn!(%server, %error, "lists not stored");
+    }
+}
+
+/// Returns the change that stores the lists of a server; `None` if they have not changed since the last call. If the
+/// lists are too large, the change removes the stored ones.
+pub(super) fn change_of(server: &ServerId, lists: &ListCache) -> Option<Change> {
+    let lists = lists.take_unstored()?;
     let change = Payload::of(&lists).and_then(|lists| {
         if lists.as_str().len() > MAX_BYTES {
             return Err(RpcError::internal(format!("the lists are longer than {MAX_BYTES} bytes")));
         }
         Ok(Change::new().put(SPACE, server.as_str(), lists))
     });
-    let change = change.unwrap_or_else(|error| {
+    Some(change.unwrap_or_else(|error| {
         tracing::debug!(%server, %error, "lists not stored");
         Change::new().remove(SPACE, server.as_str())
-    });
-    if let Err(error) = store.commit(change).await {
-        tracing::warn!(%server, %error, "lists not stored");
-    }
+    }))
 }
 
 pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {

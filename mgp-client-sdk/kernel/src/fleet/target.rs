@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::gateway::{HttpTransport, ServerTarget};
-use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig, path_variable};
+use mgp_discovery::{
+    ConfinedCode, Expanded, ExpandedServer, ExpandedTarget, TargetConfig, path_variable,
+};
 use mgp_transport::{ChildCommand, SkippedFolder, duplex};
 use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
@@ -33,6 +35,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
         context: parts.context.clone(),
         log: Arc::clone(&parts.log),
         owner: parts.login_owner(),
+        only_public: parts.config.only_public,
     };
     if let Some(approved) = parts.approved.clone() {
         return Box::new(move || {
@@ -77,6 +80,8 @@ struct Starting {
     log: Arc<ServerLog>,
     /// The principal that owns the login at the server; `None` for the login that all agents share.
     owner: Option<Principal>,
+    /// If set, the server may only be at a public address.
+    only_public: bool,
 }
 
 /// Serves a new in-process server over an in-memory connection.
@@ -110,6 +115,10 @@ impl Starting {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let stray = Arc::clone(&log);
                 let search = path.clone().unwrap_or_else(|| program_path(&env));
+                // A package that an agent registered is not in the lock file, and its private folder has no copy of it
+                // before its first start.
+                let is_locked = self.context.lock.is_some()
+                    && rights.as_ref().is_none_or(|rights| rights.code != ConfinedCode::Package);
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(pass_env);
@@ -118,7 +127,7 @@ impl Starting {
                     .envs(path.map(|path| ("PATH", path)))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(kernel_hops::VARIABLE, (kernel_hops::depth() + 1).to_string())
-                    .envs(self.context.lock.iter().flat_map(|_| lock::OFFLINE))
+                    .envs(is_locked.then_some(lock::OFFLINE).into_iter().flatten())
                     .envs(self.context.references.base_url().map(|url| (references::VARIABLE, url)))
                     .server(id.as_str())
                     .cwd(cwd)
@@ -136,7 +145,8 @@ impl Starting {
                     let report = move |missing: Option<&str>| {
                         log.set_login(owner.as_ref(), missing);
                     };
-                    let server = LoginServer { id, url: url.clone(), auth: *auth };
+                    let (url, only_public) = (url.clone(), self.only_public);
+                    let server = LoginServer { id, url, auth: *auth, only_public };
                     logins.reporting(server, self.owner.as_ref(), Arc::new(report))
                 });
                 let transport = match transport {

@@ -9,8 +9,8 @@ use mgp_security::{Administration, Event, Governance, Refusal};
 use mgp_toolindex::IndexedTool;
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{
-    Extension, ExtensionSet, HealthStatus, PingResult, ServerState, ServerSummary, ShutdownParams,
-    ShutdownResult, StatusResult,
+    Extension, ExtensionSet, HealthStatus, MgpVersion, Permission, PingResult, ServerState,
+    ServerSummary, ShutdownParams, ShutdownResult, StatusResult,
 };
 use mgp_types::service::{BoxFuture, Context, ServerId, Visibility};
 use mgp_types::{Lenient, RpcError, Timestamp, millis};
@@ -36,35 +36,53 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     summary.tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
     let policy = context.governance.policies().get(Some(server.id()));
     summary.trust_level = Some(policy.trust.clone());
-    let extensions = add_capability(&mut summary, server);
-    let words = extensions.without(Extension::ErrorHandling).iter();
+    let declared = declaration_of(server);
+    summary.mgp_version = declared.version;
+    let words = declared.extensions.without(Extension::ErrorHandling).iter();
     summary.extensions = words.map(|extension| extension.to_string()).collect();
     let required = tools.iter().filter_map(IndexedTool::security);
     let required = required.flat_map(|security| security.permissions_required.iter().cloned());
     let config = server.config();
     let configured = config.mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
-    let mut permissions: Vec<_> = required.chain(configured.cloned()).collect();
+    let mut permissions = declared.permissions;
+    permissions.extend(required.chain(configured.cloned()));
     permissions.sort_unstable();
     permissions.dedup();
     KnownServer::new(summary, permissions)
 }
 
-/// Adds the server's MGP version to its summary, and returns the server's extensions in the current connection. If the
-/// server is not connected, returns the extensions of its last connection, limited to the configured extensions if
-/// there are any. If the last connection is unknown, returns the configured extensions.
-fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
+/// The declarations of a server in its handshake (§2.3), without extensions that the kernel had not offered.
+#[derive(Default)]
+struct Declaration {
+    version: Option<MgpVersion>,
+    extensions: ExtensionSet,
+    permissions: Vec<Permission>,
+}
+
+/// Returns the declarations of the current connection. If the server is not connected, returns those of its last
+/// connection, with its extensions limited to the configured ones if there are any. If the last connection is unknown,
+/// returns the configured extensions.
+fn declaration_of(server: &ManagedServer) -> Declaration {
     if let Ok(client) = server.latest().client() {
-        summary.mgp_version.clone_from(&client.server().mgp_version);
-        return client.server().mgp.unwrap_or_default();
+        let facts = client.server();
+        let permissions = facts.permissions_required.iter();
+        return Declaration {
+            version: facts.mgp_version.clone(),
+            extensions: facts.mgp.unwrap_or_default(),
+            permissions: permissions.map(|name| name.as_str().into()).collect(),
+        };
     }
     let config = server.config();
-    let Some(configured) = &config.mgp else { return ExtensionSet::EMPTY };
+    let Some(configured) = &config.mgp else { return Declaration::default() };
     let configured = ExtensionSet::from_names(&configured.extensions);
     let known = server.lists().capabilities().and_then(|known| known.find_mgp());
-    let Some(Lenient::Valid(known)) = known else { return configured };
-    let answered = known.extension_set();
-    summary.mgp_version = Some(known.version);
-    if configured.is_empty() { answered } else { answered & configured }
+    let Some(Lenient::Valid(known)) = known else {
+        return Declaration { extensions: configured, ..Declaration::default() };
+    };
+    let negotiated = server.all_extensions();
+    let extensions = if configured.is_empty() { negotiated } else { negotiated & configured };
+    let permissions = known.permissions_required.iter().cloned().collect();
+    Declaration { version: Some(known.version), extensions, permissions }
 }
 
 /// The fleet as a caller sees it: without the servers to which the caller has no access.
@@ -94,13 +112,6 @@ impl VisibleFleet {
         let sees = |tool: &&IndexedTool| self.view.sees(cx, Some(server), tool.name()).is_ok();
         tools.iter().filter(|tool| is_operator || sees(tool)).count() as u64
     }
-
-    /// Returns the client of a server. If the server is not connected, returns its health and state instead. Returns
-    /// `None` if the caller does not see the server.
-    fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
-        let server = self.get(cx, server)?;
-        Some(server.latest().client().map_err(|_| health_of(&server)))
-    }
 }
 
 /// Asks a server for its health. A server without the extension `lifecycle` receives an MCP ping instead.
@@ -120,11 +131,9 @@ async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
     Ok(HealthStatus::Healthy)
 }
 
-type Down = (HealthStatus, ServerState);
-
 /// Returns the health and state of a server that is not connected. An idle server is healthy, because the next call
 /// starts it.
-fn health_of(server: &ManagedServer) -> Down {
+fn health_of(server: &ManagedServer) -> (HealthStatus, ServerState) {
     let state = server.state();
     let health = match state {
         ServerState::Error => HealthStatus::Unhealthy,
@@ -136,6 +145,15 @@ fn health_of(server: &ManagedServer) -> Down {
     (health, state)
 }
 
+/// Returns the answer to a ping for a server that is not connected.
+fn ping_result_of(server: &ManagedServer) -> PingResult {
+    let (health, state) = health_of(server);
+    let mut result = PingResult::new(health);
+    result.timestamp = Some(Timestamp::now());
+    result.state = Some(state);
+    result
+}
+
 impl VisibleFleet {
     fn ping_server<'a>(
         &'a self,
@@ -143,14 +161,15 @@ impl VisibleFleet {
         server: &'a ServerId,
     ) -> BoxFuture<'a, Option<Result<PingResult, RpcError>>> {
         Box::pin(async move {
-            let answer = match self.client(cx, server)? {
-                Ok(client) => ping(&client).await,
-                Err((health, state)) => {
-                    let mut result = PingResult::new(health);
-                    result.timestamp = Some(Timestamp::now());
-                    result.state = Some(state);
-                    Ok(result)
-                }
+            let found = self.get(cx, server)?;
+            let client = found.latest().client().ok();
+            let answer = match &client {
+                None => Ok(ping_result_of(&found)),
+                Some(client) => match ping(client).await {
+                    // The connection has ended, e.g. because the server is being stopped.
+                    Err(_) if client.is_closed() => Ok(ping_result_of(&found)),
+                    answer => answer,
+                },
             };
             Some(answer.map(|mut result| {
                 // Use the kernel's id of the server, not the id that the server reports.
@@ -166,30 +185,53 @@ impl VisibleFleet {
         server: &'a ServerId,
     ) -> BoxFuture<'a, Option<Result<StatusResult, RpcError>>> {
         Box::pin(async move {
-            let (status, state) = match self.client(cx, server)? {
-                Ok(client) if client.server().has(Extension::Lifecycle) => {
-                    let status = client.mgp().health_status().await.map_err(RpcError::from);
-                    return Some(status.map(|mut result| {
-                        result.server_id = Some(server.to_string());
-                        result
-                    }));
-                }
-                Ok(client) => match ping_plain(&client).await {
-                    Ok(status) => (status, ServerState::Connected),
-                    Err(error) => return Some(Err(error)),
+            let found = self.get(cx, server)?;
+            let client = found.latest().client().ok();
+            let answer = match &client {
+                None => Ok(self.describe(cx, &found, health_of(&found))),
+                Some(client) => match self.ask_status(cx, &found, client).await {
+                    // The connection has ended, e.g. because the server is being stopped.
+                    Err(_) if client.is_closed() => {
+                        Ok(self.describe(cx, &found, health_of(&found)))
+                    }
+                    answer => answer,
                 },
-                Err(down) => down,
             };
-            let tools = self.count_seen(cx, server);
-            let mut result = StatusResult::new(status);
-            result.server_id = Some(server.to_string());
-            result.tools_total = Some(tools);
-            result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
-            let managed = self.fleet.get(server.as_str());
-            result.pending_requests = managed.map(|server| server.running());
-            result.state = Some(state);
-            Some(Ok(result))
+            Some(answer.map(|mut result| {
+                result.server_id = Some(server.to_string());
+                result
+            }))
         })
+    }
+
+    /// Asks a server for its status. A server without the extension `lifecycle` receives an MCP ping instead.
+    async fn ask_status(
+        &self,
+        cx: &Context,
+        server: &ManagedServer,
+        client: &Client,
+    ) -> Result<StatusResult, RpcError> {
+        if client.server().has(Extension::Lifecycle) {
+            return Ok(client.mgp().health_status().await?);
+        }
+        let health = ping_plain(client).await?;
+        Ok(self.describe(cx, server, (health, ServerState::Connected)))
+    }
+
+    /// Returns the status of a server that does not report it itself.
+    fn describe(
+        &self,
+        cx: &Context,
+        server: &ManagedServer,
+        (health, state): (HealthStatus, ServerState),
+    ) -> StatusResult {
+        let tools = self.count_seen(cx, server.id());
+        let mut result = StatusResult::new(health);
+        result.tools_total = Some(tools);
+        result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
+        result.pending_requests = Some(server.running());
+        result.state = Some(state);
+        result
     }
 
     /// Stops the server like `mgp/kernel/servers/stop`: it stays stopped until an operator starts it.

@@ -173,7 +173,8 @@ fn server(url: &str, issuer: &str) -> LoginServer {
     let config = Config::parse("mgp.toml", &text).unwrap().config;
     let expanded = Expander::new(|_| None).server(&config.servers[0]).unwrap();
     let ExpandedTarget::Url { url, auth, .. } = expanded.target else { panic!("no URL") };
-    LoginServer { id: expanded.id, url: url.as_str().to_owned(), auth: *auth }
+    let url = url.as_str().to_owned();
+    LoginServer { id: expanded.id, url, auth: *auth, only_public: false }
 }
 
 /// Checks whether a login at the server may connect to a URL, at which no program listens.
@@ -194,4 +195,6 @@ async fn only_the_configured_hosts_may_be_in_a_private_network() {
     check(&server(public, "https://issuer.example"), private, false).await;
     check(&server(&format!("{private}/mcp"), public), "https://10.0.0.1", false).await;
     check(&server(&format!("{private}/mcp"), public), local, false).await;
+    let registered = LoginServer { only_public: true, ..server(&format!("{private}/mcp"), public) };
+    check(&registered, private, false).await;
 }

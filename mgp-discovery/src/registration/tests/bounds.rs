@@ -76,7 +76,9 @@ async fn lists_show_registrations_with_their_state() {
     world.fake.configure("files");
     world.register(maker(), count("made")).await.unwrap();
     world.approve().await.unwrap();
-    world.register(maker(), count("waits")).await.unwrap();
+    let mut waits = count("waits");
+    waits["mgp"] = json!({ "extensions": ["streaming"] });
+    world.register(maker(), waits).await.unwrap();
     world.fake.broken.store(1, Ordering::Relaxed);
     world.register(operator(), count("broken")).await.unwrap();
 
@@ -104,6 +106,7 @@ async fn lists_show_registrations_with_their_state() {
     let waits = &known.iter().find(|it| it.summary.id == "waits").unwrap().summary;
     assert_eq!(waits.extra.get("registration").unwrap().as_str(), "\"pending_approval\"");
     assert_eq!(waits.trust_level.as_ref().unwrap().as_str(), "sandboxed");
+    assert_eq!(waits.extensions.join(" "), "streaming");
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,6 +98,8 @@ async fn invalid_params_are_refused_with_a_remedy() {
         (with("command", json!("nothing")), "there is no program `nothing` on `PATH`"),
         (with("command", json!("./nothing")), "there is no program `./nothing`"),
         (with("transport", json!("http")), "`transport` is `stdio`"),
+        (with("url", json!("https://example.com/mcp")), "add the URL with `mgp servers add ID"),
+        (with("command", json!("https://example.com/mcp")), "registry in `published`"),
         (with("args", json!(["${HOME}"])), "`${…}` is not expanded"),
         (with("env", json!({ "KEY": "${cmd:id}" })), "`${…}` is not expanded"),
         (with("args", json!(["a\u{0}b"])), "NUL"),
@@ -150,7 +152,10 @@ async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
         params["env"] = json!({ name: "x" });
         params
     };
-    for name in ["FOO", "LD_AUDIT_TOKEN", "KEYS", "AKEY", "key", "MODE2", "NODE_EXTRA_CA_CERTS"] {
+    let confined = "MGP_CONFINED_LD_AUDIT_TOKEN";
+    for name in
+        ["FOO", "LD_AUDIT_TOKEN", confined, "KEYS", "AKEY", "key", "MODE2", "NODE_EXTRA_CA_CERTS"]
+    {
         refused(world.register(maker(), with(name)).await, -32602, ALLOW_VARIABLE);
     }
     for name in ["KEY", "LD_ALLOWED", "GITHUB_TOKEN", "MCP_MODE"] {
@@ -231,6 +236,7 @@ proptest! {
             env: BTreeMap::new(),
             source: None,
             published: None,
+            remote: None,
             mgp: ServerMgpConfig::default(),
             trust: TrustLevel::Sandboxed,
             notes: vec![words.clone()],

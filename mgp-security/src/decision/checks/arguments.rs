@@ -43,9 +43,9 @@ impl<const EXPLAINS: bool> CallDecision<'_, '_, EXPLAINS> {
         let Some(validators) = &state.sources.validators else { return Ok(Passed::NO_RULE) };
         let call = (facts.call, facts.server, facts.tool);
         let definition = state.definition(facts.tool);
-        let trust = &state.policy().trust;
+        let policy = state.policy();
         let limits_paths = are_paths_limited(facts, assessment, judgement);
-        let validation = validators.check(call, assessment, definition, trust, limits_paths);
+        let validation = validators.check(call, assessment, definition, &policy, limits_paths);
         let names = validation.applied[..validation.passed].iter().map(Validator::as_str);
         let passed = self.steps.pass(Stage::Validators, names);
         self.findings.set_applied(validation.applied);

@@ -39,6 +39,7 @@ mod value;
 
 use crate::{
     argument_values::{key_words, leaves},
+    network::NetworkRules,
     rejection::Rejection,
     shell,
     words::Words,
@@ -68,8 +69,12 @@ fn names_language(name: &str) -> bool {
     LANGUAGES.contains(&name) || CODE_LANGUAGES.contains(&name)
 }
 
-/// Checks every argument that contains code.
-pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<(), Rejection> {
+/// Checks every argument that contains code. `network` has the rules for the targets of commands in scripts of a shell.
+pub(crate) fn check_arguments(
+    policy: &CodePolicy,
+    arguments: &Value,
+    network: NetworkRules<'_>,
+) -> Result<(), Rejection> {
     let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
     let leaves = leaves(arguments).map_err(reject)?;
     let key = |name: &str| key_words(name).concat();
@@ -112,7 +117,7 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
         }
     }
     code.into_iter().try_for_each(|value| match value {
-        Value::String(code) => policy.check(code),
+        Value::String(code) => policy.check_with(code, network),
         Value::Null => Ok(()),
         _ => Err(reject("the code is not text".to_owned())),
     })
@@ -124,6 +129,15 @@ impl CodePolicy {
     /// # Errors
     /// [`Rejection`], with the violated rules or with the reason why the code cannot be judged.
     pub fn check(&self, code: &str) -> Result<(), Rejection> {
+        self.check_with(code, NetworkRules::new())
+    }
+
+    /// Checks code against this policy; `network` has the rules for the targets of commands in a script of a shell.
+    pub(crate) fn check_with(
+        &self,
+        code: &str,
+        network: NetworkRules<'_>,
+    ) -> Result<(), Rejection> {
         if self.level == CodeSafetyLevel::Unrestricted {
             return Ok(());
         }
@@ -137,13 +151,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // Search for these two bytes first, which is faster: each hidden character below begins with one in UTF-8.
-        let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
-        if can_hide
-            && let Some(c) = code
-                .chars()
-                .find(|c| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
-        {
+        if let Some(c) = hidden_in(code) {
             return Err(reject(format!("Hidden character: U+{:04X}", u32::from(c))));
         }
         let code = with_plain_lines(code);
@@ -166,7 +174,7 @@ impl CodePolicy {
             "tsx" => javascript::check(self, &code, javascript_dialect::Dialect::Tsx, &mut found)
                 .map_err(reject)?,
             // A shell script can always write, so the level `readonly` refuses it; other levels check it.
-            "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,
+            "shell" if !self.is_readonly() => shell::script(&code, network).map_err(reject)?,
             _ => return Err(reject(unknown_language(language))),
         }
         let mut plain = None;
@@ -183,6 +191,15 @@ impl CodePolicy {
         let violations = found.into_vec();
         if violations.is_empty() { Ok(()) } else { Err(Rejection::code(violations, self.hints())) }
     }
+}
+
+/// Returns the first NUL or bidirectional character in code.
+fn hidden_in(code: &str) -> Option<char> {
+    let is_hidden =
+        |c: &char| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Search for these two bytes first, which is faster: in UTF-8, each hidden character begins with one of them.
+    let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
+    if can_hide { code.chars().find(is_hidden) } else { None }
 }
 
 /// Returns code without a byte order mark, and with `\n` as the only line end.

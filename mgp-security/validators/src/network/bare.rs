@@ -1,7 +1,7 @@
 //! Checks bare addresses in arguments that mostly have other values, e.g. `instance` and `nodes`, and hosts in
 //! connection strings.
 
-use super::{NetworkRules, PROPERTIES};
+use super::{NetworkRules, PROPERTIES, port_of};
 use crate::{argument_values::key_words, words::Words};
 use std::net::Ipv6Addr;
 use url::Host;
@@ -45,7 +45,7 @@ pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Result<()
 
 /// Checks a text that is an address, `localhost`, or the name of a metadata service, possibly with a user, a port and a
 /// path. All other texts pass.
-fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+pub(super) fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let place = text.split(['/', '\\', '?']).next().unwrap_or(text);
     let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
     let host = match place.rsplit_once(':') {
@@ -64,7 +64,10 @@ fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     } else {
         matches!(Host::parse(bare), Ok(Host::Domain(name)) if is_own(&name))
     };
-    if is_address || is_own { rules.check_host(bare) } else { Ok(()) }
+    if is_address || is_own {
+        return rules.for_place(text).check_host_at(bare, port_of(place));
+    }
+    Ok(())
 }
 
 /// Returns whether a name leads to this machine or to a metadata service in every network.
@@ -81,6 +84,7 @@ fn connection(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
         rules.check_host(after.split(')').next().unwrap_or(after))?;
     }
     let text = text.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+    let has_port = text.to_ascii_lowercase().contains("port=");
     for member in text.split(|c: char| matches!(c, ';' | '(' | ')') || c.is_whitespace()) {
         let Some((name, value)) = member.split_once('=') else { continue };
         // Remove the kind of the database, which clients in PHP have before the first name, e.g. `mysql:host=10.0.0.1`.
@@ -100,6 +104,7 @@ fn connection(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
             let host = one.split(['\\', '/']).next().unwrap_or(one).trim();
             let is_port = at > 0 && host.parse::<u16>().is_ok();
             if !host.is_empty() && !is_port {
+                let rules = if has_port { rules.beside_port(host) } else { rules };
                 rules.check_host(host)?;
             }
         }

@@ -3,83 +3,18 @@
 mod address;
 mod bare;
 mod file_url;
+mod rules;
 mod store;
 mod target;
 
 use crate::argument_values::{Leaf, key_words, leaves};
 use crate::words::Words;
 
+pub(crate) use rules::port_of;
+pub use rules::{NetworkRules, Resolver};
 use serde_json::Value;
-use std::{fmt::Debug, net::IpAddr};
-
-/// A resolver of host names.
-pub trait Resolver: Debug + Send + Sync {
-    /// Returns the addresses of a host name. The validator refuses a name that has none.
-    fn resolve(&self, name: &str) -> Vec<IpAddr>;
-}
-
-/// The rules for URLs and hosts. Programs that open connections themselves can call them directly.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NetworkRules<'a> {
-    resolver: Option<&'a dyn Resolver>,
-    /// `true` if URLs of files in arguments pass.
-    allows_files: bool,
-}
-
-impl<'a> NetworkRules<'a> {
-    /// Creates rules that judge names only by their text; before connecting, call
-    /// [`check_connect`](Self::check_connect), too.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets the resolver. With it, a name is refused unless all its addresses are public.
-    #[must_use]
-    pub fn resolver(mut self, resolver: &'a dyn Resolver) -> Self {
-        self.resolver = Some(resolver);
-        self
-    }
-
-    /// Lets arguments pass that are the URL of a file on this machine, because another check limits their paths.
-    pub(crate) fn allow_files(mut self) -> Self {
-        self.allows_files = true;
-        self
-    }
-
-    /// Checks a URL.
-    ///
-    /// # Errors
-    /// The reason why the URL is refused.
-    pub fn check_url(&self, url: &str) -> Result<(), String> {
-        target::url(url, self.resolver).map(drop)
-    }
-
-    /// Checks a URL and the `Location` of each redirection that followed.
-    ///
-    /// # Errors
-    /// The reason why the URL or one of the locations is refused.
-    pub fn check_redirects(&self, url: &str, locations: &[&str]) -> Result<(), String> {
-        target::chain(url, locations, self.resolver)
-    }
-
-    /// Checks a host with or without a port.
-    ///
-    /// # Errors
-    /// The reason why the host is refused.
-    pub fn check_host(&self, host: &str) -> Result<(), String> {
-        target::host(host, self.resolver)
-    }
-
-    /// Checks an address right before a connection to it, because a name may by then resolve to another address than at
-    /// the earlier check.
-    ///
-    /// # Errors
-    /// The reason why the address is refused.
-    pub fn check_connect(&self, address: IpAddr) -> Result<(), String> {
-        target::public(address)
-    }
-}
+use std::net::IpAddr;
+pub(crate) use target::{check_range, is_ambiguous};
 
 /// Words in keys of arguments that contain a URL.
 static URLS: Words = Words::new(
@@ -475,13 +410,14 @@ fn check_text(
         Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
             let joined = without_breaks(trimmed);
             if !joined.contains(char::is_whitespace) {
-                rules.check_host(joined.split('/').next().unwrap_or(&joined))?;
+                let host = joined.split('/').next().unwrap_or(&joined);
+                rules.for_place(&joined).check_host(host)?;
             }
             embedded(trimmed, rules)
         }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
             // Check only the part before the slash: the part after it is the length of a CIDR network, or a path.
-            Some((host, _)) => rules.check_host(host),
+            Some((host, _)) => rules.for_place(one).check_host(host),
             None => rules.check_host(one),
         }),
         // Under an unknown key, a text is a target only if the whole text is a URL.
@@ -562,11 +498,15 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
         let lower = target.to_ascii_lowercase();
         let place = word.split(['/', '?', '#']).next().unwrap_or(word);
         let host = place.split(':').next().unwrap_or(place);
-        if host == "localhost"
+        let rules_of_word = rules.for_bare_url(word);
+        if host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()
             || word.starts_with('[') && word.contains("::")
         {
-            rules.check_host(place)?;
+            rules_of_word.check_host(place)?;
+        } else if !place.contains("::") {
+            // Skip a word with two colons in a row: it mostly names an item of a program and not an IPv6 address.
+            bare::literal(place, rules_of_word)?;
         }
         if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
             rules.check_url(target)?;

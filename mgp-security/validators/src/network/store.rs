@@ -44,12 +44,17 @@ fn hosts(rest: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     {
         return unclear();
     }
+    let mut has_port = false;
     for parameter in after.split(['&', ';', '?']).skip(1) {
         let name = parameter.split('=').next().unwrap_or(parameter).to_ascii_lowercase();
         let is_server = matches!(name.as_str(), "server" | "servers" | "servername");
         if is_server || name.contains('%') || MOVING.iter().any(|part| name.contains(part)) {
             return unclear();
         }
+        has_port |= name.contains("port");
     }
-    places.split(',').try_for_each(|place| rules.check_host(place))
+    places.split(',').try_for_each(|place| {
+        let rules = if has_port { rules.beside_port(place) } else { rules };
+        rules.check_host(place)
+    })
 }

@@ -1,7 +1,8 @@
 //! The check of one URL or host. It refuses everything that is not on the public internet.
 
-use super::{Resolver, address::is_public};
-use std::net::{IpAddr, Ipv6Addr};
+use super::{NetworkRules, address::is_public};
+use mgp_types::LocalHost;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
 /// The maximum number of redirections of one request.
@@ -58,15 +59,11 @@ const PRIVATE_NAMES: &[&str] = &[
 ///
 /// # Errors
 /// The reason why the URL is refused.
-pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, String> {
+pub(super) fn url(text: &str, rules: NetworkRules<'_>) -> Result<Url, String> {
     if text.len() > MAX_URL {
         return Err(format!("the URL is longer than {MAX_URL} bytes"));
     }
-    // In a URL with a backslash before an `@`, some clients take the text after the `@` for the host, unlike browsers.
-    // So such a URL is refused.
-    let place = text.split_once(':').map_or(text, |(_, rest)| rest).trim_start_matches(['/', '\\']);
-    let place = place.split(['/', '?', '#']).next().unwrap_or(place);
-    if place.split_once('\\').is_some_and(|(_, after)| after.contains('@')) {
+    if is_ambiguous(text) {
         return Err("clients can read the host of the URL in different ways".to_owned());
     }
     let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
@@ -79,29 +76,38 @@ pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, St
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the URL has a user name or password".to_owned());
     }
-    if url.port().is_some_and(|port| BAD_PORTS.contains(&port)) {
+    if url.port().is_some_and(is_bad_port) {
         return Err("the port belongs to another protocol".to_owned());
     }
     let host = url.host().ok_or("the URL has no host")?;
-    check_host(&host.to_owned(), resolver)?;
+    check_host(&host.to_owned(), url.port_or_known_default(), rules)?;
     Ok(url)
 }
 
+/// Returns whether clients read the host of a URL in different ways: in a URL with a backslash before an `@`, some take
+/// the text after the `@` for the host, unlike browsers.
+pub(crate) fn is_ambiguous(url: &str) -> bool {
+    let place = url.split_once(':').map_or(url, |(_, rest)| rest).trim_start_matches(['/', '\\']);
+    let place = place.split(['/', '?', '#']).next().unwrap_or(place);
+    place.split_once('\\').is_some_and(|(_, after)| after.contains('@'))
+}
+
+/// Returns whether browsers refuse a port, because it belongs to another protocol.
+pub(super) fn is_bad_port(port: u16) -> bool {
+    BAD_PORTS.contains(&port)
+}
+
 /// Checks a URL and the targets of its redirections in their order.
-pub(super) fn chain(
-    text: &str,
-    redirects: &[&str],
-    resolver: Option<&dyn Resolver>,
-) -> Result<(), String> {
+pub(super) fn chain(text: &str, redirects: &[&str], rules: NetworkRules<'_>) -> Result<(), String> {
     if redirects.len() > MAX_REDIRECTS {
         return Err(format!("more than {MAX_REDIRECTS} redirections"));
     }
-    let mut now = url(text, resolver)?;
+    let mut now = url(text, rules)?;
     let mut seen = vec![now.clone()];
     for location in redirects {
         let next =
             now.join(location).map_err(|error| format!("a redirection cannot be read: {error}"))?;
-        now = url(next.as_str(), resolver)?;
+        now = url(next.as_str(), rules)?;
         if seen.contains(&now) {
             return Err("the redirections are a loop".to_owned());
         }
@@ -110,8 +116,8 @@ pub(super) fn chain(
     Ok(())
 }
 
-/// Checks a host with or without a port.
-pub(super) fn host(text: &str, resolver: Option<&dyn Resolver>) -> Result<(), String> {
+/// Checks a host with or without a port; `port` is the port of a host without one.
+pub(super) fn host(text: &str, port: Option<u16>, rules: NetworkRules<'_>) -> Result<(), String> {
     let text = text.trim();
     if text.is_empty() || text.contains(['/', '?', '#', '@', ' ', '\\']) {
         return Err(format!("`{text}` is not a host"));
@@ -119,43 +125,90 @@ pub(super) fn host(text: &str, resolver: Option<&dyn Resolver>) -> Result<(), St
     // Without brackets, a text with several colons is an IPv6 address, and its last part is not a port.
     let bare = text.split('%').next().unwrap_or(text);
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
-        return check_host(&Host::Ipv6(address), resolver);
+        return check_host(&Host::Ipv6(address), port, rules);
     }
-    let (name, port) = match text.rsplit_once(':') {
+    let (name, own) = match text.rsplit_once(':') {
         Some((name, port)) if !name.ends_with(':') => (name, Some(port)),
         _ => (text, None),
     };
-    if let Some(port) = port {
-        port.parse::<u16>().map_err(|_| format!("`{port}` is not a port"))?;
-    }
+    let port = match own {
+        Some(own) => Some(own.parse::<u16>().map_err(|_| format!("`{own}` is not a port"))?),
+        None => port,
+    };
     let host = Host::parse(name).map_err(|error| format!("`{name}` is not a host: {error}"))?;
-    check_host(&host, resolver)
+    check_host(&host, port, rules)
 }
 
-fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<(), String> {
+/// Checks a parsed host. `port` is `None` if the port is not known.
+pub(super) fn check_host(
+    host: &Host<String>,
+    port: Option<u16>,
+    rules: NetworkRules<'_>,
+) -> Result<(), String> {
     let name = match host {
-        Host::Ipv4(address) => return public((*address).into()),
-        Host::Ipv6(address) => return public((*address).into()),
+        Host::Ipv4(address) => return check_address((*address).into(), port, rules),
+        Host::Ipv6(address) => return check_address((*address).into(), port, rules),
         Host::Domain(name) => name.trim_end_matches('.').to_ascii_lowercase(),
     };
-    if !name.contains('.') {
-        return Err(format!("`{name}` is a name of the local network"));
+    let is_local = rules.local.iter().any(|local| local.permits_name(&name, port));
+    if !is_local {
+        check_name(&name)?;
     }
-    // Accept `nip.io` and `sslip.io` themselves, because their web pages are public.
-    let is_page = |rest: &str| rest.is_empty() && matches!(name.as_str(), "nip.io" | "sslip.io");
-    let is_below = |ending: &&&str| {
-        name.strip_suffix(**ending)
-            .is_some_and(|rest| (rest.is_empty() || rest.ends_with('.')) && !is_page(rest))
-    };
-    if let Some(ending) = PRIVATE_NAMES.iter().find(is_below) {
-        return Err(format!("names below `.{ending}` are not public"));
-    }
-    let Some(resolver) = resolver else { return Ok(()) };
+    let Some(resolver) = rules.resolver else { return Ok(()) };
     let addresses = resolver.resolve(&name);
     if addresses.is_empty() {
         return Err(format!("`{name}` has no address"));
     }
-    addresses.into_iter().try_for_each(public)
+    if !is_local {
+        return addresses.into_iter().try_for_each(public);
+    }
+    match addresses.into_iter().find(|address| LocalHost::is_metadata(*address)) {
+        Some(address) => Err(format!("`{address}` can be the metadata service of a cloud")),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a name can be one of the public internet.
+fn check_name(name: &str) -> Result<(), String> {
+    if !name.contains('.') {
+        return Err(format!("`{name}` is a name of the local network"));
+    }
+    // Accept `nip.io` and `sslip.io` themselves, because their web pages are public.
+    let is_page = |rest: &str| rest.is_empty() && matches!(name, "nip.io" | "sslip.io");
+    let is_below = |ending: &&&str| {
+        name.strip_suffix(**ending)
+            .is_some_and(|rest| (rest.is_empty() || rest.ends_with('.')) && !is_page(rest))
+    };
+    match PRIVATE_NAMES.iter().find(is_below) {
+        Some(ending) => Err(format!("names below `.{ending}` are not public")),
+        None => check_range(name),
+    }
+}
+
+/// Refuses a range of addresses such as `10.0.0.1-255`, `10.0.0.*` and `10.0.0.1,2`, as scanners of networks read them,
+/// unless only its last number varies and its addresses are public. Accepts other names.
+pub(crate) fn check_range(name: &str) -> Result<(), String> {
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '*' | ',' | '.');
+    if !name.contains(['-', '*', ','])
+        || name.matches('.').count() != 3
+        || !name.chars().all(is_number)
+    {
+        return Ok(());
+    }
+    let network = name.rsplit_once('.').map_or(name, |(network, _)| network);
+    match format!("{network}.1").parse::<Ipv4Addr>() {
+        Ok(address) => public(address.into()),
+        Err(_) => Err(format!("`{name}` is a range of several networks")),
+    }
+}
+
+fn check_address(
+    address: IpAddr,
+    port: Option<u16>,
+    rules: NetworkRules<'_>,
+) -> Result<(), String> {
+    let is_local = rules.local.iter().any(|local| local.permits_address(address, port));
+    if is_local { Ok(()) } else { public(address) }
 }
 
 /// Checks that an address belongs to the public internet.

@@ -1,18 +1,21 @@
 //! The context in which a command runs.
 
 use super::argv::Refusal;
+use crate::network::NetworkRules;
 
 /// The maximum depth of commands that run other commands.
 const MAX_DEPTH: usize = 8;
 
 /// The context of a command: its nesting depth, which counts the commands around it, e.g. `env` and `sh` around `ls` in
-/// `env sh -c ls`; its standard input; and its working folder.
+/// `env sh -c ls`; its standard input; its working folder; and the rules for its targets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
     depth: usize,
     pub(super) stdin: Stdin<'a>,
     /// The working folder that the call names.
     pub(super) folder: Option<&'a str>,
+    /// The rules for URLs and hosts.
+    pub(super) network: NetworkRules<'a>,
 }
 
 /// The standard input of a command.
@@ -31,8 +34,13 @@ pub(super) enum Stdin<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(super) fn new(stdin: Stdin<'a>) -> Self {
-        Self { depth: 0, stdin, folder: None }
+    pub(super) fn new(network: NetworkRules<'a>) -> Self {
+        Self { network, ..Self::default() }
+    }
+
+    /// Sets the standard input.
+    pub(super) fn with_input(self, stdin: Stdin<'a>) -> Self {
+        Self { stdin, ..self }
     }
 
     /// Sets the working folder.

@@ -64,7 +64,10 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     let mut words = words;
     while let Some((word, rest)) = words.split_first() {
         match assignment(word) {
-            Some((name, value)) => environment::check(name, value)?,
+            Some((name, value)) => {
+                environment::check(name, value)?;
+                targets::variable(name, value, frame.network)?;
+            }
             None => break,
         }
         words = rest;
@@ -139,10 +142,10 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     runners::check(name, args, frame)?;
     files::check(name, args)?;
     folder::check(name, args, frame)?;
-    powershell::check(name, args)?;
+    powershell::check(name, args, frame.network)?;
     programs::check(name, args, frame)?;
     stores::check(name, args)?;
-    targets::check(name, args)?;
+    targets::check(name, args, frame.network)?;
     stdin::check(name, args, frame)
 }
 

@@ -29,6 +29,7 @@ mod variables;
 use crate::{
     argument_values::{Leaf, key_words, leaves},
     hidden::hidden,
+    network::NetworkRules,
     words::Words,
 };
 use frame::{Frame, Stdin};
@@ -60,8 +61,13 @@ const MAX_WORDS: usize = 100_000;
 const MAX_JUDGED: usize = 4 * MAX_COMMAND;
 
 /// Checks the commands in the arguments of a call, which it recognises by the names of the arguments. Refuses a call in
-/// which it finds no command, hidden characters in any text, and dangerous environment variables.
-pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
+/// which it finds no command, hidden characters in any text, and dangerous environment variables. `network` has the
+/// rules for the targets of commands.
+pub(crate) fn check(
+    tool: &str,
+    arguments: &Value,
+    network: NetworkRules<'_>,
+) -> Result<(), String> {
     let leaves = leaves(arguments)?;
     for leaf in &leaves {
         if let Some(text) = leaf.value.as_str()
@@ -71,11 +77,20 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
         }
     }
     environment::check_all(arguments)?;
+    let proxies = targets::PROXIES.into_iter().collect();
+    for (name, value) in environment::values(arguments, &proxies) {
+        targets::variable(&name, &value, network)?;
+    }
     let texts = leaves.iter().filter_map(|leaf| leaf.value.as_str());
     let used = texts.flat_map(used_variables).collect();
     let variables = Variables::of_environment(environment::values(arguments, &used))?;
     let length = Cell::new(0);
-    let place = Place { variables: Some(&variables), length: Some(&length), ..Place::default() };
+    let place = Place {
+        frame: Frame::new(network),
+        variables: Some(&variables),
+        length: Some(&length),
+        ..Place::default()
+    };
     if objects(tool, arguments, place)? > 0 {
         return Ok(());
     }
@@ -150,7 +165,8 @@ fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String>
             more.extend(words(key, value)?);
         }
     }
-    let place = Place { frame: Frame::new(input(members)), folders: &folders, ..above };
+    let frame = above.frame.with_input(input(members));
+    let place = Place { frame, folders: &folders, ..above };
     let all: Vec<Word> = vector.iter().chain(&more).cloned().collect();
     let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
     let (mut named, mut length) = (false, 0_usize);
@@ -388,9 +404,9 @@ pub(crate) fn vector(program: &str, arguments: &[String]) -> Result<(), String> 
     judge::judge(&words, Frame::default())
 }
 
-/// Checks each command of a script.
-pub(crate) fn script(text: &str) -> Result<(), String> {
-    script::script(text, judge::judge)
+/// Checks each command of a script. `network` has the rules for the targets of commands.
+pub(crate) fn script(text: &str, network: NetworkRules<'_>) -> Result<(), String> {
+    script::script(text, Frame::new(network), judge::judge)
 }
 
 /// Checks a single command in the syntax of a shell.

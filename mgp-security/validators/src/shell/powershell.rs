@@ -7,7 +7,7 @@ use super::{
 use crate::network::NetworkRules;
 
 /// Checks a command of Windows or a cmdlet.
-pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+pub(super) fn check(name: &str, args: Args<'_>, network: NetworkRules<'_>) -> Result<(), Refusal> {
     let has = |switches: &[&str]| {
         args.texts().any(|text| switches.iter().any(|switch| text.eq_ignore_ascii_case(switch)))
     };
@@ -22,7 +22,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             return Err(format!("`{name}` deletes files that are only in the target"));
         }
         "invoke-webrequest" | "iwr" | "invoke-restmethod" | "irm" | "start-bitstransfer" => {
-            return requested(args)
+            return requested(args, network)
                 .map_err(|why| format!("`{name}` connects to a place that is not public: {why}"));
         }
         "set-content" | "add-content" | "ac" | "out-file" | "new-item" | "ni" | "move-item"
@@ -61,15 +61,15 @@ fn after<'a>(args: Args<'a>, option: &'static str) -> impl Iterator<Item = &'a s
 }
 
 /// Checks the URL and proxy of a request, which can be hosts without a scheme.
-fn requested(args: Args<'_>) -> Result<(), String> {
+fn requested(args: Args<'_>, network: NetworkRules<'_>) -> Result<(), String> {
     let first = args.0.first().map(|word| word.text.as_str()).filter(|text| !text.starts_with('-'));
     let places = first.into_iter().chain(after(args, "-uri")).chain(after(args, "-proxy"));
     for place in places.filter(|place| !place.starts_with('$')) {
         if place.contains("://") {
-            NetworkRules::new().check_url(place)?;
+            network.check_url(place)?;
         } else {
             let host = place.split(['/', '?', '#']).next().unwrap_or(place);
-            NetworkRules::new().check_host(host)?;
+            network.for_bare_url(place).check_host(host)?;
         }
     }
     Ok(())

@@ -26,10 +26,11 @@ static PRINTERS: Words = Words::new(
     cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg dd openssl",
 );
 
-/// Checks each command of a script with `judge`. Redirections may read any file except devices, and may write to files
-/// of the project, but not to system files.
+/// Checks each command of a script with `judge`, in the context `frame`. Redirections may read any file except devices,
+/// and may write to files of the project, but not to system files.
 pub(super) fn script(
     text: &str,
+    frame: Frame<'_>,
     judge: impl Fn(&[Word], Frame<'_>) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     if let Some(c) = hidden(text, true) {
@@ -51,7 +52,7 @@ pub(super) fn script(
         {
             return Err(format!("a redirection from `{}`", source.text));
         }
-        let frame = Frame::new(simple.stdin);
+        let frame = frame.with_input(simple.stdin);
         let mut judge_all = |words: &[Word]| {
             // This limit keeps the checks in several folders short.
             length += words.iter().map(|word| word.text.len() + 1).sum::<usize>() * folders.len();

@@ -96,7 +96,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         Language::Sed => sed_script(text),
         Language::Awk => awk_program(text),
         Language::Sql => text.lines().chain([text]).try_for_each(|line| database_text(name, line)),
-        Language::Shell => script(text, judge),
+        Language::Shell => script(text, Frame::new(frame.network), judge),
         Language::Arguments => appended(name, args, text, frame),
         Language::Unknown => Err("commands in a language that is not read".to_owned()),
     };

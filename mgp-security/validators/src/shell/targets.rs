@@ -4,9 +4,9 @@ use super::{
     argv::{Args, Refusal, long_name},
     git,
 };
-use crate::network::NetworkRules;
+use crate::network::{NetworkRules, check_range, is_ambiguous, port_of};
 use crate::words::{Words, has};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
 /// A program that connects to targets that its arguments name.
@@ -202,15 +202,45 @@ static DATA: Words = Words::new(
     body title notes grep",
 );
 
+/// Variables that name the proxy of most network programs.
+pub(super) const PROXIES: [&str; 8] = [
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "all_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "FTP_PROXY",
+    "ALL_PROXY",
+];
+/// Commands whose operands set variables for other commands.
+const SETTERS: &str = "env export declare typeset readonly local";
+
+/// Checks a variable that a command or a call sets, if it is one of [`PROXIES`].
+///
+/// # Errors
+/// A description of the reason why the proxy is refused.
+pub(super) fn variable(name: &str, value: &str, rules: NetworkRules<'_>) -> Result<(), Refusal> {
+    if !PROXIES.contains(&name) {
+        return Ok(());
+    }
+    named(value, rules)
+        .map_err(|why| format!("`{name}` connects to a place that is not public: {why}"))
+}
+
 /// Checks the targets in the arguments of a network program.
 ///
 /// # Errors
 /// A description of the reason why a target is refused.
-pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+pub(super) fn check(name: &str, args: Args<'_>, rules: NetworkRules<'_>) -> Result<(), Refusal> {
+    if has(SETTERS, name) {
+        let mut set = args.texts().filter_map(|text| text.split_once('='));
+        return set.try_for_each(|(name, value)| variable(name, value, rules));
+    }
     let Some(client) = client_of(name, args) else { return Ok(()) };
     let refused = |why: String| format!("`{name}` connects to a place that is not public: {why}");
     if name == "openssl" {
-        openssl(args).map_err(refused)?;
+        openssl(args, rules).map_err(refused)?;
     }
     let mut operands = 0;
     let mut words = args.texts();
@@ -222,13 +252,13 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                 None => None,
             };
             if let Some(value) = value {
-                option(client, long, value).map_err(refused)?;
+                option(client, long, value, rules).map_err(refused)?;
             }
         } else if word.len() > 1 && word.starts_with('-') {
-            short(client, word, &mut words).map_err(refused)?;
+            short(client, word, &mut words, rules).map_err(refused)?;
         } else {
             operands += 1;
-            operand(client.operands, operands, word).map_err(refused)?;
+            operand(client.operands, operands, word, rules).map_err(refused)?;
         }
     }
     Ok(())
@@ -243,21 +273,21 @@ fn client_of(name: &str, args: Args<'_>) -> Option<&'static Client> {
 }
 
 /// Checks the value of a long option.
-fn option(client: &Client, long: &str, value: &str) -> Result<(), String> {
+fn option(client: &Client, long: &str, value: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if long == "url" {
-        operand(client.operands, 1, value)?;
+        operand(client.operands, 1, value, rules)?;
     }
     if TARGETS.has(long) {
-        named(value)
+        named(value, rules)
     } else if !has(client.long, long) || is_url(value) && !DATA.has(long) {
-        with_scheme(value)
+        with_scheme(value, rules)
     } else {
         Ok(())
     }
 }
 
 /// Checks the targets of `openssl`, whose options have long names after one dash.
-fn openssl(args: Args<'_>) -> Result<(), Refusal> {
+fn openssl(args: Args<'_>, rules: NetworkRules<'_>) -> Result<(), Refusal> {
     let before = [""].into_iter().chain(args.texts());
     before.zip(args.texts()).try_for_each(|(before, text)| {
         let (option, value) = match text.split_once('=') {
@@ -271,9 +301,9 @@ fn openssl(args: Args<'_>) -> Result<(), Refusal> {
         if !is_target || value.starts_with('-') {
             Ok(())
         } else if value.contains("://") {
-            with_scheme(value)
+            with_scheme(value, rules)
         } else {
-            place(value, true)
+            place(value, true, rules)
         }
     })
 }
@@ -283,6 +313,7 @@ fn short<'a>(
     client: &Client,
     word: &str,
     words: &mut impl Iterator<Item = &'a str>,
+    rules: NetworkRules<'_>,
 ) -> Result<(), String> {
     let letters = &word[1..];
     for (at, letter) in letters.char_indices() {
@@ -293,10 +324,12 @@ fn short<'a>(
         let rest = &letters[at + letter.len_utf8()..];
         let value = if rest.is_empty() { words.next().unwrap_or_default() } else { rest };
         return if is_target {
-            named(value)
+            named(value, rules)
+        } else if letter == 'o' && client.targets == "J" {
+            setting(value, rules)
         } else if is_url(value) && !client.data.contains(letter) {
             // The value is a file or a list, which some programs also read from a URL, so check it if it is a URL.
-            with_scheme(value)
+            with_scheme(value, rules)
         } else {
             Ok(())
         };
@@ -304,35 +337,53 @@ fn short<'a>(
     Ok(())
 }
 
-fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
+/// Checks a setting of `ssh`, e.g. `HostName=10.0.0.1`, which can name another host than the operand.
+fn setting(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let separates = |c: char| c == '=' || c.is_whitespace();
+    let text = text.trim_start();
+    let (name, value) = text.split_once(separates).unwrap_or((text, ""));
+    if name.eq_ignore_ascii_case("HostName") || name.eq_ignore_ascii_case("ProxyJump") {
+        return named(value.trim_matches(|c: char| separates(c) || c == '"'), rules);
+    }
+    Ok(())
+}
+
+fn operand(form: Operands, at: usize, word: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if matches!(form, Operands::Urls | Operands::Host | Operands::Request)
         && let Some(url) = with_slashes(word)
     {
-        with_scheme(&url)?;
+        with_scheme(&url, rules)?;
     }
     if form == Operands::Urls {
         single(word)?;
     }
     if word.contains("://") {
-        return with_scheme(word);
+        with_scheme(word, rules)?;
+        if has_scheme(word) {
+            return Ok(());
+        }
     }
     match form {
-        Operands::Urls => place(authority(word), true),
-        // The host is the first or second operand, because an HTTP method can precede it. Refuse `:8080`, which is a
-        // port of the local machine.
+        Operands::Urls => place(authority(word), true, rules.for_bare_url(word)),
+        // The host is the first or second operand, because an HTTP method can precede it.
         Operands::Host | Operands::Request if at <= 2 => {
+            let rules = rules.for_bare_url(word);
             if word.starts_with(':') {
-                return Err(format!("`{word}` is a port of this machine"));
+                return own_port(word, rules);
             }
-            place(authority(word), at == 1 || form == Operands::Request)
+            place(authority(word), at == 1 || form == Operands::Request, rules)
         }
         Operands::Host | Operands::Request => Ok(()),
-        Operands::Remotes if user_removed(word).parse::<Ipv6Addr>().is_ok() => place(word, true),
+        Operands::Remotes if user_removed(word).parse::<Ipv6Addr>().is_ok() => {
+            place(word, true, rules)
+        }
         Operands::Remotes | Operands::Paths | Operands::Schemes => match remote_host(word) {
-            Some(host) if form != Operands::Schemes || host.contains('@') => place(host, true),
+            Some(host) if form != Operands::Schemes || host.contains('@') => {
+                place(host, true, rules)
+            }
             None if form == Operands::Remotes && !word.contains('/') => {
                 // The words after the host are a command for the remote machine, in which `0` is a number.
-                place(word, at == 1 || word.contains('@'))
+                place(word, at == 1 || word.contains('@'), rules)
             }
             _ => Ok(()),
         },
@@ -341,9 +392,20 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
             // Split at the last colon: the last part is the port, and the host before it can be an IPv6 address with
             // colons.
             let target = address.split_once(':').and_then(|(_, rest)| rest.rsplit_once(':'));
-            target.map_or(Ok(()), |(host, _)| place(host, true))?;
-            word.split([':', ',']).skip(1).try_for_each(|part| place(part, false))
+            target.map_or(Ok(()), |(host, _)| place(host, true, rules))?;
+            word.split([':', ',']).skip(1).try_for_each(|part| place(part, false, rules))
         }
+    }
+}
+
+/// Checks a word such as `:8080` or `:8080/path`, which some clients read as a port of this machine.
+fn own_port(word: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let port = &authority(word)[1..];
+    let is_port = port.bytes().all(|b| b.is_ascii_digit());
+    let checked = is_port.then(|| place(&format!("localhost:{port}"), true, rules));
+    match checked {
+        Some(Ok(())) => Ok(()),
+        _ => Err(format!("`{word}` is a port of this machine")),
     }
 }
 
@@ -367,15 +429,23 @@ fn user_removed(text: &str) -> &str {
 /// Returns the URL with two slashes that clients would read in a word such as `http:/host` or `//host`; `None` for
 /// other words.
 fn with_slashes(word: &str) -> Option<String> {
-    let is_scheme = |scheme: &str| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-    };
     let (scheme, rest) = match word.split_once(":/") {
         Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
         _ => ("http", word.strip_prefix("//").or_else(|| word.strip_prefix("\\\\"))?),
     };
     Some(format!("{scheme}://{}", rest.trim_start_matches(['/', '\\'])))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// Returns whether a word begins with a scheme. In `10.0.0.1/?next=http://example.com`, clients connect to the address
+/// in front of the path, and in `localhost://path`, `scp` connects to `localhost`.
+fn has_scheme(word: &str) -> bool {
+    let scheme = word.split_once("://").map_or("", |(scheme, _)| scheme);
+    is_scheme(scheme) && !scheme.contains('.') && !is_own(scheme)
 }
 
 /// Refuses a pattern such as `http://10.0.0.[1-9]/` or `{a,b}.example`, from which curl makes several hosts.
@@ -408,32 +478,65 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Checks the value of an option that contains a target, e.g. `example.com:80:10.0.0.1` of `--resolve`.
-fn named(value: &str) -> Result<(), String> {
+fn named(value: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if let Some(url) = with_slashes(value) {
-        with_scheme(&url)?;
+        with_scheme(&url, rules)?;
     }
     if value.contains("://") {
-        return with_scheme(value);
+        with_scheme(value, rules)?;
+        if has_scheme(value) {
+            return Ok(());
+        }
     }
     // Check the texts in brackets separately, because brackets enclose an IPv6 address.
-    let in_brackets = value.split('[').skip(1).filter_map(|part| part.split(']').next());
-    in_brackets.chain(value.split([':', ','])).try_for_each(|part| place(part, true))
+    let mut in_brackets = value.split('[').skip(1).filter_map(|part| part.split(']').next());
+    in_brackets.try_for_each(|part| place(part, true, rules))?;
+    value.split(',').try_for_each(|one| {
+        let mut parts = one.split(':').peekable();
+        while let Some(part) = parts.next() {
+            // A number behind a host is its port.
+            let is_port =
+                |next: &&&str| !next.is_empty() && next.bytes().all(|b| b.is_ascii_digit());
+            let whole = match parts.peek().filter(is_port) {
+                Some(port) => format!("{part}:{port}"),
+                None => part.to_owned(),
+            };
+            place(&whole, true, rules)?;
+            // Also check the host in front of a path, in which an `@` does not end a user.
+            place(authority(&whole), true, rules.for_place(&whole))?;
+        }
+        Ok(())
+    })
 }
 
 /// Checks the host of a URL with any scheme. Accepts a word that is not a URL.
-fn with_scheme(word: &str) -> Result<(), String> {
+fn with_scheme(word: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let Ok(url) = Url::parse(word) else {
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
         let host = user_removed(authority(rest));
         // The word cannot be parsed: it can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`, or have an IPv6
-        // address with a zone. So check its host as text.
+        // address with a zone. So check its host as text. It is not clear which host and port such a word means, so
+        // none is a local host.
         let is_address = host.starts_with('[');
         let host = if is_address { host } else { host.split(['[', '{']).next().unwrap_or(host) };
-        return place(host.trim_end_matches('.'), true);
+        return place(host.trim_end_matches('.'), true, NetworkRules::new());
     };
     match (url.scheme(), url.host_str()) {
         ("file" | "data", _) | (_, None) => Ok(()),
-        (_, Some(host)) => place(host, true),
+        _ if is_ambiguous(word) => {
+            Err(format!("clients can read the host of `{word}` in different ways"))
+        }
+        (scheme, Some(host)) => {
+            let place_of = |port: u16| format!("{host}:{port}");
+            let text = url.port_or_known_default().map_or_else(|| host.to_owned(), place_of);
+            let has_user = !url.username().is_empty() || url.password().is_some();
+            let rules = match scheme {
+                "http" | "https" | "ws" | "wss" if has_user => rules.without_local_hosts(),
+                "http" | "https" | "ws" | "wss" => rules.for_bare_url(&text),
+                _ => rules,
+            };
+            place(&text, true, rules)
+        }
     }
 }
 
@@ -441,8 +544,9 @@ fn with_scheme(word: &str) -> Result<(), String> {
 ///
 /// Among names without a dot, refuses only `localhost` and similar names: any other name can be an alias from the
 /// program's configuration.
-fn place(text: &str, is_host: bool) -> Result<(), String> {
+fn place(text: &str, is_host: bool, rules: NetworkRules<'_>) -> Result<(), String> {
     let host = user_removed(text);
+    let port = port_of(host);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);
     let host = match host.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') && port.bytes().all(|b| b.is_ascii_digit()) => {
@@ -452,7 +556,7 @@ fn place(text: &str, is_host: bool) -> Result<(), String> {
     };
     let number = host.parse::<u32>();
     if number == Ok(0) && (is_host || host != text) {
-        return NetworkRules::new().check_host("0.0.0.0");
+        return rules.check_parsed(&Host::Ipv4(Ipv4Addr::UNSPECIFIED), port);
     }
     // A small number is not an address but a port, a time or a count, so it passes.
     if host.is_empty() || number.is_ok_and(|number| number < 1 << 24) {
@@ -462,11 +566,11 @@ fn place(text: &str, is_host: bool) -> Result<(), String> {
         Ok(address) => Host::Ipv6(address),
         Err(_) => match Host::parse(host) {
             Ok(parsed) => parsed,
-            Err(_) => return Ok(()),
+            Err(_) => return check_range(host),
         },
     };
     let is_alias = matches!(&parsed, Host::Domain(name) if !name.trim_end_matches('.').contains('.') && !is_own(name));
-    if is_alias { Ok(()) } else { NetworkRules::new().check_host(&parsed.to_string()) }
+    if is_alias { Ok(()) } else { rules.check_parsed(&parsed, port) }
 }
 
 /// Returns whether a name belongs to the local machine or to a metadata service.

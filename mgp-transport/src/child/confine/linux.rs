@@ -1,7 +1,7 @@
 //! Confines this process with Landlock (files, TCP, signals) and seccomp (all other sockets), and executes the program
 //! of the child.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -118,12 +118,11 @@ fn restrict_files(rights: &Confinement) -> Result<RulesetStatus, RulesetError> {
         rules = rules.handle_access(*access)?;
     }
     let mut rules = rules.scope(Scope::from_all(RIGHTS))?.create()?;
-    let hidden = rights.hidden.as_deref();
     for path in &rights.read {
-        rules = allowed(rules, path, hidden, AccessFs::from_read(RIGHTS))?;
+        rules = allowed(rules, path, &rights.hidden, AccessFs::from_read(RIGHTS))?;
     }
     for path in &rights.write {
-        rules = allowed(rules, path, hidden, AccessFs::from_all(RIGHTS))?;
+        rules = allowed(rules, path, &rights.hidden, AccessFs::from_all(RIGHTS))?;
     }
     for (ports, access) in tcp {
         if let Ports::Only(ports) = ports {
@@ -140,7 +139,7 @@ fn restrict_files(rights: &Confinement) -> Result<RulesetStatus, RulesetError> {
 fn allowed(
     mut rules: RulesetCreated,
     path: &Path,
-    hidden: Option<&Path>,
+    hidden: &[PathBuf],
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
@@ -148,9 +147,9 @@ fn allowed(
     if real.ok().as_deref() != Some(path) {
         return Ok(rules);
     }
-    if let Some(hidden) = hidden.filter(|hidden| hidden.starts_with(path)) {
+    if hidden.iter().any(|hidden| hidden.starts_with(path)) {
         for path in beside(path, hidden) {
-            rules = allowed(rules, &path, None, access)?;
+            rules = allowed(rules, &path, &[], access)?;
         }
         return Ok(rules);
     }
@@ -158,12 +157,16 @@ fn allowed(
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
-/// Returns everything below a folder except a hidden folder in it: rights hold for a whole folder, so each folder that
-/// contains the hidden one is replaced by what is in it. Links are left out by [`allowed`].
-fn beside(folder: &Path, hidden: &Path) -> Vec<PathBuf> {
-    let folders = hidden.ancestors().skip(1).take_while(|above| above.starts_with(folder));
-    let entries = folders.flat_map(|above| fs::read_dir(above).into_iter().flatten().flatten());
-    entries.map(|entry| entry.path()).filter(|path| !hidden.starts_with(path)).collect()
+/// Returns everything below a folder except the hidden folders in it: rights hold for a whole folder, so each folder
+/// that contains a hidden one is replaced by what is in it. Links are left out by [`allowed`].
+fn beside(folder: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let above = hidden.iter().flat_map(|hidden| hidden.ancestors().skip(1));
+    let is_hidden = |path: &Path| hidden.iter().any(|hidden| path.starts_with(hidden));
+    let folders: BTreeSet<_> =
+        above.filter(|above| above.starts_with(folder) && !is_hidden(above)).collect();
+    let entries = folders.iter().flat_map(|above| fs::read_dir(above).into_iter().flatten());
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.filter(|path| !hidden.iter().any(|hidden| hidden.starts_with(path))).collect()
 }
 
 // The numbers of `linux/socket.h`, `linux/net.h` and `linux/in.h`, which are the same for all architectures that the
@@ -270,4 +273,23 @@ fn bits(
 fn report(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_beside_hidden_folders_is_found_although_one_of_them_does_not_exist() {
+        let folder = mgp_testkit::temp_dir();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["config/mgp/inner", "config/git", "local/state", "work/mgp"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let hidden = ["config/mgp", "config/mgp/inner", "local/state", "none/mgp"].map(at);
+        let mut found = beside(folder.path(), &hidden);
+        found.sort();
+        assert_eq!(found, [at("config/git"), at("work")]);
+        assert_eq!(beside(&at("local/state"), &hidden), Vec::<PathBuf>::new());
+    }
 }

@@ -68,6 +68,10 @@ pub struct HttpClientConfig {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// If set, credentials and additional headers are also sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
+    /// If set, connections are opened to public addresses only, so that a URL of an untrusted party does not lead into
+    /// a private network. With a [`proxy`](Self::proxy), only an address that is written in the URL is checked, because
+    /// the proxy resolves names. Default: `false`.
+    pub only_public: bool,
     /// The proxy for new connections. Default: none, even if environment variables name a proxy.
     pub proxy: Proxy,
     /// Additional root certificates.
@@ -95,6 +99,7 @@ impl Default for HttpClientConfig {
             headers: HeaderMap::new(),
             credentials: None,
             credentials_in_clear: false,
+            only_public: false,
             proxy: Proxy::none(),
             roots: Roots::default(),
             eras: EraCache::shared(),

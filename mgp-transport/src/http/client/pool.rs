@@ -23,7 +23,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::rt::{Read, Write};
-use hyper_util::client::legacy::connect::dns::GaiResolver;
 use mgp_types::sync::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
@@ -34,6 +33,7 @@ use super::config::HttpClientConfig;
 use super::connector::{Connector, Security, connector};
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
+use crate::http::guard::Guard;
 
 /// A request whose URI is only a path; its header `Host` contains the host.
 pub(super) type Message = Request<Full<Bytes>>;
@@ -57,7 +57,7 @@ const MIN_CLOSE_AGE: Duration = Duration::from_secs(4);
 /// make the derived limit too short; without an expiry, such closes would shorten it more and more.
 const LEARNED_TTL: Duration = Duration::from_hours(1);
 
-pub(super) struct Pool<C = Connector<GaiResolver>> {
+pub(super) struct Pool<C = Connector<Guard>> {
     connector: C,
     to: Uri,
     connect_timeout: Duration,
@@ -90,7 +90,9 @@ pub(super) fn pool(
     config: &HttpClientConfig,
 ) -> Result<Pool, HttpClientError> {
     let secure = if endpoint.is_https() { Security::Tls } else { Security::None };
-    let (resolver, place) = (GaiResolver::new(), endpoint.to_string());
+    let place = endpoint.to_string();
+    let resolver = Guard::for_url(endpoint.uri(), config.only_public)
+        .map_err(|why| HttpClientError::Url { url: place.clone(), why: why.to_string() })?;
     let (proxy, roots, bound) = (&config.proxy, &config.roots, config.connect_timeout);
     let connector = connector(resolver, proxy, secure, roots, &place, bound)?;
     Ok(Pool::new(connector, endpoint.uri().clone(), config))

@@ -62,6 +62,8 @@ pub struct GuardedFetch {
 
 #[derive(Clone, Debug, Default)]
 struct Rules {
+    /// If set, all addresses are allowed.
+    any: bool,
     /// If set, addresses of this machine are allowed, also over plain `http`.
     loopback: bool,
     /// The hosts that are allowed at any address, also over plain `http`.
@@ -325,7 +327,7 @@ impl Rules {
     }
 
     fn judge(&self, host: &str, address: IpAddr) -> Result<(), ForbiddenAddress> {
-        if self.hosts.contains(&bare(host)) {
+        if self.any || self.hosts.contains(&bare(host)) {
             return Ok(());
         }
         match check_address(address) {
@@ -342,7 +344,20 @@ fn bare(host: &str) -> String {
 
 /// A resolver that returns only allowed addresses.
 #[derive(Clone)]
-struct Guard(Arc<Rules>);
+pub(in crate::http) struct Guard(Arc<Rules>);
+
+impl Guard {
+    /// Creates the resolver for the connections to one URL. With `only_public`, returns an error if the host of the URL
+    /// is an address that is not public, because the connector calls no resolver for an address.
+    pub(in crate::http) fn for_url(url: &Uri, only_public: bool) -> Result<Self, ForbiddenAddress> {
+        let rules = Rules { any: !only_public, ..Rules::default() };
+        let host = url.host().unwrap_or_default();
+        if let Ok(address) = bare(host).parse() {
+            rules.judge(host, address)?;
+        }
+        Ok(Self(Arc::new(rules)))
+    }
+}
 
 /// The error if all addresses of a name are forbidden.
 #[derive(Debug, thiserror::Error)]
@@ -433,6 +448,19 @@ mod tests {
         let own = Rules { hosts: vec!["idp.internal".to_owned()], ..Rules::default() };
         assert!(sieved(&own, "IDP.internal.", &["10.0.0.1"]).is_ok());
         assert!(sieved(&own, "x.idp.internal", &["10.0.0.1"]).is_err());
+    }
+
+    #[test]
+    fn the_connections_to_a_public_server_have_no_private_address() {
+        let address: Uri = "https://10.0.0.1/mcp".parse().unwrap();
+        assert!(Guard::for_url(&address, true).is_err());
+        assert!(Guard::for_url(&address, false).is_ok());
+        let name: Uri = "https://rebind.example/mcp".parse().unwrap();
+        let private = ["127.0.0.1", "10.0.0.1"];
+        let guard = Guard::for_url(&name, true).unwrap();
+        assert!(sieved(&guard.0, "rebind.example", &private).is_err());
+        let guard = Guard::for_url(&name, false).unwrap();
+        assert_eq!(sieved(&guard.0, "rebind.example", &private).unwrap(), private);
     }
 
     #[track_caller]

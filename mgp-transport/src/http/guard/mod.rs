@@ -4,4 +4,5 @@ mod address;
 mod fetch;
 
 pub use self::address::{ForbiddenAddress, check_address};
+pub(super) use self::fetch::Guard;
 pub use self::fetch::GuardedFetch;

@@ -31,6 +31,9 @@ record! {
         req trust_level: TrustLevel,
         /// The rights of the server's process in words; absent if the process is not confined.
         opt confinement: Option<String>,
+        /// The hosts outside of the public internet that calls of the server may reach, joined by commas; absent if no
+        /// such host is configured.
+        opt local_hosts: Option<String>,
         /// The eras of the connected sessions: `legacy`, `modern`, or several joined by `+`.
         opt era: Option<String>,
         /// The revision of MCP that the server speaks.

@@ -103,13 +103,13 @@ impl Change {
             return Ok(None);
         }
         prepare(file, text)?;
-        let backup = text.map(|text| write_backup(file, text)).transpose();
-        let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
+        let unwritable = |error: std::io::Error| Failure::unwritable(file, &error);
+        let backup = text.map(|text| write_backup(file, text)).transpose().map_err(unwritable)?;
         let is_base = text.unwrap_or_default() == self.base;
         let before = match self.record {
             _ if is_base => backup.clone(),
             Some(record) if self.is_exact => record.before,
-            _ => Some(write_backup(file, &self.base)?),
+            _ => Some(write_backup(file, &self.base).map_err(unwritable)?),
         };
         let previous = Record::read(global, file)?;
         let before = before.map(|path| (path, &*self.base));
@@ -120,13 +120,16 @@ impl Change {
             let texts = (text, Some(&*self.after));
             undo::remember(global, run, file, texts, previous.clone(), backup.clone())?;
             check_unchanged(file, text)?;
-            replace_file(file, &self.after).map_err(|error| Failure::unwritable(file, &error))
+            replace_file(file, &self.after).map_err(unwritable)
         };
         if let Err(failure) = apply() {
             // Ignore an error: a record that stays does no harm, because the host's file is still in the state before
-            // the change.
-            let _ = undo::forget(global, &unwritten, file);
-            let _ = Record::write(global, file, previous);
+            // the change. In this case keep the back-up too, because the record names it.
+            let forgotten = undo::forget(global, &unwritten, file);
+            let restored = Record::write(global, file, previous);
+            if let (Ok(()), Ok(()), Some(backup)) = (forgotten, restored, backup) {
+                let _ = std::fs::remove_file(backup);
+            }
             return Err(failure);
         }
         Ok(backup)

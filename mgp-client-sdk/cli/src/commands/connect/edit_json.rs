@@ -52,8 +52,22 @@ fn create(text: &str, table: &str, name: &str, value: &str) -> Result<String, St
 }
 
 /// Removes a member of the object at a path. Returns the new text and the removed value; `None` if the member is
-/// missing.
+/// missing. If several members have the name, removes all of them and returns the last value, which is the one that
+/// programs use: one of the others would otherwise take effect now.
 pub(super) fn remove(
+    text: &str,
+    path: &[String],
+    name: &str,
+) -> Result<Option<(String, String)>, String> {
+    let Some((mut text, value)) = remove_last(text, path, name)? else { return Ok(None) };
+    while let Some((without, _)) = remove_last(&text, path, name)? {
+        text = without;
+    }
+    Ok(Some((text, value)))
+}
+
+/// Removes the last of the members with a name; otherwise like [`remove`].
+fn remove_last(
     text: &str,
     path: &[String],
     name: &str,
@@ -383,6 +397,8 @@ mod tests {
         assert_eq!(removed(text, "a"), taken("{\"s\": {\n\t // one\n\t\"b\": {\"c\": 2}\n}}", "1"));
         assert_eq!(removed(text, "b"), taken("{\"s\": {\n\t\"a\": 1 // one\n}}", "{\"c\": 2}"));
         assert_eq!(removed("{\"s\": {\"a\": 1,}}", "a"), taken("{\"s\": {}}", "1"));
+        let twice = "{\"s\": {\"a\": 1, \"b\": 2, \"a\": 3}}";
+        assert_eq!(removed(twice, "a"), taken("{\"s\": { \"b\": 2 }}", "3"));
         assert_eq!(removed(text, "c"), None);
         assert_eq!(removed("{}", "a"), None);
     }

@@ -8,7 +8,7 @@ use mgp_discovery::import::Host;
 
 use super::syntax::Syntax;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, home};
+use crate::hosts::{KnownHost, current_folder, home};
 
 /// A host and its file.
 #[derive(Clone, Debug, Args)]
@@ -45,12 +45,9 @@ impl HostTarget {
                     "name the file of the host, e.g. `mgp connect generic FILE`",
                 ));
             }
-            (None, Some(host)) if self.project => {
-                let folder = std::env::current_dir()?;
-                host.project_file(&folder).ok_or_else(|| {
-                    Failure::usage(format!("{} has no project files", host.name()))
-                })?
-            }
+            (None, Some(host)) if self.project => host
+                .project_file(&current_folder()?)
+                .ok_or_else(|| Failure::usage(format!("{} has no project files", host.name())))?,
             (None, Some(host)) => host.user_file(&home()?),
         };
         // Resolve a symbolic link, so that the edit replaces its target and not the link.

@@ -340,15 +340,16 @@ impl FileChange {
         let file = &self.file;
         let text = plan.merged.as_ref().map_or(&plan.before, |merged| &merged.text);
         check_unchanged(file, plan.now.as_deref())?;
+        let unwritable = |error: std::io::Error| Failure::unwritable(file, &error);
         match (text, &plan.now) {
             (Some(before), Some(now)) if self.after_sha256 == Some(digest(now)) => {
-                let replaced = replace_file(file, before).map(|()| None);
-                replaced.map_err(|error| Failure::unwritable(file, &error))
+                replace_file(file, before).map(|()| None).map_err(unwritable)
             }
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(now)) => {
                 let is_ours = self.after_sha256 == Some(digest(now));
-                let backup = (!is_ours).then(|| write_backup(file, now)).transpose()?;
+                let backup = (!is_ours).then(|| write_backup(file, now)).transpose();
+                let backup = backup.map_err(unwritable)?;
                 fs::remove_file(file).map(|()| backup).map_err(|error| {
                     Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
                 })

@@ -49,7 +49,9 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
 
 /// Reports a file that no command can read.
 fn unreadable(host: &str, why: &dyn Display) -> Check {
-    Check::new("host", Level::Warn, format!("{host}: {why}")).with_fix("correct the file")
+    let why = why.to_string();
+    let (why, fix) = split_remedy(&why).unwrap_or_else(|| (why, "correct the file".to_owned()));
+    Check::new("host", Level::Warn, format!("{host}: {why}")).with_fix(fix)
 }
 
 /// Reports files from which a host starts servers, but which no command changes.
@@ -122,4 +124,16 @@ fn check_host(name: &str, host: &str, file: &HostFile) -> Check {
     let what = format!("{name} starts mgp, and beside it, not governed: {names}");
     Check::new("host", Level::Warn, what)
         .with_fix(format!("run `mgp import {host} --apply`, then `mgp connect {host} --replace`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unreadable;
+
+    #[test]
+    fn the_remedy_of_a_failure_takes_the_place_of_the_general_one() {
+        let fix = |why: &str| unreadable("cursor", &why).fix.unwrap();
+        assert_eq!(fix("root would own files; run mgp without `sudo`"), "run mgp without `sudo`");
+        assert_eq!(fix("it is not JSON at line 1"), "correct the file");
+    }
 }

@@ -74,7 +74,11 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
             checks.extend(check_database(&db, &folder.join("state.db")).await);
             (checks, Some(Arc::new(db)))
         }
-        Err(failure) => failed(failure),
+        // If a file belongs to another user, that is the reason, and its check names a better remedy.
+        Err(failure) => match check_access(&folder) {
+            Some(check) => (vec![check], None),
+            None => failed(failure),
+        },
     }
 }
 
@@ -261,16 +265,25 @@ fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
         .map(|metadata| metadata.len())
 }
 
+/// Returns whether this user may not read a file of the state. [`check_access`] reports such a file with a remedy that
+/// keeps its content.
+fn is_of_another_user(file: &Path) -> bool {
+    fs::File::open(file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// Reports a file of secrets that cannot be used; without it, no server starts that needs a secret.
 pub(super) fn check_secrets(global: &Global) -> Option<Check> {
     let folder = state::folder(global).ok()?;
+    if is_of_another_user(&folder.join("secrets.json")) {
+        return None;
+    }
     let error = SecretFile::in_folder(&folder).names().err()?;
     Some(failed("secrets", &error.to_string()))
 }
 
 pub(super) async fn check_keys(global: &Global) -> Option<Check> {
     let file = state::folder(global).ok()?.join("keys.json");
-    if !file.exists() {
+    if !file.exists() || is_of_another_user(&file) {
         return None;
     }
     let records = async { ApiKeys::open(FileKeys::new(&file)).await?.records().await };

@@ -1,5 +1,6 @@
 //! The files of hosts from which `mgp import` reads servers.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::Import;
 use super::denied::without_denied;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, claude_settings, home, with_tilde};
+use crate::hosts::{KnownHost, claude_settings, current_folder, home, with_tilde};
 use crate::output::print_note;
 use crate::pipe::explained;
 use crate::state;
@@ -103,7 +104,7 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
     }
     warn_of_unread(global, host, &home);
     // A project's file may come from other people, so it is read only with `--project`.
-    let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
+    let project = if import.project { host.project_file(&current_folder()?) } else { None };
     let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
     // Keep a file whose folder cannot be read: reading the file later reports the error.
     Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
@@ -225,14 +226,24 @@ fn read_file(name: &str) -> CliResult<Source> {
         None => (Host::Generic, "default".to_owned()),
     };
     match read(format, &file, &text) {
-        // Another host may have a file of this name in the generic format, e.g. Trae a file named like that of VS Code,
-        // so try that format.
+        // The file can be a renamed copy of a host's file, or belong to a host whose file has the same name as that of
+        // another host, e.g. Trae and VS Code. So try all formats.
         Err(error @ DiscoveryError::NoServers { .. }) => {
-            let generic = read(Host::Generic, &file, &text).map_err(|_| error)?;
-            Ok(Source { read: generic, agent: "default".to_owned() })
+            let read = other_formats(&file).find_map(|format| read(format, &file, &text).ok());
+            Ok(Source { read: read.ok_or(error)?, agent: "default".to_owned() })
         }
         read => Ok(Source { read: without_denied(read?, &file)?, agent }),
     }
+}
+
+/// Returns the formats that a file with this extension may have, one for each name of the member with the servers.
+fn other_formats(file: &Path) -> impl Iterator<Item = Host> {
+    let formats: &[Host] = match file.extension().and_then(OsStr::to_str) {
+        Some("toml") => &[Host::Generic, Host::Codex],
+        Some("yaml" | "yml") => &[Host::Generic, Host::Goose],
+        _ => &[Host::Generic, Host::VsCode, Host::Zed, Host::OpenCode],
+    };
+    formats.iter().copied()
 }
 
 pub(super) fn read_text(file: &Path) -> CliResult<String> {

@@ -124,7 +124,11 @@ fn is_settled(state: &ServerState) -> bool {
 
 /// Returns the reason why a server is not connected, with the line of its standard error that explains it best.
 async fn failure_reason(client: &Client, server: &str) -> String {
-    let error = fetch_server(client, server).await.ok().flatten().and_then(|server| server.error);
+    let shown = fetch_server(client, server).await.ok().flatten();
+    // The command `mgp doctor` only checks servers of the configuration.
+    let is_registered = shown.as_ref().is_some_and(|shown| shown.source == "registered");
+    let next = if is_registered { "logs" } else { "doctor" };
+    let error = shown.and_then(|shown| shown.error);
     let error = error.unwrap_or_else(|| "it is not running".to_owned());
     let mut params = KernelServerLogsParams::new(server);
     params.lines = Some(MAX_LINES);
@@ -137,5 +141,5 @@ async fn failure_reason(client: &Client, server: &str) -> String {
     };
     let recent: Vec<&str> = lines.iter().filter(is_recent).map(|line| &*line.text).collect();
     let stderr = best_of(&recent).map(|line| format!("; it wrote: {line}")).unwrap_or_default();
-    format!("{server} is not connected: {error}{stderr}; run `mgp doctor {server}`")
+    format!("{server} is not connected: {error}{stderr}; run `mgp {next} {server}`")
 }

@@ -7,6 +7,7 @@ use mgp_types::mgp::KernelReloadParams;
 
 use super::add::absolute;
 use super::change;
+use super::package::package_of;
 use crate::args::{ConfigArg, Global};
 use crate::commands::kernel::ERROR;
 use crate::commands::known_names::check_running;
@@ -14,7 +15,7 @@ use crate::config_file::{ConfigFile, ConfineValues};
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::ActionReport;
+use crate::output::{ActionReport, print_note};
 
 /// `mgp servers confine`.
 #[derive(Clone, Debug, Args)]
@@ -64,14 +65,36 @@ pub(super) async fn run(global: &Global, arg: &Confine) -> CliResult {
     if arg.off {
         control::reload(global).await;
     } else {
-        // Start a kernel unless one runs: a server that needs more rights fails here, where the person can add them.
-        let client = control::connect_or_start_to_change(global).await?;
-        apply(&client, id).await?;
-        client.close().await;
-        change::request::<KernelServersStart>(global, id, None).await?;
+        note_download(global, arg).await;
+        start(global, id).await.map_err(|failure| {
+            let file = arg.config.config.as_ref();
+            let file = file.map(|file| format!(" --config {}", file.display())).unwrap_or_default();
+            let remedy = format!("`mgp servers confine {id} --off{file}` ends the confinement");
+            Failure::with_code(failure.code(), format!("{failure}; {remedy}"))
+        })?;
     }
     let report = ActionReport::new(&**id, if arg.off { "not confined" } else { "confined" });
     report.with_notes(arg.config.approval_note().into_iter().collect()).print(global)
+}
+
+/// Prints a note if the server is downloaded but may not connect, because npm retries for minutes before it fails.
+async fn note_download(global: &Global, arg: &Confine) {
+    // Ignore a mistake in the configuration, because the kernel reports it.
+    let Ok(loaded) = arg.config.load(global).await else { return };
+    let package = loaded.config.server(&arg.server).and_then(package_of);
+    if let Some(package) = package.filter(|_| arg.connect.is_empty()) {
+        let what = format!("`{package}` is downloaded into the private folder of the server");
+        print_note(global, &format!("mgp: {what}; if it does not start, add `--connect 443`"));
+    }
+}
+
+/// Applies the configuration, and starts the server. Starts a kernel unless one runs: a server that needs more rights
+/// fails here, where the person can add them.
+async fn start(global: &Global, id: &str) -> CliResult {
+    let client = control::connect_or_start_to_change(global).await?;
+    apply(&client, id).await?;
+    client.close().await;
+    change::request::<KernelServersStart>(global, id, None).await.map(drop)
 }
 
 /// Makes the kernel apply the configuration. Fails unless the kernel confines the server from now on: an entry with a

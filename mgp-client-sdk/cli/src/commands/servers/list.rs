@@ -62,7 +62,7 @@ impl Render for ServerList {
 fn render_server(server: &KernelServer, out: &mut Output) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
     let instances = server.instances.filter(|instances| *instances > 0);
-    let lines: [(&str, Option<String>); 17] = [
+    let lines: [(&str, Option<String>); 18] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
@@ -71,6 +71,7 @@ fn render_server(server: &KernelServer, out: &mut Output) {
         ("restarts", Some(server.restarts.to_string())),
         ("last failure", server.last_failure.clone()),
         ("confined", server.confinement.clone()),
+        ("local hosts", server.local_hosts.clone()),
         ("trust", Some(server.trust_level.to_string())),
         ("calls itself", server.name.clone()),
         ("version", server.version.clone()),

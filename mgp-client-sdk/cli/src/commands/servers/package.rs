@@ -36,12 +36,18 @@ pub(super) struct VersionedPackage {
     pub(super) version: String,
 }
 
+/// Returns the package that npx or uvx starts for a server, in the form in which the arguments name it.
+pub(super) fn package_of(server: &ServerConfig) -> Option<String> {
+    let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return None };
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    named_package(command, &words, Path::new(cwd.as_deref().unwrap_or("/")))
+}
+
 impl VersionedPackage {
     /// Returns the package of a server; `None` if its arguments name no package, or a package without a version.
     pub(super) fn of(server: &ServerConfig) -> Option<Self> {
-        let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return None };
-        let words: Vec<&str> = args.iter().map(String::as_str).collect();
-        let spec = named_package(command, &words, Path::new(cwd.as_deref().unwrap_or("/")))?;
+        let spec = package_of(server)?;
+        let TargetConfig::Program { args, .. } = &server.target else { return None };
         let names_it = |argument: &&String| match argument.strip_suffix(&*spec) {
             Some("") => true,
             Some(option) => option.starts_with('-') && option.ends_with('='),

@@ -140,8 +140,12 @@ impl Registry {
             ),
         }
         let text = serde_json::to_string(&copy)?;
-        if text.len() as u64 <= MAX_FILE_BYTES {
-            replace_file(&self.copy, &text)?;
+        if text.len() as u64 <= MAX_FILE_BYTES
+            && let Err(error) = replace_file(&self.copy, &text)
+        {
+            // Search in the list nevertheless, e.g. while the disk is full.
+            let failure = Failure::unwritable(&self.copy, &error);
+            print_note(global, &format!("mgp: {failure}; the next search requests the list again"));
         }
         Ok(copy)
     }

@@ -98,7 +98,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
             "`{id}` is still draining; it is removed when its calls have finished"
         )));
     }
-    removed.print(global)
+    removed.with_notes(kept_secrets(global, id)?.into_iter().collect()).print(global)
 }
 
 /// Deletes the decisions about a server whose entry was deleted by hand. Fails with `unknown` if none are stored.
@@ -122,8 +122,8 @@ async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) 
     ActionReport::new(&**id, "removed").with_notes(notes).print(global)
 }
 
-/// Returns a note about the stored secrets whose names `mgp servers add` formed from the id of this server. These
-/// secrets stay, because other entries can also refer to them.
+/// Returns a note about the stored secrets whose names `mgp servers add` or a registration formed from the id of this
+/// server. These secrets stay, because other entries can also refer to them.
 fn kept_secrets(global: &Global, id: &str) -> CliResult<Option<String>> {
     let names = SecretFile::in_folder(&state::folder(global)?).names().unwrap_or_default();
     let is_of_server = |name: &&String| {

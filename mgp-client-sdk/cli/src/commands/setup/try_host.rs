@@ -16,10 +16,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_client_sdk::Client;
 use mgp_transport::ChildCommand;
-use mgp_types::method::KernelServers;
+use mgp_types::method::{HealthStatusGet, KernelServers};
 use mgp_types::mgp::{
-    DiscoveryListParams, Extension, ExtensionSet, KernelServer, KernelServersParams, ServerState,
-    ServerSummary,
+    DiscoveryListParams, Extension, ExtensionSet, HealthStatus, KernelServer, KernelServersParams,
+    ServerState, ServerSummary, StatusParams,
 };
 use mgp_types::sync::Mutex;
 use serde::{Deserialize, Serialize};
@@ -238,20 +238,19 @@ async fn usable(
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
         // Request the servers with a tool that the agent may call; the answer does not contain other servers.
-        let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
-        // A registered server whose tools are known counts as ready, because the first call starts it.
-        servers.retain(|server| match server.status {
-            ServerState::Connected => true,
-            ServerState::Registered => !server.tools.is_empty(),
-            _ => false,
-        });
+        let mut servers = Vec::new();
+        for server in client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers {
+            if is_usable(client, &server).await {
+                servers.push(server);
+            }
+        }
         let is_ready = |id: &&String| servers.iter().any(|server| server.id == **id);
         let failed = failed.lock().clone();
         let is_settled = |id| is_ready(&id) || failed.contains(id);
         if Instant::now() > deadline || expected.iter().all(is_settled) {
             let missing = expected.iter().filter(|id| !is_ready(id)).cloned().collect();
             let tools = servers.iter().map(|server| server.tools.len() as u64).sum();
-            let is_recorded = |server: &&ServerSummary| server.status == ServerState::Registered;
+            let is_recorded = |server: &&ServerSummary| server.status != ServerState::Connected;
             let recorded = servers.iter().filter(is_recorded).map(|server| server.id.clone());
             let recorded = recorded.collect();
             let listed = client.list_tools().await.unwrap_or_default();
@@ -261,5 +260,21 @@ async fn usable(
             return Ok(Usable { ready: servers.len(), tools, recorded, missing, refused_name });
         }
         sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Returns whether the agent can use a server: it is connected, or its tools are known and the first call starts it.
+async fn is_usable(client: &Client, server: &ServerSummary) -> bool {
+    match server.status {
+        ServerState::Connected => true,
+        ServerState::Registered => !server.tools.is_empty(),
+        // Such a server ended, or was stopped because it was idle; it is not healthy if an operator keeps it stopped.
+        ServerState::Disconnected if !server.tools.is_empty() => {
+            let mut params = StatusParams::new();
+            params.server_id = Some(server.id.clone());
+            let found = client.request::<HealthStatusGet>(&params).await;
+            found.is_ok_and(|found| found.status == HealthStatus::Healthy)
+        }
+        _ => false,
     }
 }

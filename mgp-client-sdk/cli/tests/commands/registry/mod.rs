@@ -196,6 +196,20 @@ fn a_list_that_could_not_be_updated_is_updated_by_the_next_search() {
 }
 
 #[test]
+fn a_list_whose_copy_cannot_be_written_is_searched_nevertheless() {
+    let (place, home) = (Place::with(vec![desk("1.0.0", &json!([]))]), Home::new());
+    let search = ["servers", "search", "echo", "--registry", &place.url];
+    home.succeed(&search);
+    let copy = home.path(".local/state/mgp/registry.json");
+    fs::remove_file(&copy).unwrap();
+    fs::create_dir(&copy).unwrap();
+    let found = home.run(&search);
+    assert_eq!(found.code, Some(0), "{found:?}");
+    assert!(found.err.contains("registry.json` cannot be written"), "{found:?}");
+    assert_eq!(home.json("servers-search", &search)["searched"], 1);
+}
+
+#[test]
 fn a_clock_that_was_ahead_hides_no_change_of_the_list() {
     let (place, home) = (Place::with(vec![desk("1.0.0", &json!([]))]), Home::new());
     let search = ["servers", "search", "echo", "--registry", &place.url];

@@ -196,6 +196,36 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
 }
 
 #[tokio::test]
+async fn a_call_reaches_a_local_host_only_while_the_configuration_names_it() {
+    let keys = "permission_policy = 'auto_approve'\nrisk = { fetch_url = 'safe' }\n";
+    let named = |hosts: &str| open(&format!("{keys}local_hosts = [{hosts}]"), "");
+    let world = World::with_tools(&named("'localhost:3000', 'wiki.corp:443'")).await;
+    assert_eq!(world.server("a").local_hosts.as_deref(), Some("localhost:3000, wiki.corp:443"));
+    let agent = world.agent("ada").await;
+    let code = async |url: &str| match agent.call("fetch_url").arg("url", url).await {
+        Ok(_) => 0,
+        Err(error) => error.code().0,
+    };
+    for (url, expected) in [
+        ("http://localhost:3000/x", 0),
+        ("http://127.0.0.1:3000/x", 0),
+        ("https://wiki.corp/x", 0),
+        ("http://localhost:3001/x", 1010),
+        ("http://localhost:3000@evil.example/", 1010),
+        ("http://localhost:3000\\@10.0.0.1/", 1010),
+        ("http://169.254.169.254/latest", 1010),
+        ("http://10.0.0.1:3000/", 1010),
+    ] {
+        assert_eq!(code(url).await, expected, "{url}");
+    }
+    world.write(&named(""));
+    world.kernel.reload().await.unwrap();
+    until("the host is no longer named", || world.server("a").local_hosts.is_none()).await;
+    assert_eq!(code("http://localhost:3000/x").await, 1010);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn search_finds_a_tool_by_its_risk_of_today() {
     let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
     let mut world = World::with_tools(&open("risk = { look = 'safe' }", "")).await;

@@ -97,6 +97,19 @@ async fn a_known_server_is_not_started_before_its_first_call() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn a_known_server_that_an_operator_stops_before_its_first_call_is_listed_as_disconnected() {
+    let mut world = World::with_tools(A).await;
+    until("the server is connected", || world.server("a").status == ServerState::Connected).await;
+    wait_for_tasks().await;
+    world.restart().await;
+    assert_eq!(world.server("a").status, ServerState::Registered, "known, not started");
+    let stopped = world.kernel.stop_server(&"a".into()).await;
+    assert_eq!(stopped, Some(ServerState::Disconnected));
+    assert_eq!(world.server("a").status, ServerState::Disconnected);
+    world.end().await;
+}
+
 /// Writes a configuration, and checks that it restarts the server `a`.
 async fn restarts_the_server(config: &str) {
     let world = World::with_tools(A).await;

@@ -3,7 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary, TrustLevel};
+use mgp_types::method::{HealthPing, HealthStatusGet};
+use mgp_types::mgp::{
+    DiscoveryFilter, DiscoveryListParams, PingParams, ServerState, ServerSummary, StatusParams,
+    TrustLevel,
+};
+use mgp_types::service::ServerId;
 use tokio::time::Instant;
 
 use super::world::{World, until};
@@ -150,14 +155,20 @@ async fn the_source_trust_and_tags_of_a_server_are_listed() {
     let tool = world.kernel.index().get("a", "look").unwrap();
     assert!(tool.categories().any(|category| category == "garden"));
 
-    let operator = world.operator().await;
-    let mut params = mgp_types::mgp::DiscoveryListParams::new();
-    let mut filter = mgp_types::mgp::DiscoveryFilter::new();
-    filter.permissions = vec!["camera".into()].into();
-    params.filter = Some(filter);
-    let listed = operator.request::<mgp_types::method::DiscoveryList>(&params).await.unwrap();
-    assert_eq!(listed.servers.len(), 1, "its required permissions are listed");
+    assert_eq!(count_with_permission(&world, "camera").await, 1);
     world.end().await;
+}
+
+/// Returns the number of servers that need a permission.
+async fn count_with_permission(world: &World, permission: &str) -> usize {
+    let operator = world.operator().await;
+    let mut params = DiscoveryListParams::new();
+    let mut filter = DiscoveryFilter::new();
+    filter.permissions = vec![permission.into()].into();
+    params.filter = Some(filter);
+    let listed = operator.mgp().discovery_list(&params).await.unwrap();
+    operator.close().await;
+    listed.servers.len()
 }
 
 #[tokio::test]
@@ -178,9 +189,10 @@ async fn no_more_than_eight_start_at_once() {
     world.end().await;
 }
 
-/// Returns the entry of a server that requires a permission and announces its own MGP version.
+/// Returns the entry of a server that requires a permission, announces its own MGP version, and answers with an
+/// extension that the kernel did not offer.
 fn needing_camera(keys: &str) -> String {
-    let mgp: &str = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
+    let mgp = r#"{"version":"0.6.1","extensions":["permissions","lifecycle","audit"],"permissions_required":["camera"]}"#;
     format!(
         "[[servers]]\nid = 'a'\n{{SERVER}}\nera = 'legacy'\nenv = {{ CAPABILITY = ',\"mgp\":{mgp}' }}\n\
          [servers.mgp]\nrestart_policy = 'never'\n{keys}"
@@ -207,6 +219,45 @@ async fn the_version_of_a_server_is_the_one_it_sent_also_while_it_rests() {
     // A server without MGP has no MGP version.
     let (world, _) = start("[[servers]]\nid = 'a'\n{SERVER}").await;
     assert!(summary(&world).await.mgp_version.is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_is_found_by_the_permissions_in_its_handshake_also_while_it_rests() {
+    let (world, _) = start(&needing_camera("")).await;
+    for _ in 0..2 {
+        assert_eq!(count_with_permission(&world, "camera").await, 1);
+        assert_eq!(count_with_permission(&world, "network.listen").await, 0);
+        world.kernel.stop_server(&"a".into()).await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_health_of_a_server_that_is_being_stopped_is_not_an_error() {
+    // The program outlives its input, so it still runs for a while after its connection was closed.
+    let program = "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 60']";
+    let (world, _) = start(&format!("[[servers]]\nid = 'a'\n{program}")).await;
+    let operator = world.operator().await;
+    let (mut ping, mut status) = (PingParams::new(), StatusParams::new());
+    ping.server_id = Some("a".to_owned());
+    status.server_id.clone_from(&ping.server_id);
+    let ask_until_stopped = async {
+        loop {
+            operator.request::<HealthPing>(&ping).await.unwrap();
+            let answer = operator.request::<HealthStatusGet>(&status).await.unwrap();
+            if answer.state == Some(ServerState::Disconnected) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let asked = tokio::time::timeout(Duration::from_mins(1), ask_until_stopped);
+    let id = ServerId::from("a");
+    let (stopped, asked) = tokio::join!(world.kernel.stop_server(&id), asked);
+    stopped.unwrap();
+    asked.unwrap();
+    operator.close().await;
     world.end().await;
 }
 

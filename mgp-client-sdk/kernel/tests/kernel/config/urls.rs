@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::ToolResult as _;
+use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::method::{Initialized, KernelServers, LifecycleShutdown, Request as _};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::world::{World, until};
-use crate::route::world::answering;
+use crate::route::world::{answering, build, config_of};
 use crate::script::{self, Received, Response};
 
 /// The numbers of requests of some kinds that a server has received.
@@ -94,6 +95,23 @@ async fn a_server_that_others_use_is_not_shut_down() {
         world.end().await;
         assert_eq!(seen.shutdowns.load(Ordering::SeqCst), 0, "{era}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_must_be_public_is_not_reached_on_this_machine() {
+    let server = script::Server::legacy(|_| None).await;
+    let mut config = config_of(&config(&server.url, "auto"));
+    config.servers[0].only_public = true;
+    let kernel = build(Kernel::builder().config(config)).await;
+    kernel.start_server(&"far".into()).await;
+    until("the reason is shown", || {
+        let far = kernel.servers().remove(0);
+        let reasons = [far.error, far.last_failure].into_iter().flatten().collect::<String>();
+        reasons.contains("it is an address of this machine")
+    })
+    .await;
+    assert!(server.seen().is_empty(), "nothing is sent");
+    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use mgp_types::proposal::{
     CheckPermissionsParams, CheckPermissionsResult, NegotiateScopesParams, NegotiateScopesResult,
     RevokeScopesParams, SessionToken,
 };
+use serde_json::json;
 
 use crate::route::world::{PAIRS, build_with_tools, config_of, host, host_of, limit_era, open};
 
@@ -32,7 +33,7 @@ async fn kernel(below: Era) -> Kernel {
 
 async fn check(client: &Client, tool: &str, token: Option<&str>) -> CheckPermissionsResult {
     let mut params = CheckPermissionsParams::new(tool);
-    let meta = token.map(|token| serde_json::json!({"session_token": token}));
+    let meta = token.map(|token| json!({ "session_token": token }));
     if let Some(meta) = meta {
         params.extra.encode("_meta", &meta).unwrap();
     }
@@ -101,10 +102,15 @@ async fn an_agent_is_limited_whether_it_knows_scopes_or_not() {
 }
 
 #[tokio::test]
-async fn the_tool_of_the_proposal_answers_too() {
+async fn the_tools_of_the_proposal_answer_too_with_all_required_members() {
     let kernel = kernel(Era::Legacy).await;
     let client = host(&kernel, "bob", host_of(Era::Legacy).extension(Extension::Scopes)).await;
-    let told =
-        client.call("check_permissions").args(serde_json::json!({"tool": "drop"})).await.unwrap();
-    assert!(told.to_text().contains(r#""missing_scopes":["delete"]"#), "{}", told.to_text());
+    for (tool, arguments, member) in [
+        ("check_permissions", json!({ "tool": "drop" }), r#""missing_scopes":["delete"]"#),
+        ("check_permissions", json!({ "tool": "find" }), r#""missing_scopes":[]"#),
+        ("negotiate_scopes", json!({ "requested_scopes": ["read:x"] }), r#""denied_scopes":[]"#),
+    ] {
+        let answer = client.call(tool).args(arguments).await.unwrap();
+        assert!(answer.to_text().contains(member), "{}", answer.to_text());
+    }
 }

@@ -191,6 +191,7 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
                 worker(below, Arc::clone(&parts.0), Arc::clone(&parts.1))
             });
         let kernel = build_with_tools(builder, [("w", 2), ("closed", 1)]).await;
+        let plain = host(&kernel, "ann", host_of(above).without_mgp()).await;
         let host = host(&kernel, "ann", host_of(above)).await;
         let calls = json!([
             { "name": "steps", "arguments": {} },
@@ -207,7 +208,14 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
         let error = &results["results"][1]["error"];
         assert!(error["message"].as_str().unwrap().contains("no_such_tool"), "{error}");
         // Each call of the batch is checked separately, so the call without access is refused and the others run.
+        let refused = &results["results"][4]["error"];
+        assert_eq!(refused["code"], 1001, "{results}");
+        // As outside of a batch, only a caller with MGP gets the hints.
+        assert_eq!(refused["data"]["_mgp"]["category"], "security", "{results}");
+        let batch = plain.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+        let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
         assert_eq!(results["results"][4]["error"]["code"], 1001, "{results}");
+        assert!(!results.to_string().contains("_mgp"), "{results}");
         let many = vec![json!({ "name": "steps", "arguments": {} }); 33];
         let refused = host.call("mgp_tools_call_many").arg("calls", &many).await.unwrap_err();
         assert!(refused.to_string().contains("at most 32"), "{refused}");
