@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
 
+use mgp_types::mcp::differ_only_in_order;
 use mgp_types::{Extras, Payload};
 use mgp_validators::{CaseKind, Cases};
 use serde::{Deserialize, Serialize};
@@ -156,9 +157,11 @@ fn definition(tool: &Payload) -> Result<(), String> {
 }
 
 fn change(old: &Payload, new: &Payload) -> Result<(), String> {
-    let (old, new) = (Inspection::of(old), Inspection::of(new));
-    match (old.fingerprint(), new.fingerprint()) {
+    let (earlier, later) = (Inspection::of(old), Inspection::of(new));
+    match (earlier.fingerprint(), later.fingerprint()) {
         (Some(before), Some(after)) if before == after => Ok(()),
+        // As in the kernel, another order of words that form a set is not a change.
+        (Some(_), Some(_)) if later.is_usable() && differ_only_in_order(old, new) => Ok(()),
         (Some(before), Some(after)) => {
             Err(format!("the definition changed from {before} to {after}"))
         }

@@ -180,7 +180,7 @@ fn watched_resource(
     ResourceSubscription { name, has_changed, guard }: ResourceSubscription,
     uri: String,
 ) -> (String, WatchedResource) {
-    (name, WatchedResource { uri, has_changed, _guard: guard })
+    (name, WatchedResource { uri, has_changed, _guard: guard, charge: None })
 }
 
 /// Returns the endpoints with which clients subscribe to resources that are stored elsewhere, and unsubscribe from

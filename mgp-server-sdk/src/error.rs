@@ -202,6 +202,11 @@ pub(crate) enum Refusal {
     /// A session or stream has too many subscriptions to resources.
     #[error("cannot subscribe to more than {0} resources; unsubscribe from another one first")]
     TooManyWatched(usize),
+    /// The sessions and streams of one client have too many subscriptions to resources together.
+    #[error(
+        "your sessions and streams have too many subscriptions to resources; unsubscribe from others, or end sessions"
+    )]
+    ClientLimit,
     /// Too many sessions and streams receive change notifications.
     #[error(
         "too many clients receive change notifications; retry later, or poll the lists instead"

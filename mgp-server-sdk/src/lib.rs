@@ -178,6 +178,7 @@ mod subscribers;
 mod tool;
 mod transactions;
 mod uri;
+mod whole_numbers;
 
 pub use ask::{
     ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, UrlElicited,

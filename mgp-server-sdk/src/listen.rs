@@ -131,8 +131,10 @@ async fn subscribe(
     while let Ok(Some(subscribed)) = timeout_at(deadline, subscribing.join_next()).await {
         match subscribed {
             Ok((index, Some((name, watching)))) => {
-                watched.push((index, watching.uri.clone()));
-                listening.watch(name, watching);
+                let uri = watching.uri.clone();
+                if listening.watch(name, watching) {
+                    watched.push((index, uri));
+                }
             }
             Ok((_, None)) => {}
             Err(error) => tracing::error!(%error, "resource subscription panicked"),

@@ -3,6 +3,8 @@
 //! Changes are collected for a short time, and a separate task per listener sends them. Many changes within this time
 //! thus become one message, and a listener that does not read does not block other listeners.
 
+mod watch_budget;
+
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use mgp_types::{Payload, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use self::watch_budget::{WatchBudget, WatchCharge};
 use crate::error::Refusal;
 use crate::uri::canonical;
 
@@ -60,6 +63,7 @@ struct Table {
     /// clients.
     announced: AtomicU8,
     listeners: Mutex<HashMap<ListenerKey, Arc<Listener>>>,
+    budget: WatchBudget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,13 +117,15 @@ pub(crate) struct WatchedResource {
     pub(crate) has_changed: Option<HasChanged>,
     /// A value that is dropped when the subscription ends, e.g. to unsubscribe at another server.
     pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
+    /// The guard that counts the subscription for its principal; `None` until the subscription is added.
+    pub(crate) charge: Option<WatchCharge>,
 }
 
 impl WatchedResource {
     /// Creates a subscription to a resource of this server. Returns the name of the resource, which does not depend on
     /// the escapes in its URI, and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
-        (canonical(&uri), Self { uri, has_changed: None, _guard: None })
+        (canonical(&uri), Self { uri, has_changed: None, _guard: None, charge: None })
     }
 
     fn key(&self, name: String) -> (String, String) {
@@ -334,7 +340,7 @@ impl Subscribers {
         }
         self.join(cx);
         match self.listener(ListenerKey::Session(cx.scope.id())) {
-            Some(listener) => listener.watch(name, watching),
+            Some(listener) => listener.watch(name, watching, &self.0.budget),
             None => Err(Refusal::TooManyListeners.into()),
         }
     }
@@ -397,12 +403,11 @@ pub(crate) struct StreamGuard {
 }
 
 impl StreamGuard {
-    /// Subscribes the stream to a resource. The caller of this method limits the number of subscriptions.
-    pub(crate) fn watch(&self, name: String, watching: WatchedResource) {
-        if let Some(listener) = self.subscribers.listener(self.key) {
-            // The only possible error is too many subscriptions, and the caller limits their number.
-            let _ = listener.watch(name, watching);
-        }
+    /// Subscribes the stream to a resource. Returns `false` if its client has too many subscriptions.
+    pub(crate) fn watch(&self, name: String, watching: WatchedResource) -> bool {
+        let Some(listener) = self.subscribers.listener(self.key) else { return false };
+        let outcome = listener.watch(name, watching, &self.subscribers.0.budget);
+        outcome.inspect_err(|error| tracing::debug!(%error, "resource subscription failed")).is_ok()
     }
 
     /// Lets the stream send the recorded changes, and all later ones. Must be called after the acknowledgement of the
@@ -442,6 +447,7 @@ impl Listener {
         self: &Arc<Self>,
         name: String,
         mut watching: WatchedResource,
+        budget: &WatchBudget,
     ) -> Result<(), RpcError> {
         let (key, has_changed) = (watching.key(name), watching.has_changed.take());
         let uri = watching.uri.clone();
@@ -449,6 +455,12 @@ impl Listener {
         if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&key) {
             return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
         }
+        watching.charge = if let Some(known) = state.watched.get_mut(&key) {
+            known.charge.take()
+        } else {
+            let charge = budget.charge(&self.principal, &uri);
+            Some(charge.ok_or(Refusal::ClientLimit)?)
+        };
         let replaced = state.watched.insert(key, watching);
         drop(state);
         drop(replaced);

@@ -211,6 +211,8 @@ impl ConfigFile {
         };
         let mut unpinned = Vec::new();
         self.change(|document| {
+            // Fail if another command has removed the server since the file was opened.
+            server_entry(document, id)?;
             for (_, agent) in document
                 .get_mut("agents")
                 .and_then(Item::as_table_like_mut)
@@ -500,8 +502,10 @@ mod tests {
         fs::write(&path, "[[servers]]\nid = \"a\"\ncommand = \"true\"\n").unwrap();
         let file = ConfigFile::open(path.clone()).unwrap();
         ConfigFile::open(path).unwrap().remove_server("a").unwrap();
-        let refused = file.set_enabled("a", false).unwrap_err().to_string();
-        assert!(refused.contains("the server was removed; try again"), "{refused}");
+        for refused in [file.set_enabled("a", false), file.remove_server("a").map(drop)] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("the server was removed; try again"), "{refused}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error};
@@ -22,6 +23,9 @@ const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
 /// The maximum time after a failed request until the client notices that the connection has ended.
 const CLOSE_DELAY: Duration = Duration::from_millis(100);
+
+/// `true` once this process has connected to a kernel.
+static HAS_CONNECTED: AtomicBool = AtomicBool::new(false);
 
 /// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
@@ -151,6 +155,29 @@ pub(crate) fn request_failure(error: Error) -> Failure {
     }
 }
 
+/// Returns the failure of a command; if its request failed because the kernel stops or has stopped, the failure reports
+/// that.
+pub(crate) fn explain_stop(global: &Global, failure: Failure) -> Failure {
+    let code = failure.request_code().filter(|_| HAS_CONNECTED.load(Ordering::Relaxed));
+    let (Some(code), Ok(folder)) = (code, state::folder(global)) else { return failure };
+    let is_stopping = lock::is_stopping(&folder);
+    if !is_stopping && lock::is_held(&folder) {
+        return failure;
+    }
+    match code {
+        ErrorCode::SERVER_DRAINING if is_stopping => {
+            Failure::no_kernel(lock::unserved_text(&folder))
+        }
+        ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel has stopped"),
+        // The client reports the end of the connection with the first code. The kernel answers with the second one if
+        // the time for running calls has passed. Keep the text, because other errors can have these codes too.
+        ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT => Failure::no_kernel(format!(
+            "the kernel stopped before the request ended, so a change may or may not have been made: {failure}"
+        )),
+        _ => failure,
+    }
+}
+
 /// The first line of a kernel's answer, the bytes that were read after it, and the connection.
 pub(crate) struct Greeting {
     pub(crate) line: Vec<u8>,
@@ -193,7 +220,7 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
     let greeting = greet(&path, hello, prompt::operator_passphrase).await?;
     let Some(Greeting { line, rest, stream }) = greeting else {
         return Err(Failure::failed(format!(
-            "the kernel at `{}` belongs to another user; name another folder with --state DIR",
+            "the kernel at `{}` belongs to another user; run mgp as that user, or name another folder with --state DIR",
             path.display()
         )));
     };
@@ -205,7 +232,15 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
         let timeout = timeout.saturating_add(REQUEST_MARGIN);
         builder = builder.timeout(timeout).max_timeout(timeout);
     }
-    Ok(builder.connect(reader, writer).await?)
+    let client = builder.connect(reader, writer).await.map_err(|error| match error.code() {
+        // Report that no kernel runs: this kernel has ended the connection, because it is stopping.
+        ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_DRAINING => {
+            no_kernel(path.parent().unwrap_or(&path))
+        }
+        _ => Failure::from(error),
+    })?;
+    HAS_CONNECTED.store(true, Ordering::Relaxed);
+    Ok(client)
 }
 
 fn no_kernel(folder: &Path) -> Failure {
@@ -236,5 +271,21 @@ mod tests {
         let failure = |code| request_failure(RpcError::new(code, "refused").into());
         assert!(failure(ErrorCode::SERVER_DRAINING).is_no_kernel());
         assert!(!failure(ErrorCode::INTERNAL_ERROR).is_no_kernel());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_kernel_that_ends_before_the_handshake_counts_as_one_that_does_not_run() {
+        let folder = mgp_testkit::temp_dir();
+        let listener = tokio::net::UnixListener::bind(socket::path_in(folder.path())).unwrap();
+        let kernel = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            socket_hello::read_line(&mut stream, MAX_REPLY_BYTES).await.unwrap();
+            stream.write_all(&HelloReply::accepted().line()).await.unwrap();
+        };
+        let global = Global { state: Some(folder.path().to_owned()), json: false, verbose: 0 };
+        let (connected, ()) = tokio::join!(connect(&global), kernel);
+        let failure = connected.unwrap_err();
+        assert!(failure.is_no_kernel(), "{failure}");
     }
 }

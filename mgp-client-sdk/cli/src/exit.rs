@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::{fmt, io};
 
 use clap::error::ErrorKind;
+use mgp_types::ErrorCode;
 
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
@@ -30,6 +31,8 @@ enum Cause {
     LogChanged,
     NoAnswer,
     NoServers,
+    /// A request failed with this code.
+    Request(ErrorCode),
 }
 
 impl Failure {
@@ -128,6 +131,14 @@ impl Failure {
     pub(crate) fn is_no_kernel(&self) -> bool {
         self.code == 3
     }
+
+    /// Returns the error code of the request that failed; `None` if the cause is not a failed request.
+    pub(crate) fn request_code(&self) -> Option<ErrorCode> {
+        match self.cause {
+            Cause::Request(code) => Some(code),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -136,13 +147,16 @@ impl fmt::Display for Failure {
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
+        let any: &(dyn std::error::Error + 'static) = &error;
+        let request = any.downcast_ref::<mgp_client_sdk::Error>();
+        let cause = request.map_or(Cause::Other, |error| Cause::Request(error.code()));
         let text = text_with_cause(&error);
         // Leave out the JSON-RPC code of invalid params and its name, which do not help a person.
         let plain = text.strip_suffix(" (-32602)");
         let plain = plain.map(|text| text.strip_prefix("invalid params: ").unwrap_or(text));
-        Self::failed(plain.unwrap_or(&text))
+        Self { cause, ..Self::failed(plain.unwrap_or(&text)) }
     }
 }
 

@@ -85,10 +85,22 @@ fn process_of(text: &str) -> Option<u32> {
     text.lines().next()?.trim().parse().ok()
 }
 
-/// Returns whether a process holds the lock of a kernel. Changes no file.
+/// Returns whether a process holds the lock of a kernel. Changes no file. Does not read the file, because Windows lets
+/// no other process read a locked one.
 pub(crate) fn is_held(folder: &Path) -> bool {
     let is_held = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-    kernel_process(folder).is_some() && File::open(kernel_file(folder)).is_ok_and(is_held)
+    let file = kernel_file(folder);
+    // Refuse a pipe, because opening it would wait for another process.
+    refuse_special(&file).is_ok() && File::open(file).is_ok_and(is_held)
+}
+
+/// Returns whether the kernel that holds the lock finishes its calls and then ends.
+pub(crate) fn is_stopping(folder: &Path) -> bool {
+    is_held(folder) && kernel_text(folder).is_some_and(|text| records_stopping(&text))
+}
+
+fn records_stopping(text: &str) -> bool {
+    text.lines().nth(1) == Some(STOPPING)
 }
 
 /// Returns the text about a process that holds the lock of a kernel and does not serve; after its last semicolon comes
@@ -99,7 +111,7 @@ pub(crate) fn unserved_text(folder: &Path) -> String {
     let process =
         process.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
     let folder = folder.display();
-    if text.lines().nth(1) == Some(STOPPING) {
+    if records_stopping(&text) {
         return format!(
             "the kernel of `{folder}` ({process}) is stopping; wait until it has ended"
         );
@@ -178,5 +190,20 @@ impl Drop for Lock {
         // Unlock the file explicitly, because closing it would not release the lock if a child process inherited the
         // descriptor.
         let _ = self.0.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_in_use_also_if_the_process_id_cannot_be_read() {
+        let folder = mgp_testkit::temp_dir();
+        assert!(!is_held(folder.path()));
+        let file = File::create(kernel_file(folder.path())).unwrap();
+        assert!(!is_held(folder.path()));
+        file.lock().unwrap();
+        assert!(is_held(folder.path()));
     }
 }

@@ -70,7 +70,13 @@ pub(crate) fn level(verbose: u8) -> &'static str {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+    filter_with(level, &std::env::var("MGP_LOG").unwrap_or_default())
+}
+
+/// Returns the filter of a level and of directives. The directives come last, so that a level among them replaces the
+/// first one. Directives without a level, e.g. a misspelled one, which counts as a target, leave the warnings on.
+fn filter_with(level: &str, directives: &str) -> EnvFilter {
+    EnvFilter::try_new(format!("{level},{directives}")).unwrap_or_else(|_| EnvFilter::new(level))
 }
 
 /// The writer of log lines to standard error.
@@ -264,6 +270,21 @@ mod tests {
         let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
         assert!(size("servers.log") <= MAX_FILE_BYTES + 16 * 1024);
         assert!(size("servers.log.old") <= MAX_FILE_BYTES + 16 * 1024);
+    }
+
+    #[test]
+    fn directives_without_a_level_for_all_targets_keep_the_usual_level() {
+        for (directives, expected) in [
+            ("", "warn"),
+            ("error", "error"),
+            ("verbose", "warn"),
+            ("mgp=inf", "warn"),
+            ("mgp=debug", "warn"),
+        ] {
+            let filter = filter_with("warn", directives).to_string();
+            let levels: Vec<&str> = filter.split(',').filter(|one| !one.contains('=')).collect();
+            assert_eq!(levels, [expected], "{directives}: {filter}");
+        }
     }
 
     #[test]

@@ -130,7 +130,8 @@ fn start(global: &Global, command: Command) -> CliResult {
             // Use no keeper for `mgp validate`: it may judge a kernel, and a kernel does not start below a keeper.
             let has_keeper = !matches!(command, Command::Validate(_));
             let work = dispatch(global, command);
-            if has_keeper { block_on(work) } else { run_async(work) }
+            let result = if has_keeper { block_on(work) } else { run_async(work) };
+            result.map_err(|failure| control::explain_stop(global, failure))
         }
     }
 }

@@ -248,11 +248,15 @@ async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sour
 /// [`COMMAND_LOCK_TIMEOUT`], which is long enough for a short command.
 async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
     let timeout = if is_shared { KERNEL_LOCK_TIMEOUT } else { COMMAND_LOCK_TIMEOUT };
+    let is_reachable = || socket::connect(&socket::path_in(folder)).is_ok();
     let mut waited = Duration::ZERO;
     let pid = loop {
         match lock::try_kernel(folder)? {
             LockAttempt::Acquired(lock) => return Ok(lock),
-            LockAttempt::Held(pid) if waited >= timeout || is_reachable(folder) => break pid,
+            LockAttempt::Held(pid) if is_reachable() => break pid,
+            LockAttempt::Held(_) if waited >= timeout => {
+                return Err(Failure::state_in_use(lock::unserved_text(folder)));
+            }
             LockAttempt::Held(_) => {}
         }
         sleep(LOCK_INTERVAL).await;
@@ -263,11 +267,6 @@ async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
         "a kernel{pid} already uses `{}`; stop it with `mgp stop`, or name another folder with --state DIR",
         folder.display()
     )))
-}
-
-/// Returns whether a kernel accepts connections at the socket in the state folder.
-fn is_reachable(folder: &Path) -> bool {
-    socket::connect(&socket::path_in(folder)).is_ok()
 }
 
 async fn start(options: Options) -> CliResult<Running> {

@@ -55,6 +55,26 @@ fn refuse_sudo(folder: &Path) -> CliResult {
     Ok(())
 }
 
+/// Refuses a change of the state of another user to root under `sudo`, because that user could not read the files that
+/// root creates or replaces, e.g. `keys.json`.
+#[cfg(unix)]
+pub(crate) fn refuse_sudo_change(global: &Global) -> CliResult {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = folder(global)?;
+    let is_sudo = std::env::var_os("SUDO_UID").is_some() && rustix::process::geteuid().is_root();
+    // The first start of a service of another user creates the state, and then only a folder above it exists.
+    let database = folder.join(DATABASE);
+    let existing = database.ancestors().find_map(|path| fs::metadata(path).ok());
+    let owner = existing.map_or(0, |found| found.uid());
+    if is_sudo && owner != 0 {
+        let folder = folder.display();
+        return Err(Failure::failed(format!(
+            "the state in `{folder}` belongs to another user, who could not read what root writes there; run mgp with `sudo -Hu '#{owner}'`"
+        )));
+    }
+    Ok(())
+}
+
 /// Returns whether this process is root because the owner of a folder ran `sudo`; `user` is `$SUDO_UID`.
 #[cfg(unix)]
 fn is_sudo_of(owner: u32, user: Option<&str>, is_root: bool) -> bool {
@@ -130,10 +150,15 @@ pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
 
         let mode = metadata.permissions().mode();
         if mode & 0o077 != 0 {
-            let fix = if is_state_folder(folder, &metadata) {
-                format!("run `chmod 700 {}`", shell_path_or("FOLDER", folder))
-            } else {
+            let word = shell_path_or("FOLDER", folder);
+            let database = fs::metadata(folder.join(DATABASE));
+            let fix = if !is_state_folder(folder, &metadata) {
                 OTHER_FOLDER.to_owned()
+            } else if database.is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+                // What opened the database too, e.g. a copy or the `fsGroup` of Kubernetes, opened all files.
+                format!("run `chmod -R go= {word}`")
+            } else {
+                format!("run `chmod 700 {word}`")
             };
             let mode = mode & 0o7777;
             return Err(Failure::failed(format!(

@@ -137,6 +137,15 @@ impl Drop for ChildGuard {
     }
 }
 
+/// A guard that closes a connection when it is dropped, e.g. with an unfinished future of [`Client::close`].
+struct ClosingGuard<'a>(&'a Peer);
+
+impl Drop for ClosingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.close("the client closed it");
+    }
+}
+
 impl Client {
     /// Creates the builder of a client with this name.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
@@ -205,7 +214,11 @@ impl Client {
         if let Some(presence) = &self.0.presence {
             presence.close("the client closed it");
         }
-        self.0.peer.close("the client closed it");
+        let closing = ClosingGuard(&self.0.peer);
+        if let Some(change_stream) = &self.0.change_stream {
+            change_stream.close().await;
+        }
+        drop(closing);
         self.0.liveness.ended().await;
         match &self.0.child {
             Some(guard) => Some(guard.child().shutdown().await),

@@ -18,6 +18,7 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 pub(crate) use self::acknowledge::{AcknowledgeSender, acknowledged};
 use self::stream::Listener;
@@ -26,6 +27,9 @@ use crate::cache::ListCache;
 use crate::config::ListenConfig;
 use crate::handler::Hooks;
 use crate::wire::Liveness;
+
+/// The maximum time for which the end of a client waits for the end of its stream.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct StreamContext {
     pub(crate) stack: Stack,
@@ -151,6 +155,21 @@ impl ChangeStream {
             self.change(|subscriptions| subscriptions.add(uri));
         }
         outcome.map(drop)
+    }
+
+    /// Ends the stream, and returns when its request is cancelled, or after a second. A server would otherwise wait for
+    /// the request to end after the connection is closed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the stream ends nevertheless.
+    pub(crate) async fn close(&self) {
+        let task = std::mem::replace(&mut *self.task.lock(), Task::None);
+        if let Task::Running(running) = task {
+            running.abort();
+            // The result is that the task was aborted, unless it ended before. A hook that runs in the task may wait
+            // for the end of the client, so the task may not end in time.
+            let _ = timeout(CLOSE_TIMEOUT, running).await;
+        }
     }
 
     /// Changes the subscriptions; returns their new generation, or `None` if nothing changed.

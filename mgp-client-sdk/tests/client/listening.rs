@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, ListenConfig, ServerChange};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
@@ -323,11 +324,47 @@ async fn the_stream_ends_with_the_client() {
             drop(client);
         } else {
             client.close().await;
+            // A server with a running request would wait before it exits.
+            let cancelled = script.read().await.unwrap();
+            assert_eq!(cancelled["method"], "notifications/cancelled");
+            assert_eq!(cancelled["params"]["requestId"], request["id"]);
         }
         while let Some(last) = timeout(Duration::from_mins(1), script.read()).await.unwrap() {
             assert_eq!(last["method"], "notifications/cancelled");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_closed_although_the_future_of_its_end_is_dropped() {
+    let (builder, _) = hearing(plain());
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    let request = opened(&mut script).await;
+    agree(&mut script, &request).await;
+    assert!(client.close().now_or_never().is_none(), "it waits for the end of the stream");
+    assert!(client.is_closed());
+}
+
+/// A hook runs in the task of the stream if changes may have been missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hook_that_blocks_does_not_keep_a_client_open() {
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let (running, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let blocked = Mutex::new(blocked);
+    let builder = plain().on_change(move |_| {
+        let _ = running.send(());
+        let _ = blocked.lock().unwrap().recv();
+    });
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    let lost = opened(&mut script).await;
+    agree(&mut script, &lost).await;
+    script.answer(&lost, json!({ "resultType": "complete" })).await;
+    let request = opened(&mut script).await;
+    agree(&mut script, &request).await;
+    runs.recv().await.unwrap();
+    timeout(Duration::from_mins(1), client.close()).await.expect("the client closes");
+    assert!(client.is_closed());
+    drop(release);
 }
 
 #[tokio::test]

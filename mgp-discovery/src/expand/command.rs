@@ -18,6 +18,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// output does not end within `timeout`, or if it does not exit within `END_TIMEOUT` after that. An error contains no
 /// output of the command.
 pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<String, String> {
+    output(command, folder, timeout).map_err(|reason| {
+        format!(
+            "the command of `${{cmd:…}}` failed: {reason}; run that command in a shell to see its messages"
+        )
+    })
+}
+
+fn output(command: &str, folder: &Path, timeout: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .current_dir(folder)
         .stdin(Stdio::null())

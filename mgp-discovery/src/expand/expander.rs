@@ -306,9 +306,7 @@ impl Expander {
                 }
                 Piece::Secret(name) => out.push_secret(&self.secret(name)?),
                 Piece::Command(command) => {
-                    let output = command::run(command, self.home_folder(), self.timeout).map_err(
-                        |reason| format!("the command of `${{cmd:…}}` failed: {reason}"),
-                    )?;
+                    let output = command::run(command, self.home_folder(), self.timeout)?;
                     out.push_secret(without_end(&output));
                 }
             }

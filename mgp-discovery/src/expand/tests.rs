@@ -54,7 +54,8 @@ fn variables_and_their_defaults_are_those_of_a_shell() {
 #[test]
 fn commands_are_run_for_the_user_only_and_end() {
     check("${cmd:printf '%s\\n' \"{a}\"}", Ok("{a}"));
-    check("${cmd:echo no >&2; exit 3}", Err("it failed with exit status: 3"));
+    let remedy = "it failed with exit status: 3; run that command in a shell";
+    check("${cmd:echo no >&2; exit 3}", Err(remedy));
     check("${cmd:head -c 70000 /dev/zero}", Err("more than 65536 bytes"));
     let slow = Template::parse("${cmd:sleep 60 & sleep 60}").unwrap();
     let quick = expander().timeout(Duration::from_millis(50));

@@ -1,16 +1,18 @@
 //! The rights of the process of a sandboxed server (MGP §15.4).
 
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use mgp_types::mgp::Permission;
 
 use super::program::is_container;
 use super::record::{Proposal, is_sandboxed};
 use crate::config::ConfineConfig;
-use crate::expand::{ConfinedCode, ProcessRights};
+use crate::expand::{ConfinedCode, ProcessRights, real};
+use crate::source::own_user_folders;
 
 /// Returns the rights of a program; `None` if the program is not confined. `own` is the folder of the server, `script`
-/// its script if the request contained one, and `hidden` has the folders to which no permission extends.
+/// its script if the request contained one, and `hidden` has the files and folders to which no permission extends.
 ///
 /// Blocks.
 pub(super) fn rights(
@@ -41,6 +43,32 @@ pub(super) fn rights(
         hidden,
         code,
     })
+}
+
+/// Returns the real paths to which no permission extends: the state folder, the configuration of the kernel, and the
+/// hidden files and folders in the home folder, e.g. keys, tokens and the start files of shells. Not one of them is the
+/// working directory of a program that may write there.
+///
+/// Blocks.
+pub(super) fn closed_paths(
+    state: Option<PathBuf>,
+    program: &Proposal,
+    granted: &[Permission],
+) -> Vec<PathBuf> {
+    let home = env::home_dir().map(|home| real(&home));
+    let writes = granted.contains(&Permission::FilesystemWrite);
+    let open = writes.then(|| real(Path::new(&program.cwd)));
+    let hidden = home.iter().flat_map(|home| hidden_entries(home, open.as_deref()));
+    state.into_iter().chain(own_user_folders()).chain(hidden).collect()
+}
+
+/// Returns the real paths of the hidden entries of a home folder, except `open`.
+fn hidden_entries(home: &Path, open: Option<&Path>) -> Vec<PathBuf> {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let hidden = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+    // The target of a link, e.g. a start file in a folder under version control, needs the same protection.
+    let paths = hidden.map(|entry| real(&entry.path()));
+    paths.filter(|path| !home.starts_with(path) && Some(&**path) != open).collect()
 }
 
 /// Returns the kind of code that a program runs; `None` if the program is not confined.
@@ -104,6 +132,24 @@ mod tests {
         assert_eq!(code(json!({ "published": origin() })), Some(ConfinedCode::Package));
         let docker = json!({ "published": origin(), "command": "/usr/bin/docker" });
         assert_eq!(code(docker), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn hidden_entries_are_found_with_the_targets_of_links_but_without_an_open_one() {
+        let home = mgp_testkit::temp_dir();
+        let home = real(home.path());
+        for folder in [".ssh", "dotfiles", "notes"] {
+            fs::create_dir(home.join(folder)).unwrap();
+        }
+        fs::write(home.join("dotfiles/profile"), "").unwrap();
+        std::os::unix::fs::symlink("dotfiles/profile", home.join(".profile")).unwrap();
+        std::os::unix::fs::symlink("/", home.join(".root")).unwrap();
+        let mut found = hidden_entries(&home, Some(&home.join("notes")));
+        found.sort();
+        let (keys, profile) = (home.join(".ssh"), home.join("dotfiles/profile"));
+        assert_eq!(found, [keys.clone(), profile.clone()]);
+        assert_eq!(hidden_entries(&home, Some(&keys)), [profile]);
     }
 
     #[test]

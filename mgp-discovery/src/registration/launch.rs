@@ -9,7 +9,7 @@ use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig, Transport};
 use mgp_types::service::ServerId;
 use mgp_types::store::Store;
 
-use super::confinement::{further_rights, rights};
+use super::confinement::{closed_paths, further_rights, rights};
 use super::program::{FileCheck, compare_files, is_python};
 use super::record::{Proposal, Record, SPACE, Stage};
 use super::refusal::RegistrationError as Refused;
@@ -20,7 +20,7 @@ use super::source;
 use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
 use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile, real};
-use crate::source::{Origin, own_user_folders};
+use crate::source::Origin;
 
 impl Registrations {
     /// Returns an approved server in a store as a configuration entry; `None` if no approved server has this id. Use it
@@ -75,8 +75,7 @@ impl RegistrationState {
             let (script, own) =
                 (source::put(folder, &program)?, source::own_folder(folder, &program)?);
             let state = config.secrets.as_ref().and_then(SecretFile::folder).map(real);
-            // Not even a granted permission gives access to the state and the configuration of the kernel.
-            let hidden = state.into_iter().chain(own_user_folders()).collect();
+            let hidden = closed_paths(state, &program, &granted);
             let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), hidden);
             let secrets = secrets(&program, config.secrets.as_ref())?;
             Ok((now, script, own, rights, secrets))

@@ -179,9 +179,11 @@ fn confinement_note(program: &Proposal) -> Option<String> {
         return is_here.then(|| note.to_owned());
     };
     let may = |may: bool| if may { "may" } else { "may not" };
+    let reads = !rights.read.is_empty();
     Some(format!(
-        "where the system can confine it, it {} read files of the user, and {} open TCP connections; if you grant `{}`, it may read and write below `{}`",
-        may(!rights.read.is_empty()),
+        "where the system can confine it, it {} read files of the user{}, and {} open TCP connections; if you grant `{}`, it may read and write below `{}`",
+        may(reads),
+        if reads { " except hidden ones" } else { "" },
         may(rights.connect != PortRights::None),
         Permission::FilesystemWrite.as_str(),
         program.cwd,

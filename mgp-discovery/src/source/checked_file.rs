@@ -68,10 +68,19 @@ pub(super) fn exposed_folder(path: &Path) -> Option<PathBuf> {
     // A folder with the sticky bit, such as `/tmp`, is not exposed, because other users cannot replace a file of this
     // user in it.
     let is_exposed = |folder: &&Path| {
-        fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o1002 == 0o002)
+        let mode = fs::metadata(folder).map(|found| found.permissions().mode());
+        mode.is_ok_and(|mode| mode & 0o1002 == 0o002) && !is_read_only(folder)
     };
     let real = dunce::canonicalize(path).ok()?;
     [path, real.as_path()].into_iter().filter_map(Path::parent).find(is_exposed).map(Path::to_owned)
+}
+
+/// Returns whether a folder is on a read-only file system, e.g. a `ConfigMap` of Kubernetes, whose folder has the mode
+/// 0777.
+#[cfg(unix)]
+fn is_read_only(folder: &Path) -> bool {
+    use rustix::fs::{StatVfsMountFlags, statvfs};
+    statvfs(folder).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 #[cfg(not(unix))]

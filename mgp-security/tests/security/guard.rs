@@ -55,3 +55,19 @@ fn every_judge_blocks_and_allows() {
     }
     assert!(Guard::from_name("sandbx").is_none());
 }
+
+#[test]
+fn another_order_of_a_set_is_not_a_change_but_another_set_is() {
+    let listed = |words: &[&str]| {
+        let properties = json!({"mode": {"type": "string", "enum": words}});
+        json!({"name": "set_mode", "inputSchema": {"type": "object", "properties": properties}})
+    };
+    let change = |old: &[&str], new: &[&str]| {
+        let (old, new) = (listed(old), listed(new));
+        json!({"kind": "change", "old": old, "new": new})
+    };
+    let lines = [change(&["off", "on"], &["on", "off"]), change(&["off", "on"], &["on", "up"])];
+    let decided = answers("tooldef", &lines);
+    assert_eq!(decided[0]["decision"], json!("allow"), "{decided:?}");
+    assert_eq!(decided[1]["decision"], json!("block"), "{decided:?}");
+}

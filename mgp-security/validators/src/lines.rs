@@ -12,8 +12,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 pub enum CaseKind {
     /// The member `input` is a command, or the arguments of a call.
     Sandbox,
-    /// The member `kind` is `url`, `host` or `args`. The members `resolve`, `resolve_seq` and `redirect_chain` simulate
-    /// the answers of the network; without `resolve` and `resolve_seq`, names are not resolved.
+    /// The member `kind` is `url`, `host` or `args`; for `args`, `tool` may name the tool. The members `resolve`,
+    /// `resolve_seq` and `redirect_chain` simulate the answers of the network; without `resolve` and `resolve_seq`,
+    /// names are not resolved.
     NetworkRestricted,
     /// The member `input` has `tool`, `arguments` and `trust_level`.
     Readonly,
@@ -176,7 +177,8 @@ fn network(case: &Value) -> Result<(), String> {
             if let Some(Answers(addresses)) = &answers {
                 validators = validators.resolver(std::sync::Arc::new(Answers(addresses.clone())));
             }
-            let call = GuardedCall::new("fetch", arguments).local_hosts(&local);
+            let tool = text(case, "tool").unwrap_or("call");
+            let call = GuardedCall::new(tool, arguments).local_hosts(&local);
             validators
                 .check(&Validator::NetworkRestricted, &call)
                 .map_err(|rejection| rejection.to_string())?;

@@ -157,7 +157,8 @@ impl ValidatorSet {
                     None => network,
                 };
                 let rules = if call.allows_files { rules.allow_files() } else { rules };
-                network::check(call.arguments, (&call.urls, &call.hosts), rules).map_err(reject)
+                let declared = (&call.urls[..], &call.hosts[..]);
+                network::check(call.tool, call.arguments, declared, rules).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {
                 Some(policy) => code::check_arguments(policy, call.arguments, network),

@@ -280,6 +280,7 @@ fn python_that_computes_long_or_many_values_is_judged_soon() {
         lines(600, &|_| format!("x{}", ".a".repeat(390))),
         lines(300, &|_| format!("x{}", ".a(b)[c]".repeat(100))),
         lines(300, &|_| format!("x = {}1{}", "[".repeat(150), "][0]".repeat(150))),
+        "def f(vars):\n".to_owned() + &" vars\n global x\n".repeat(9_000),
     ] {
         code("python", &code_text);
     }
@@ -341,6 +342,8 @@ fn javascript_that_computes_long_or_many_values_is_judged_soon() {
         format!("x{}\n", ".a().b".repeat(150)).repeat(250),
         format!("x = {}1{}\n", "[".repeat(90), "][0]".repeat(90)).repeat(400),
         "let {a: {b: {c: {d: {e}}}}} = x\n".repeat(7_000),
+        "root\n".repeat(12_000) + &"{ let root }\n".repeat(12_000),
+        "{ let root\n root[k] }\n".repeat(7_000),
     ] {
         code("javascript", &code_text);
     }

@@ -1,10 +1,11 @@
 //! The parameters of a function: each is an argument of the tool or an extractor.
 
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::{
     Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Pat, PatType, PathArguments,
-    Token, Type, parse_quote,
+    PathSegment, Token, Type, TypePath, parse_quote,
 };
 
 use crate::describe;
@@ -70,6 +71,9 @@ impl Parameter {
             let is_args = extractor.as_deref() == Some("Args");
             return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
         }
+        if !parsed.is_arg {
+            refuse_wrapped_extractor(&parameter.ty)?;
+        }
         let name = name(&parameter.pat)?;
         let (ty, is_borrowed) = owned(&parameter.ty)?;
         let description = parsed.description.as_ref().map(LitStr::value).or(description);
@@ -114,7 +118,7 @@ impl Field {
         let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
         // A string literal is converted with `into`, so that it can also be the default of e.g. a `String`.
         let is_text = matches!(value, Expr::Lit(ExprLit { lit: Lit::Str(_), .. }));
-        let into = is_text.then(|| quote!(.into()));
+        let into = is_text.then(|| quote_spanned!(value.span()=> .into()));
         Some(quote! {
             fn #function() -> #ty {
                 #value #into
@@ -201,6 +205,36 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
     }
 }
 
+/// Refuses an extractor that is borrowed or optional: it would be an argument, and the errors of the derives would not
+/// name the remedy.
+fn refuse_wrapped_extractor(ty: &Type) -> syn::Result<()> {
+    let inner = match ty {
+        Type::Reference(reference) => Some(&*reference.elem),
+        Type::Path(path) => path.path.segments.last().and_then(optional),
+        _ => None,
+    };
+    let Some(name) = inner.and_then(extractor) else { return Ok(()) };
+    let message = format!(
+        "take the extractor `{name}` by value; mark an argument whose type has this name with `#[arg]`"
+    );
+    Err(syn::Error::new_spanned(ty, message))
+}
+
+/// Returns the `T` of `Option<T>`; `None` for any other type.
+fn optional(segment: &PathSegment) -> Option<&Type> {
+    let PathArguments::AngleBracketed(inside) = &segment.arguments else { return None };
+    match inside.args.first() {
+        Some(GenericArgument::Type(ty)) if segment.ident == "Option" => Some(ty),
+        _ => None,
+    }
+}
+
+/// Returns whether a type is named `Path`, like that of the standard library.
+fn is_path(ty: &TypePath) -> bool {
+    let last = ty.path.segments.last();
+    last.is_some_and(|last| last.ident == "Path" && last.arguments.is_empty())
+}
+
 /// Returns the owned type of an argument's field (e.g. `String` for `&str`), and whether the function borrows it.
 fn owned(ty: &Type) -> syn::Result<(Type, bool)> {
     let (owned, is_borrowed) = match ty {
@@ -212,6 +246,10 @@ fn owned(ty: &Type) -> syn::Result<(Type, bool)> {
                 Type::Slice(slice) => {
                     let element = &slice.elem;
                     parse_quote!(::std::vec::Vec<#element>)
+                }
+                // A type of this name may also be a type of the program, which is its own owned type.
+                Type::Path(path) if is_path(path) => {
+                    parse_quote!(<#path as ::std::borrow::ToOwned>::Owned)
                 }
                 other => other.clone(),
             };

@@ -168,18 +168,39 @@ impl Function {
                 };
             }
         });
-        let result = match &self.output {
-            ReturnType::Type(_, ty) if is_nameable(ty) && !self.options.json => {
-                Some(quote_spanned! {ty.span()=>
-                    const _: () = {
-                        const fn result<T: #sdk::IntoToolResult>() {}
-                        result::<#ty>();
-                    };
-                })
-            }
-            _ => None,
-        };
+        let result = self.result_check();
         quote!(#(#extractors)* #(#arguments)* #result)
+    }
+
+    /// Returns code that checks the type of the result; `None` if the function returns nothing, or a type that cannot
+    /// be named.
+    fn result_check(&self) -> Option<TokenStream> {
+        let (sdk, ReturnType::Type(_, ty)) = (path::sdk(), &self.output) else { return None };
+        let check = match (self.options.json, returns_result(&self.output)) {
+            (false, _) => quote_spanned! {ty.span()=>
+                const fn result<T: #sdk::IntoToolResult>() {}
+                result::<#ty>();
+            },
+            (true, false) => quote_spanned! {ty.span()=>
+                const fn result<T>()
+                where
+                    #sdk::Json<T>: #sdk::IntoToolResult,
+                {
+                }
+                result::<#ty>();
+            },
+            // The type may be an alias such as `std::io::Result<T>`, so the compiler finds its parts.
+            (true, true) => quote_spanned! {ty.span()=>
+                const fn result<T, E>(
+                    _: ::std::marker::PhantomData<fn() -> ::std::result::Result<T, E>>,
+                ) where
+                    ::std::result::Result<#sdk::Json<T>, E>: #sdk::IntoToolResult,
+                {
+                }
+                result(::std::marker::PhantomData::<fn() -> #ty>);
+            },
+        };
+        is_nameable(ty).then(|| quote_spanned! {ty.span()=> const _: () = { #check };})
     }
 
     /// Returns the expression that creates the tool; it uses the variable `this` if the function has a `self`.
@@ -253,10 +274,12 @@ impl Function {
             return self.callee();
         }
         let this = format_ident!("this", span = Span::mixed_site());
+        // The errors of the builder's trait bounds are at this place: in a block of tools, it is that of the function.
+        let place = Span::call_site().located_at(self.ident.span());
         let (closure_parameters, call) = self.call();
         let borrows = self.fields().any(|field| field.is_borrowed);
         if is_free && self.is_async && !self.options.json && !borrows {
-            return quote!(|#(#closure_parameters),*| #call);
+            return quote_spanned!(place=> |#(#closure_parameters),*| #call);
         }
         let wait = self.is_async.then(|| quote!(.await));
         let answer = match (self.options.json, returns_result(&self.output)) {
@@ -265,9 +288,9 @@ impl Function {
             (true, true) => quote!((#call #wait).map(#sdk::Json)),
         };
         if is_free {
-            return quote!(|#(#closure_parameters),*| async move { #answer });
+            return quote_spanned!(place=> |#(#closure_parameters),*| async move { #answer });
         }
-        quote! {{
+        quote_spanned! {place=> {
             let #this = ::std::sync::Arc::clone(&#this);
             move |#(#closure_parameters),*| {
                 let #this = ::std::sync::Arc::clone(&#this);

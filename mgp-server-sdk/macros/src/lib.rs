@@ -69,8 +69,8 @@ use proc_macro::TokenStream;
 /// extractor of your own; `#[arg]` marks an argument whose type has one of these names.
 ///
 /// The type of an argument needs `Deserialize + JsonSchema`; `Option<T>` makes the argument optional. An argument may
-/// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`. The doc comment
-/// of an argument is its description. An argument may have
+/// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&Path` as a `PathBuf`, `&T` as
+/// a `T`. The doc comment of an argument is its description. An argument may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
 /// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type, e.g.
 ///   `#[schemars(description = zones())]` for a description that is known only at run time.
@@ -151,6 +151,23 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// A tool function takes `&self`, `self: Arc<Self>`, or no `self`; apart from that, it is written like a function with
 /// `#[tool]`. `#[tools(prefix = "weather_")]` adds a prefix to each name.
+///
+/// A type has one such block. For each further block, e.g. in another module, `#[tools(list = forecasts)]` names a
+/// method that returns the tools of the block:
+///
+/// ```ignore
+/// #[tools(list = forecasts)]
+/// impl Weather {
+///     /// Returns the weather of tomorrow.
+///     #[tool(read_only)]
+///     async fn tomorrow(&self) -> String {
+///         format!("rain in {}", self.home)
+///     }
+/// }
+///
+/// let weather = Arc::new(Weather { home: "Kyoto".into() });
+/// Server::new("weather", "1.0").tool(Arc::clone(&weather).forecasts()).tool(weather)
+/// ```
 #[proc_macro_attribute]
 pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {
     tools::expand(options.into(), item.into()).into()

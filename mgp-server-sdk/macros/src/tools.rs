@@ -3,11 +3,36 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::Parser;
-use syn::{Attribute, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, meta};
+use syn::{Attribute, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, meta};
 
 use crate::function::{Function, ReceiverKind};
 use crate::options::Options;
 use crate::path;
+
+/// The options of `#[tools(…)]`.
+#[derive(Default)]
+struct BlockOptions {
+    /// The prefix of the tools' names.
+    prefix: Option<LitStr>,
+    /// The method that returns the tools, in place of the implementations of `IntoTools` and `SharedTools`.
+    list: Option<Ident>,
+}
+
+impl BlockOptions {
+    fn parse(&mut self, tokens: TokenStream) -> syn::Result<()> {
+        let parser = meta::parser(|meta| {
+            if meta.path.is_ident("prefix") {
+                self.prefix = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("list") {
+                self.list = Some(meta.value()?.parse()?);
+            } else {
+                return Err(meta.error("unknown option; known: prefix, list"));
+            }
+            Ok(())
+        });
+        parser.parse2(tokens)
+    }
+}
 
 /// Returns the impl block and the implementations of `IntoTools` and `SharedTools` for its type.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -15,11 +40,16 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
         Ok(block) => block,
         Err(_) => return syn::Error::new_spanned(item, NOT_A_BLOCK).into_compile_error(),
     };
-    match write(options, &mut block) {
-        Ok(tools) => quote!(#block #tools),
+    let mut parsed = BlockOptions::default();
+    let errors = parsed.parse(options).err();
+    match read_all(errors, &parsed, &mut block) {
+        Ok(found) => {
+            let tools = into_tools(&block, &parsed, &found);
+            quote!(#block #tools)
+        }
         Err(error) => {
             let error = error.into_compile_error();
-            let tools = into_tools(&block, &[]);
+            let tools = into_tools(&block, &parsed, &[]);
             quote!(#error #block #tools)
         }
     }
@@ -27,21 +57,16 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
 
 const NOT_A_BLOCK: &str = "`#[tools]` belongs on an impl block; on a function use `#[tool]`";
 
-fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream> {
-    let mut prefix: Option<LitStr> = None;
-    let options = meta::parser(|meta| {
-        if meta.path.is_ident("prefix") {
-            prefix = Some(meta.value()?.parse()?);
-            return Ok(());
-        }
-        Err(meta.error("unknown option; known: prefix"))
-    })
-    .parse2(options);
+/// Parses all functions of the block that are tools.
+fn read_all(
+    mut errors: Option<syn::Error>,
+    options: &BlockOptions,
+    block: &mut ItemImpl,
+) -> syn::Result<Vec<Function>> {
     let mut found = Vec::new();
-    let mut errors = options.err();
     for item in &mut block.items {
         let ImplItem::Fn(method) = item else { continue };
-        match read(method, prefix.as_ref()) {
+        match read(method, options.prefix.as_ref()) {
             Ok(tool) => found.extend(tool),
             Err(error) => match &mut errors {
                 Some(errors) => errors.combine(error),
@@ -60,7 +85,7 @@ fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream>
         let message = "no function in this block is a tool; mark tools with `#[tool]`";
         return Err(syn::Error::new_spanned(&block.self_ty, message));
     }
-    Ok(into_tools(block, &found))
+    Ok(found)
 }
 
 /// Parses a function of the block that has the attribute `#[tool]`, and removes this attribute; returns `None` for
@@ -88,7 +113,28 @@ fn is_tool(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "tool")
 }
 
-fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
+/// Returns the code that adds a tool to the variable `list`.
+fn push_tool(block: &ItemImpl, tool: &Function, list: &Ident) -> TokenStream {
+    // This macro runs before the compiler evaluates the `cfg` attributes in the block, so the code for a tool
+    // repeats them.
+    let conditions = &tool.conditions;
+    let (arguments, expression) = (tool.arguments_type(), tool.expression());
+    // The checks are items, and items cannot use the generic parameters of the block. So a block with such
+    // parameters gets no checks.
+    let checks = block.generics.params.is_empty().then(|| tool.checks());
+    quote! {
+        #(#conditions)*
+        let #list = {
+            #arguments
+            #checks
+            let mut #list = #list;
+            #list.push(#expression);
+            #list
+        };
+    }
+}
+
+fn into_tools(block: &ItemImpl, options: &BlockOptions, tools: &[Function]) -> TokenStream {
     let (generics, _, condition) = block.generics.split_for_impl();
     let (ty, sdk) = (&block.self_ty, path::sdk());
     let this = format_ident!("this", span = Span::mixed_site());
@@ -102,25 +148,23 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
             let _ = &#this;
         }
     });
-    let each = tools.iter().map(|tool| {
-        // This macro runs before the compiler evaluates the `cfg` attributes in the block, so the code for a tool
-        // repeats them.
-        let conditions = &tool.conditions;
-        let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // The checks are items, and items cannot use the generic parameters of the block. So a block with such
-        // parameters gets no checks.
-        let checks = block.generics.params.is_empty().then(|| tool.checks());
-        quote! {
-            #(#conditions)*
-            let #list = {
-                #arguments
-                #checks
-                let mut #list = #list;
-                #list.push(#expression);
-                #list
-            };
-        }
-    });
+    let each = tools.iter().map(|tool| push_tool(block, tool, &list));
+    let body = quote! {
+        #shared
+        let #list = ::std::vec::Vec::<#sdk::Tool>::new();
+        #(#each)*
+        #list
+    };
+    if let Some(name) = &options.list {
+        return quote! {
+            impl #generics #ty #condition {
+                /// Returns the tools of this block.
+                pub fn #name(self: ::std::sync::Arc<Self>) -> ::std::vec::Vec<#sdk::Tool> {
+                    #body
+                }
+            }
+        };
+    }
     quote! {
         impl #generics #sdk::IntoTools for #ty #condition {
             fn into_tools(self) -> ::std::vec::Vec<#sdk::Tool> {
@@ -130,10 +174,7 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
 
         impl #generics #sdk::SharedTools for #ty #condition {
             fn shared_tools(self: ::std::sync::Arc<Self>) -> ::std::vec::Vec<#sdk::Tool> {
-                #shared
-                let #list = ::std::vec::Vec::<#sdk::Tool>::new();
-                #(#each)*
-                #list
+                #body
             }
         }
     }

@@ -32,6 +32,7 @@ pub use sample::Sampling;
 pub use url::{UrlElicitation, UrlElicited};
 
 use crate::log::Logger;
+use crate::whole_numbers;
 
 /// The operations of a [`Context`] in a server's functions: asking the caller for input, and logging.
 ///
@@ -294,7 +295,7 @@ impl ClientCapability {
 
 /// Decodes the caller's answer; `what` names the kind of answer in the error.
 fn read<T: DeserializeOwned>(answer: &Payload, what: &str) -> Result<T, RpcError> {
-    serde_json::from_str(answer.as_str()).map_err(|error| {
+    whole_numbers::read(answer.as_str()).map_err(|error| {
         RpcError::invalid_params(format!("the caller's answer is not a valid {what}: {error}"))
     })
 }

@@ -138,8 +138,12 @@ async fn the_guard_of_a_subscription_may_use_the_table_when_it_is_dropped() {
     let scope = Scope::new(ScopeKind::Connection);
     let cx = peer.peer().context(&scope);
     let (uri, guard) = ("test://a".to_owned(), Announcer(subscribers.clone()));
-    let watching =
-        WatchedResource { uri: uri.clone(), has_changed: None, _guard: Some(Box::new(guard)) };
+    let watching = WatchedResource {
+        uri: uri.clone(),
+        has_changed: None,
+        _guard: Some(Box::new(guard)),
+        charge: None,
+    };
     subscribers.watch_as(&cx, uri, watching).unwrap();
     let (done, ended) = std::sync::mpsc::channel();
     // Run this on a separate thread, because a deadlock would otherwise block the test itself.
@@ -183,4 +187,30 @@ async fn subscriptions_are_bounded() {
     }
     subscribers.watch(&cx, "0".to_owned()).unwrap();
     assert_eq!(subscribers.watch(&cx, "more".to_owned()).unwrap_err().code().0, 3001);
+}
+
+/// Regression test: each session had its own limit only, so one client could fill the memory with many sessions.
+#[tokio::test]
+async fn the_sessions_of_one_client_share_a_limit_of_subscriptions() {
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    let scopes = [(); 4].map(|()| Scope::new(ScopeKind::Session));
+    let [first, second, third, mut other] =
+        scopes.each_ref().map(|scope| peer.peer().context(scope));
+    other.principal = Principal::new("local", "other");
+    let uri = |number: usize| format!("{number}{}", "u".repeat(MAX_URI_BYTES - 4));
+    for number in 0..MAX_WATCHED {
+        subscribers.watch(&first, uri(number)).unwrap();
+    }
+    let mut outcomes = (0..MAX_WATCHED).map(|number| subscribers.watch(&second, uri(number)));
+    let refused = outcomes.find_map(Result::err).expect("both sessions have one limit");
+    assert_eq!(refused.code(), mgp_types::ErrorCode::RESOURCE_EXHAUSTED);
+    subscribers.watch(&first, uri(0)).expect("a known subscription counts once");
+    subscribers.watch(&other, uri(0)).expect("another client has its own limit");
+
+    scopes[0].end();
+    subscribers.watch(&third, uri(0)).expect("the first session has ended");
+    for scope in &scopes {
+        scope.end();
+    }
+    assert_eq!(subscribers.0.budget.principals(), 0, "nothing is counted for ended sessions");
 }

@@ -52,8 +52,21 @@ pub(crate) async fn text(response: Response<HttpBody>) -> String {
 
 /// Opens a legacy session, or returns the response that refuses it.
 pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpBody>> {
-    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-    let response = send(service, request("POST", &[], hello)).await;
+    open_as(service, "c").await
+}
+
+/// Opens a legacy session of a client with this name, or returns the response that refuses it.
+pub(crate) async fn open_as(
+    service: &HttpService,
+    name: &str,
+) -> Result<String, Response<HttpBody>> {
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": name, "version": "1" },
+    });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let response = send(service, request("POST", &[], &hello.to_string())).await;
     let Some(id) = response.headers().get("mcp-session-id") else { return Err(response) };
     let id = id.to_str().unwrap().to_owned();
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

@@ -9,7 +9,7 @@ use mgp_transport::http::HttpService;
 use mgp_types::service::{Call, Stack, around};
 use tokio::time::sleep;
 
-use super::direct::{is_known, open, open_to_all, request, send};
+use super::direct::{is_known, open, open_as, open_to_all, request, send};
 use super::memory::grows_less_than;
 use super::world::{Hold, server};
 
@@ -139,6 +139,15 @@ async fn fresh_flood_is_refused_and_ends_no_session() {
     }
     assert!(is_known(&service, &ids[0]).await);
     assert!(!is_known(&service, &ids[1]).await);
+}
+
+/// Regression test: a session kept any number of bytes that its client had declared.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_not_opened_for_a_long_declaration() {
+    let (service, _) = service(100);
+    open_as(&service, &"n".repeat(60_000)).await.unwrap();
+    let refused = open_as(&service, &"n".repeat(65_536)).await.unwrap_err();
+    assert_eq!((refused.status().as_u16(), service.sessions()), (413, 1));
 }
 
 /// A session with a running call or an open stream is never idle.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unused_async, reason = "tools are async whether they wait or not")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -267,6 +268,24 @@ async fn a_block_is_the_set_of_its_tools() {
     assert_eq!(list["tools"][2]["inputSchema"]["additionalProperties"], false);
 }
 
+#[tools(list = resets, prefix = "counter.")]
+impl Counter {
+    /// Sets the count.
+    #[tool]
+    async fn reset(&self, to: u64) {
+        self.count.store(to, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_further_block_of_a_type_has_a_method_that_returns_its_tools() {
+    let counter = Arc::new(Counter::new(40));
+    let server = Server::new("t", "1").tool(Arc::clone(&counter).resets()).tool(counter);
+    let (mut client, _) = connect_mock(server, SECURITY).await;
+    call(&mut client, "counter.reset", r#"{"to":7}"#).await.unwrap();
+    assert_eq!(call(&mut client, "counter.read", "{}").await.unwrap(), "7");
+}
+
 struct Platforms(&'static str);
 
 #[tools]
@@ -378,9 +397,17 @@ async fn longest(words: &[String], #[arg(default = "none")] other: &str, cx: Con
     format!("{} for {}", longest.map_or(other, String::as_str), cx.principal.subject())
 }
 
+/// Borrows a path.
+#[tool]
+async fn parent(path: &Path) -> String {
+    path.parent().map_or_else(String::new, |parent| parent.display().to_string())
+}
+
 #[tokio::test]
 async fn arguments_can_be_borrowed() {
-    let (mut client, _) = connect_mock(Server::new("t", "1").tool(longest()), SECURITY).await;
+    let server = Server::new("t", "1").tool(longest()).tool(parent());
+    let (mut client, _) = connect_mock(server, SECURITY).await;
+    assert_eq!(call(&mut client, "parent", r#"{"path":"notes/today"}"#).await.unwrap(), "notes");
     let answer = call(&mut client, "longest", r#"{"words":["a","abc"]}"#).await;
     assert_eq!(answer.unwrap(), "abc for local");
     assert_eq!(call(&mut client, "longest", r#"{"words":[]}"#).await.unwrap(), "none for local");

@@ -144,6 +144,31 @@ async fn invalid_arguments_never_reach_the_tool_and_the_error_names_the_field() 
 }
 
 #[tokio::test]
+async fn an_integer_may_have_a_fraction_of_zeros() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Steps {
+        steps: u32,
+        #[serde(default)]
+        turned: bool,
+    }
+    let walk = Tool::new("walk", "Walks", |Args(Steps { steps, turned })| async move {
+        format!("walked {steps} steps{}", if turned { " back" } else { "" })
+    });
+    let (mut client, _) = connect(Server::new("t", "1").tool(walk), MGP).await;
+    let walked = call(&mut client, "walk", &json!({ "steps": 3.0 })).await.unwrap();
+    assert_eq!(walked["content"][0]["text"], "walked 3 steps");
+    let refused = call(&mut client, "walk", &json!({ "steps": 3.5 })).await.unwrap_err();
+    let message =
+        "invalid arguments for `walk`: `steps`: invalid type: floating point `3.5`, expected u32";
+    assert_eq!(refused.message(), message);
+    let wrong = json!({ "steps": 3.0, "turned": "no" });
+    let refused = call(&mut client, "walk", &wrong).await.unwrap_err();
+    let message =
+        "invalid arguments for `walk`: `turned`: invalid type: string \"no\", expected a boolean";
+    assert_eq!(refused.message(), message);
+}
+
+#[tokio::test]
 async fn a_plain_client_reads_the_field_in_the_result() {
     let echo = Tool::new("search", "Searches", |Args(_): Args<Search>| async { "found" });
     let (mut client, _) = connect(Server::new("t", "1").tool(echo), "{}").await;

@@ -22,6 +22,9 @@ use crate::search::{Explain, Query, SearchResult};
 /// The maximum number of categories or servers that an error names.
 const MAX_NAMED: usize = 24;
 
+/// The note in a result of a search with a filter, if no tool fits the query well.
+const FILTER_NOTE: &str = "the filter may exclude the right tool; search again without it";
+
 /// Handles `mgp/tools/discover`.
 ///
 /// # Cancel safety
@@ -83,8 +86,12 @@ fn find(
     }
     let plan = inner.sessions.plan();
     let budget = plan.budget_of(&caller.cx().principal);
-    let result =
-        present_as(&found, budget, |tool| name_for(tool, &inner.index, caller) == tool.name());
+    let is_filtered = !query.filter.is_empty() && found.total_available < found.visible;
+    let is_unfruitful = found.is_weak || found.hits.is_empty();
+    let filter_note = (is_filtered && is_unfruitful).then(|| FILTER_NOTE.to_owned());
+    let notes = filter_note.into_iter().chain(inner.note(caller.cx(), found.visible)).collect();
+    let is_clear = |tool: &IndexedTool| name_for(tool, &inner.index, caller) == tool.name();
+    let result = present_as(&found, budget, notes, is_clear);
     Ok((found, result))
 }
 
@@ -166,18 +173,9 @@ fn known_categories(
     }
     let unknown = wanted.iter().find(|category| !has_category(&tree, category));
     unknown.map_or(Ok(()), |category| {
-        Err(RequestError::UnknownWord {
-            what: "category",
-            word: brief(category),
-            known: tree
-                .roots
-                .iter()
-                .take(MAX_NAMED)
-                .map(|node| &*node.path)
-                .collect::<Vec<_>>()
-                .join(", "),
-        }
-        .into())
+        let roots: Vec<&str> = tree.roots.iter().map(|node| &*node.path).collect();
+        let known = named(&roots);
+        Err(RequestError::UnknownWord { what: "category", word: brief(category), known }.into())
     })
 }
 
@@ -198,14 +196,18 @@ fn known_servers(
     known.dedup();
     let unknown = wanted.iter().find(|server| !known.contains(&server.as_str()));
     unknown.filter(|_| !known.is_empty()).map_or(Ok(()), |server| {
-        known.truncate(MAX_NAMED);
-        Err(RequestError::UnknownWord {
-            what: "server",
-            word: brief(server),
-            known: known.join(", "),
-        }
-        .into())
+        let known = named(&known);
+        Err(RequestError::UnknownWord { what: "server", word: brief(server), known }.into())
     })
+}
+
+/// Returns a list of at most [`MAX_NAMED`] names, and the number of the names that are left out.
+fn named(names: &[&str]) -> String {
+    let listed = names[..names.len().min(MAX_NAMED)].join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
 }
 
 fn has_category(tree: &CategoryTree, category: &str) -> bool {

@@ -20,15 +20,23 @@ use crate::learn::UseOutcome;
 use crate::meta::name_for;
 use crate::search::{Query, SearchResult};
 use crate::session::{Session, Sessions};
+use crate::text::fold_name;
 
 /// The hook that is called when the tools in a caller's session have changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
+
+/// The hook that returns a note for the results of a caller's searches.
+type SearchNote = Arc<dyn Fn(&Context, usize) -> Option<String> + Send + Sync>;
 
 /// The size of the index, in tools, above which visibility decisions are cached if [`Endpoints::version`] is not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
 /// The maximum number of tools that are proposed for an unknown name.
 const MAX_SIMILAR: usize = 3;
+
+/// The maximum number of found tools that are considered for an unknown name, including tools that are found only
+/// because the name is the id of their server.
+const MAX_CONSIDERED: usize = 16;
 
 /// The minimum score of a tool that is proposed for an unknown name. At this score, about two thirds of the letters are
 /// equal.
@@ -74,13 +82,15 @@ pub(super) struct EndpointsState {
     standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn ToolCreator>>,
     changed: Option<Changed>,
+    note: Option<SearchNote>,
     pub(super) counting: TokenCounting,
 }
 
 impl Endpoints {
     /// Creates endpoints for an index. By default all callers see all tools, and no tools are created.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
-        let (visibility, version, standing, create, changed) = (None, None, None, None, None);
+        let (visibility, version, standing, create) = (None, None, None, None);
+        let (changed, note) = (None, None);
         let (counting, decisions_id) = (TokenCounting::default(), next_id());
         Self(Arc::new(EndpointsState {
             index,
@@ -91,6 +101,7 @@ impl Endpoints {
             standing,
             create,
             changed,
+            note,
             counting,
         }))
     }
@@ -138,6 +149,15 @@ impl Endpoints {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
 
+    /// Sets a hook that returns a note for the result of a search, e.g. that the tools of some servers are not known
+    /// yet. Its second argument is the number of tools that the caller sees.
+    pub fn note(
+        self,
+        hook: impl Fn(&Context, usize) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|inner| inner.note = Some(Arc::new(hook)))
+    }
+
     fn with(mut self, change: impl FnOnce(&mut EndpointsState)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
@@ -179,13 +199,19 @@ impl Endpoints {
     #[must_use]
     pub fn similar_tools(&self, cx: &Context, name: &str) -> Vec<IndexedTool> {
         let caller = self.caller(cx);
-        let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_SIMILAR);
+        let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_CONSIDERED);
         // Ignore the result for a name without letters and digits: no keyword search runs for it, and the result lists
         // the first tools only.
         let is_search = |found: &SearchResult| found.ran == SearchStrategy::Keyword;
         let found = AvailableTools::new(&self.0, &caller).search(&query).ok().filter(is_search);
         let hits = found.map(|found| found.hits).unwrap_or_default().into_iter();
-        hits.filter(|hit| hit.score >= MIN_SIMILAR_SCORE).map(|hit| hit.tool).collect()
+        let similar = hits.filter(|hit| hit.score >= MIN_SIMILAR_SCORE).map(|hit| hit.tool);
+        // The id of a server also finds tools of the server whose names do not resemble it.
+        let name = fold_name(name);
+        let is_similar = |tool: &IndexedTool| {
+            fold_name(tool.server_id()) != name || fold_name(tool.name()).contains(&*name)
+        };
+        similar.filter(is_similar).take(MAX_SIMILAR).collect()
     }
 
     /// Returns a router with the four methods.
@@ -244,6 +270,11 @@ impl EndpointsState {
         self.standing
             .as_ref()
             .map_or(Availability::Callable, |standing| standing.standing(cx, tool))
+    }
+
+    /// Returns the note of the hook for a caller who sees this number of tools.
+    pub(super) fn note(&self, cx: &Context, visible: usize) -> Option<String> {
+        self.note.as_ref().and_then(|note| note(cx, visible))
     }
 
     fn session(&self, cx: &Context, params: &SessionParams) -> Result<SessionResult, RpcError> {

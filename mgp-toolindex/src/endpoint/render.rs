@@ -27,8 +27,8 @@ const MIN_TOOL_TOKENS: u32 = 24;
 const MAX_PART_BYTES: usize = 80;
 /// The note in a result whose tools fit the query badly. It makes a model ask a person or search again, instead of
 /// calling a wrong tool.
-const WEAK_NOTE: &str =
-    "probably no tool does this: those found fit the query only weakly and may do something else";
+const WEAK_NOTE: &str = "probably no tool does this: those found fit the query only weakly \
+    and may do something else; search again in different words, or ask the user";
 /// The note in a result without tools, if no tool fits the query.
 const NOTHING_NOTE: &str = "no tool fits the query";
 /// The maximum number of additional tokens where a tool's text and the text around it meet.
@@ -53,16 +53,17 @@ const JOINT_TOKENS: u32 = 8;
 /// ```
 #[must_use]
 pub fn render_results(found: &SearchResult, budget: &ContextBudget) -> DiscoverToolsResult {
-    present_as(found, budget, |tool| {
+    present_as(found, budget, Vec::new(), |tool| {
         found.hits.iter().filter(|hit| hit.tool.name() == tool.name()).nth(1).is_none()
     })
 }
 
-/// Renders a search result. `is_clear` returns whether the name of a tool is unique, so that the tool can be named
-/// without its server.
+/// Renders a search result with these notes. `is_clear` returns whether the name of a tool is unique,
+/// so that the tool can be named without its server.
 pub(super) fn present_as(
     found: &SearchResult,
     budget: &ContextBudget,
+    notes: Vec<String>,
     is_clear: impl Fn(&IndexedTool) -> bool,
 ) -> DiscoverToolsResult {
     let mut result = DiscoverToolsResult::new(Vec::new());
@@ -83,6 +84,7 @@ pub(super) fn present_as(
         let note = if found.hits.is_empty() { NOTHING_NOTE } else { WEAK_NOTE };
         result.notes.push(note.to_owned());
     }
+    result.notes.extend(notes);
     result.omitted = Some(found.hits.len() as u64);
     result.mgp = parts(found, &is_clear, &|_| true);
     let envelope = |result: &DiscoverToolsResult| {

@@ -71,7 +71,10 @@ pub(super) async fn answer(
     })
     .await?;
     if result.status == RequestStatus::Unavailable && is_missing {
+        let (visible, _) = inner.index.caller_overview(&inner.caller(&cx));
+        let note = inner.note(&cx, visible);
         create(&inner, cx, params, &mut result).await;
+        result.notes.extend(note);
     }
     Ok(result)
 }

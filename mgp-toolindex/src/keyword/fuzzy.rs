@@ -125,11 +125,7 @@ impl KeywordReader {
     /// Returns the indexed words of names that differ from a word in at most one or two letters, depending on its
     /// length. Each has its segment, and its postings in that segment.
     fn terms_near(&self, word: &str) -> Result<Vec<(usize, TermInfo, String)>, IndexError> {
-        let max = match word.chars().count() {
-            MIN_LETTERS..MIN_LETTERS_OF_TWO => 1,
-            MIN_LETTERS_OF_TWO..=MAX_LETTERS => 2,
-            _ => return Ok(Vec::new()),
-        };
+        let Some(max) = max_changes(word.chars().count()) else { return Ok(Vec::new()) };
         let automaton = TypoAutomaton::new(word, max);
         let mut near = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -220,6 +216,23 @@ impl KeywordReader {
         }
         Ok(())
     }
+}
+
+/// Returns the number of letters that may differ in a word of this length; `None` if no similar words are searched.
+fn max_changes(letters: usize) -> Option<u8> {
+    match letters {
+        MIN_LETTERS..MIN_LETTERS_OF_TWO => Some(1),
+        MIN_LETTERS_OF_TWO..=MAX_LETTERS => Some(2),
+        _ => None,
+    }
+}
+
+/// Returns whether a word may be a misspelling of another word: both have the same beginning, and one or two different
+/// letters.
+pub(crate) fn is_misspelling(word: &str, other: &str) -> bool {
+    let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
+    let max = max_changes(word.len()).unwrap_or(0);
+    have_same_beginning(&word, &other) && changes(&word, &other) <= usize::from(max)
 }
 
 /// Returns whether two words begin with the same letter, or with the same two letters in the other order.

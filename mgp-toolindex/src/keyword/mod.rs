@@ -15,7 +15,7 @@ mod top;
 mod typo_automaton;
 mod writer;
 
-pub(crate) use fuzzy::letter_changes;
+pub(crate) use fuzzy::{is_misspelling, letter_changes};
 pub(crate) use merge::{Merge, Merged};
 pub(crate) use reader::{KeywordReader, TextFigures};
 #[cfg(test)]

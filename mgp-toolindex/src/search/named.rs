@@ -7,10 +7,11 @@ use super::view::{Search, View};
 use super::weight::{
     MAX_UNNAMED_SCORE, MIN_NAMED_SCORE, MISSPELLED_NAME_WEIGHT, NAMED_EVIDENCE_WEIGHT,
 };
-use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
+use crate::catalog::{Bitmap, Entry, MAX_SERVER_ID_BYTES, ServerRecord, Slot};
 use crate::error::IndexError;
-use crate::keyword::letter_changes;
-use crate::text::{QueryWords, fold_name};
+use crate::keyword::{is_misspelling, letter_changes};
+use crate::lexicon::has_english;
+use crate::text::{QueryWords, fold_name, truncate, words_of};
 
 /// The maximum length, in bytes of letters and digits, of a query that is compared with names.
 const MAX_NAME_LETTERS: usize = 96;
@@ -27,6 +28,27 @@ const MAX_TOOLS: usize = 50;
 
 /// The prefix of the names that some hosts show to their models: `mcp__SERVER__TOOL`.
 const HOST_PREFIX: &str = "mcp__";
+
+/// The minimum number of letters and digits of a server's id that a query names without a dot or slash after it. A
+/// shorter one is often a word of a sentence: `a file`.
+const MIN_ID_LETTERS: usize = 2;
+
+/// The maximum number of words of a name that are compared with a query of one word.
+const MAX_NAME_WORDS: usize = 16;
+
+/// The maximum number of letters that may differ in a name with typing errors.
+const MAX_CHANGES: usize = 2;
+
+/// The nearness of the tools of a server, if the query is only the server's id, and if the name or the description of
+/// the tool has the id, too. It is higher than the nearness of tools of other servers with this word in their names.
+const OF_SERVER: f32 = 0.99;
+
+/// The nearness of the other tools of such a server. Tools of other servers come before them if this word is more than
+/// about a third of their names, because the ids of many servers are also ordinary words, e.g. `test` or `memory`.
+const ONLY_OF_SERVER: f32 = 0.35;
+
+/// The maximum number of bytes of a description in which the id of the server is looked up.
+const MAX_DESCRIPTION_BYTES: usize = 512;
 
 /// The nearness (degree of similarity) of a name that differs from the query only in case and separators.
 const SAME_LETTERS: f32 = 1.0;
@@ -64,7 +86,9 @@ pub(super) fn of_query(
 ///
 /// A query of several words must be similar to a whole name, with or without its stop words: `PR review` does not mean
 /// `create_preview`. If each of its words occurs in the tools, only one letter may differ: `resize image` does not mean
-/// `resize_page`.
+/// `resize_page`. A query of one word may also be a misspelled word of a longer name, if it is not English and has the
+/// same beginning: neither does `bash` mean `search_base`, nor `wget` `get_file`. The id of a server means all of its
+/// tools.
 pub(super) fn find(
     search: &Search<'_>,
     text: &str,
@@ -73,9 +97,30 @@ pub(super) fn find(
     if words.whole.is_empty() || words.whole.len() > MAX_NAME_LETTERS {
         return Ok(Vec::new());
     }
-    let (view, within) = (search.view, search.within);
+    let written = written(search, text.trim());
+    if !written.is_empty() {
+        return Ok(written);
+    }
+    let name = fold_name(text);
+    let servers = servers_before(search.view, &name);
+    let behind_id = behind_id(search, &servers);
+    if !behind_id.is_empty() {
+        return Ok(behind_id);
+    }
+    let mut near = similar(search, words)?;
+    let of_server = tools_of(search, &servers);
+    if !of_server.is_empty() {
+        near.retain(|(slot, _)| !of_server.contains(slot));
+        near.extend(weighed(search, &name, &of_server)?);
+    }
+    Ok(near)
+}
+
+/// Returns the tools with this name, which may be written in another case, with other separators, or behind the exact
+/// id of its server.
+fn written(search: &Search<'_>, text: &str) -> Vec<(Slot, f32)> {
+    let view = search.view;
     let visible = |slot: &Slot| search.can_find(*slot);
-    let text = text.trim();
     let qualified = qualified(view, text, visible);
     let written = view.catalog.by_name(text).filter(visible).take(MAX_TOOLS);
     let mut found: Vec<(Slot, f32)> =
@@ -87,9 +132,74 @@ pub(super) fn find(
             found.push((slot, if is_same { SAME_EXCEPT_CASE } else { SAME_LETTERS }));
         }
     }
-    if !found.is_empty() {
-        return Ok(found);
+    found
+}
+
+/// Returns the visible tools of these servers whose names are the rest of the query behind the id of their server.
+fn behind_id(search: &Search<'_>, servers: &[(&ServerRecord, &str)]) -> Vec<(Slot, f32)> {
+    let catalog = search.view.catalog;
+    let mut found = Vec::new();
+    for (server, rest) in servers.iter().filter(|(_, rest)| !rest.is_empty()) {
+        let number = Some(server.server.number);
+        let is_of_server = |slot: &Slot| catalog.server_of(*slot) == number;
+        let slots = catalog.by_folded(rest).filter(|slot| search.can_find(*slot));
+        let slots = slots.filter(is_of_server).take(MAX_TOOLS);
+        found.extend(slots.map(|slot| (slot, SAME_LETTERS)));
     }
+    found
+}
+
+/// Returns the visible tools of the server whose id is the text, in any case and with any separators.
+pub(super) fn tools_of_server(search: &Search<'_>, text: &str) -> Vec<Slot> {
+    tools_of(search, &servers_before(search.view, &fold_name(text)))
+}
+
+/// Returns the visible tools of those of these servers whose ids are the whole query.
+fn tools_of(search: &Search<'_>, servers: &[(&ServerRecord, &str)]) -> Vec<Slot> {
+    let servers = servers.iter().filter(|(_, rest)| rest.is_empty());
+    let slots = servers.flat_map(|(server, _)| server.slots.iter().copied());
+    slots.filter(|slot| search.can_find(*slot)).take(MAX_TOOLS).collect()
+}
+
+/// Returns these tools, each with its nearness to a query that is only the id of their server. The id has the form that
+/// [`fold_name`] returns.
+fn weighed(search: &Search<'_>, id: &str, tools: &[Slot]) -> Result<Vec<(Slot, f32)>, IndexError> {
+    let view = search.view;
+    let in_name = with_all_words(search, &view.analyzer.query(id))?;
+    let is_described = |slot: Slot| {
+        let description = view.catalog.entry(slot).and_then(Entry::description);
+        let description = truncate(description.unwrap_or_default(), MAX_DESCRIPTION_BYTES);
+        let mut words = description.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| word.eq_ignore_ascii_case(id))
+    };
+    let nearness = |slot: Slot| {
+        let is_named = in_name.as_ref().is_some_and(|tools| tools.contains(slot));
+        if is_named || is_described(slot) { OF_SERVER } else { ONLY_OF_SERVER }
+    };
+    Ok(tools.iter().map(|slot| (*slot, nearness(*slot))).collect())
+}
+
+/// Returns the servers with whose id a name begins, each with the rest of the name. The name, the id and the rest have
+/// the form that [`fold_name`] returns.
+fn servers_before<'a>(view: &View<'a>, name: &'a str) -> Vec<(&'a ServerRecord, &'a str)> {
+    let first = name.chars().next();
+    let servers = view.catalog.servers().filter_map(|(_, server)| {
+        let id = &*server.server.id;
+        // Compare the first letter before the whole id, because most ids begin with another letter.
+        let letter = id.chars().find(char::is_ascii_alphanumeric);
+        if letter.map(|letter| letter.to_ascii_lowercase()) != first && id.is_ascii() {
+            return None;
+        }
+        let id = fold_name(id);
+        let rest = name.strip_prefix(&*id)?;
+        (id.len() >= MIN_ID_LETTERS).then_some((server, rest))
+    });
+    servers.collect()
+}
+
+/// Returns the tools whose names resemble the words of a query, each with the nearness of its name.
+fn similar(search: &Search<'_>, words: &QueryWords) -> Result<Vec<(Slot, f32)>, IndexError> {
+    let (view, within) = (search.view, search.within);
     let many = words.raw.len();
     let is_odd = || words.terms.iter().any(|term| !view.keywords.has_word(&term.text, within));
     if many > MAX_WORDS || many > MAX_KNOWN_WORDS && !is_odd() {
@@ -97,23 +207,30 @@ pub(super) fn find(
     }
     let whole = QueryWords { whole: words.whole.clone(), ..QueryWords::default() };
     let mut near = view.keywords.find_similar(&whole, MAX_TOOLS, within)?;
-    if many > 1 {
-        let is_known = |word: &String| search.has_word(word);
-        let max_changes = if words.raw.iter().all(is_known) { 1 } else { 2 };
-        let texts = [words.whole.clone(), words.raw.concat()];
-        let is_near =
-            |name: &str| texts.iter().any(|text| letter_changes(name, text) <= max_changes);
-        near.retain(|(slot, nearness)| {
-            let entry = view.catalog.entry(*slot);
-            *nearness >= SAME_LETTERS
-                || entry.is_some_and(|entry| is_near(&fold_name(entry.name())))
-        });
-    }
-    if !near.is_empty()
-        && let Some(exact) = with_all_words(search, words)?
-    {
-        near.retain(|(slot, _)| exact.contains(*slot));
-    }
+    let is_known = |word: &String| search.has_word(word);
+    let max_changes = if many > 1 && words.raw.iter().all(is_known) { 1 } else { MAX_CHANGES };
+    let texts = [words.whole.clone(), words.raw.concat()];
+    let is_near = |name: &str| {
+        let name = fold_name(name);
+        texts.iter().any(|text| letter_changes(&name, text) <= max_changes)
+    };
+    let exact = if near.is_empty() { None } else { with_all_words(search, words)? };
+    // A query of one word is also a word of a longer name in another form (`issues`), or a misspelling of it.
+    let may_be_form = many == 1 && exact.is_some();
+    let may_be_misspelled = many == 1 && !has_english(&words.whole);
+    let has_part = |name: &str| {
+        let parts = words_of(name, MAX_NAME_WORDS);
+        parts.iter().any(|part| is_misspelling(&words.whole, part))
+    };
+    near.retain(|(slot, nearness)| {
+        let Some(entry) = view.catalog.entry(*slot) else { return false };
+        let is_meant = many == 0
+            || *nearness >= SAME_LETTERS
+            || may_be_form
+            || is_near(entry.name())
+            || may_be_misspelled && has_part(entry.name());
+        is_meant && exact.as_ref().is_none_or(|exact| exact.contains(*slot))
+    });
     for (slot, nearness) in &mut near {
         let name = view.catalog.entry(*slot).map_or(0, |entry| fold_name(entry.name()).len());
         *nearness *= alike(name, words.whole.len());
@@ -139,7 +256,10 @@ fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy
 ///
 /// If such tools exist, the query is spelled correctly. The name of a tool without one of its words is then similar
 /// only by chance: `delete note` does not mean `delete_node` if a tool `archive_delete_note` exists.
-fn with_all_words(search: &Search<'_>, words: &QueryWords) -> Result<Option<Bitmap>, IndexError> {
+pub(super) fn with_all_words(
+    search: &Search<'_>,
+    words: &QueryWords,
+) -> Result<Option<Bitmap>, IndexError> {
     let mut all: Option<Bitmap> = None;
     for word in &words.raw {
         let with = search.view.keywords.tools_named(&search.view.analyzer.stem(word))?;

@@ -148,7 +148,7 @@ impl fmt::Display for FallbackReason {
             Self::Embedding => f.write_str("fewer than half of the tools have a vector yet"),
             Self::NoMeaning => f.write_str("the embedder knows nothing of the query"),
             Self::NoWord => f.write_str("no word of the query occurs in a tool"),
-            Self::Browsing => f.write_str("the query is empty"),
+            Self::Browsing => f.write_str("the query has no words; the first tools are listed"),
         }
     }
 }

@@ -128,11 +128,50 @@ fn a_name_comes_first_in_any_spelling() {
     assert!(ask(&index(), &copied).hits[0].score >= 0.99);
     let both = ask(&index(), &Query::new("read_file"));
     assert_eq!(ids(&both)[..2], ["office.read_file", "world.read_file"]);
-    for text in ["world.read_file", "world/read_file", "mcp__world__read_file"] {
+    for text in [
+        "world.read_file",
+        "world/read_file",
+        "mcp__world__read_file",
+        "world_read_file",
+        "World: read file",
+        "world/ReadFile",
+    ] {
         let found = ask(&index(), &Query::new(text));
         assert_eq!(ids(&found)[0], "world.read_file", "{text}");
         assert!(found.hits[0].score >= 0.99, "{text} {}", found.hits[0].score);
     }
+}
+
+#[test]
+fn the_id_of_a_server_finds_its_tools_first() {
+    let index = index();
+    let own = [("create_issue", "Creates an issue on GitHub"), ("github_branches", "")];
+    let own = own.map(|(name, description)| tool(name, description, "a"));
+    index.put(ServerEntry::new("github").tools(own)).unwrap();
+    let others = ["search_github", "github_hours"].map(|name| tool(name, "", "a"));
+    index.put(ServerEntry::new("fire").tools(others)).unwrap();
+    for text in ["github", "GITHUB ", "GitHub"] {
+        let found = ids(&ask(&index, &Query::new(text)));
+        assert!(found[..2].iter().all(|id| id.starts_with("github.")), "{found:?}");
+        assert!(found[2..4].iter().all(|id| id.starts_with("fire.")), "{found:?}");
+    }
+    // The id of a server of which the caller sees no tool must not count.
+    let hiding = Hiding(vec!["github.create_issue".into(), "github.github_branches".into()]);
+    let found = ids(&index.search(&Query::new("github"), &hiding).unwrap());
+    assert!(found[..2].iter().all(|id| id.starts_with("fire.")), "{found:?}");
+}
+
+/// Regression test: six unrelated tools of a server `test` came before the only tool that runs tests.
+#[test]
+fn a_tool_with_a_word_in_its_name_comes_before_a_server_with_this_id() {
+    let index = ToolIndex::builder().without_embedder().build();
+    let own = ["echo", "add", "ping_host", "print_env", "wait_for", "sum_up"];
+    index.put(ServerEntry::new("test").tools(own.map(|name| tool(name, "", "a")))).unwrap();
+    index.put(ServerEntry::new("ci").tool(tool("run_tests", "Runs all tests", "a"))).unwrap();
+    let found = ask(&index, &Query::new("test"));
+    assert_eq!(ids(&found)[0], "ci.run_tests");
+    let is_of_server = |hit: &Hit| hit.tool.server_id() == "test" && hit.score > 0.9;
+    assert!(found.hits.len() == 5 && found.hits[1..].iter().all(is_of_server), "{found:?}");
 }
 
 #[test]
@@ -204,6 +243,52 @@ fn a_query_of_correct_words_is_not_a_misspelled_name() {
     }
     for text in ["resiez pagee", "resize pag", "insert an image"] {
         assert!(ask(&index, &Query::new(text)).hits[0].score > 0.9, "{text}");
+    }
+}
+
+#[test]
+fn a_word_with_another_beginning_is_not_a_misspelled_word_of_a_name() {
+    let index = named(&["get_file", "get_page_text", "start_search", "list_notes"]);
+    let found = ask(&index, &Query::new("wget"));
+    assert!(found.hits.iter().all(|hit| hit.score <= 0.9), "{:?}", found.hits);
+    for text in ["gte_file", "serach", "note", "pgae"] {
+        assert!(ask(&index, &Query::new(text)).hits[0].score > 0.9, "{text}");
+    }
+}
+
+#[cfg(all(feature = "static-table", feature = "lexicon"))]
+#[test]
+fn an_english_word_is_not_a_misspelled_word_of_a_name() {
+    let index = named(&["search_base", "read_hash", "install_helm_chart"]);
+    for text in ["bash", "help"] {
+        let found = ask(&index, &Query::new(text));
+        assert!(found.hits.iter().all(|hit| hit.score <= 0.9), "{text}: {:?}", found.hits);
+    }
+}
+
+#[cfg(feature = "lexicon")]
+#[test]
+fn a_word_that_names_a_tool_or_a_server_is_not_translated() {
+    let index = ToolIndex::builder().without_embedder().build();
+    let others = [
+        tool("list_days", "Lists the days of march, e.g. each tuesday", "a"),
+        tool("show_sky", "Shows sunny days", "a"),
+        tool("list_mart_models", "", "a"),
+    ];
+    index.put(ServerEntry::new("x").tools(others)).unwrap();
+    index.put(ServerEntry::new("serena").tool(tool("open_shell", "", "a"))).unwrap();
+    for (text, expected) in [("mart", "x.list_mart_models"), ("serena", "serena.open_shell")] {
+        assert_eq!(ids(&ask(&index, &Query::new(text)))[0], expected);
+    }
+    // The translation finds a tool that is described in the language of the query, and other tools.
+    let weather = [
+        tool("wetter_zeigen", "Zeigt das Wetter einer Stadt", "a"),
+        tool("get_forecast", "Returns the weather", "a"),
+    ];
+    index.put(ServerEntry::new("weather").tools(weather)).unwrap();
+    let found = ids(&ask(&index, &Query::new("Wetter")));
+    for name in ["weather.wetter_zeigen", "weather.get_forecast"] {
+        assert!(found.iter().any(|id| id == name), "{found:?}");
     }
 }
 

@@ -290,6 +290,61 @@ async fn a_category_none_of_whose_tools_fits_is_not_reported_as_unknown() {
     assert_eq!(ask(&mut of_none, "discover", unknown).await["tools"], json!([]));
 }
 
+#[tokio::test]
+async fn a_filter_that_excludes_the_right_tool_is_noted() {
+    let index = ToolIndex::new();
+    let wipe = tool("wipe", "Wipes a disk").security(ToolSecurity::new(RiskLevel::Dangerous));
+    index.put(ServerEntry::new("s").tool(wipe)).unwrap();
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    for (risk, has_note) in [("safe", true), ("dangerous", false)] {
+        let asked = json!({"query": "wipe a disk", "filter": {"risk_level_max": risk}});
+        let found = ask(&mut client, "discover", asked).await;
+        let notes = found["notes"].to_string();
+        assert_eq!(notes.contains("search again without it"), has_note, "{found}");
+    }
+}
+
+#[tokio::test]
+async fn results_have_the_note_of_the_hook() {
+    let note =
+        |_: &Context, visible: usize| (visible == 0).then(|| "nothing is here yet".to_owned());
+    let hooked = |index| Endpoints::new(index, Sessions::new()).note(note);
+    let requested = json!({"requirements": {"capabilities": ["zorp7x"]}});
+    for (index, expected) in [(large(), false), (ToolIndex::new(), true)] {
+        let mut client = client(&hooked(index), "ann");
+        for (method, params) in
+            [("discover", json!({"query": "zorp7x"})), ("request", requested.clone())]
+        {
+            let answer = ask(&mut client, method, params).await;
+            let has_note = answer["notes"].to_string().contains("nothing is here yet");
+            assert_eq!(has_note, expected, "{answer}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_name_that_is_the_id_of_a_server_finds_its_tools_with_similar_names() {
+    let index = ToolIndex::new();
+    let tools = ["get_alerts", "get_radar", "get_tides", "get_winds", "get_weather"];
+    let tools = tools.map(|name| tool(name, "Returns a part of the weather"));
+    index.put(ServerEntry::new("weather").tools(tools)).unwrap();
+    let endpoints = Endpoints::new(index, Sessions::new());
+    let client = client(&endpoints, "ann");
+    let similar = endpoints.similar_tools(&client.cx, "weather");
+    assert_eq!(similar.iter().map(IndexedTool::name).collect::<Vec<_>>(), ["get_weather"]);
+}
+
+#[tokio::test]
+async fn an_error_about_an_unknown_server_has_the_number_of_the_known_servers() {
+    let index = ToolIndex::new();
+    let server = |at: usize| ServerEntry::new(format!("s{at:02}")).tool(tool("ring", "Rings"));
+    index.put_all((0..30).map(server)).unwrap();
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    let unknown = json!({"filter": {"servers": ["nope"]}}).to_string();
+    let refused = client.request("mgp/tools/discover", &unknown).await.unwrap_err();
+    assert!(refused.message().ends_with(", s23 and 6 more"), "{refused}");
+}
+
 /// An embedder that reports the high cost of a sentence encoder.
 #[derive(Debug)]
 struct Costly;

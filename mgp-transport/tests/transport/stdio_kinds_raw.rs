@@ -209,6 +209,7 @@ fn stderr_on_the_wire_gets_no_stray_print() {
     assert_eq!(wire, "stdin=File stdout=Pipe\nHELLO\n");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_whose_reader_never_ends() {
     use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};

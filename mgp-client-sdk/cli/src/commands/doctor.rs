@@ -74,7 +74,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     // Run the checks that are about more than single servers only if no servers are named on the command line.
     if doctor.server.is_empty() {
         let inventory = ToolInventory::new(&selected, &servers, &running);
-        checks.extend(check_kernel(doctor, &selected, &running));
+        checks.extend(check_kernel(global, doctor, &selected, &running));
         checks.extend(check_machine(global, &selected.config, &folder, &running).await);
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
@@ -89,11 +89,17 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
 
 /// Checks parts of the running kernel and of its configuration that do not belong to the selected servers, e.g. its
 /// other servers, deliveries and metrics address.
-fn check_kernel(doctor: &Doctor, selected: &Selected, running: &KernelState) -> Vec<Check> {
+fn check_kernel(
+    global: &Global,
+    doctor: &Doctor,
+    selected: &Selected,
+    running: &KernelState,
+) -> Vec<Check> {
     let servers = selected.config.servers.iter().map(|server| server.id.as_str());
     let ids: Vec<_> = servers.chain(selected.broken.iter().map(String::as_str)).collect();
     let mut checks: Vec<_> = running.check_others(&ids).collect();
     checks.extend(running.check_project(&doctor.config.sources()));
+    checks.extend(kernel::check_file(global, &doctor.config.sources()));
     checks.extend(running.check_deliveries());
     checks.extend(running.check_metrics(&selected.config.kernel));
     checks.extend(lock::check(&doctor.config).err().map(|failure| {

@@ -1,15 +1,17 @@
 //! `mgp lock`: writes or checks `mgp.lock`, which `mgp serve --locked` enforces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use mgp_contract::{Contract, LockDrift, LockFile, LockedServer};
 use mgp_discovery::{
     ConfigFinding, Expander, FindingSeverity, LoadedConfig, SecretFile, ServerConfig, TargetConfig,
 };
+use mgp_types::{FileLock, PrivateFile};
 use serde::Serialize;
 
 use super::contract::{CommonArgs, source};
@@ -22,6 +24,9 @@ use crate::state;
 
 /// The name of the lock file, which is in the folder of the configuration file.
 pub(super) const FILE_NAME: &str = "mgp.lock";
+
+/// The maximum time that a command waits while another one writes a lock file.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `mgp lock`.
 #[derive(Clone, Debug, Args)]
@@ -149,31 +154,23 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
         servers = named.collect::<CliResult<_>>()?;
     }
     servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
-    let mut entries = before.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
     if servers.is_empty() && before.is_none() {
         let what = "no servers are configured; run `mgp setup`, or `mgp servers add`";
         return Err(Failure::failed(what));
     }
-    let mut rows = Vec::new();
+    let mut read = Vec::new();
     for server in &servers {
         let now = read_server(global, &loaded, server, &lock.common).await?;
-        let id = server.id.as_str();
-        let old = before.as_ref().and_then(|lock| lock.servers.get(id));
-        rows.push(row(id, old, &now));
-        entries.insert(id.to_owned(), now);
+        read.push((server.id.as_str(), now));
     }
-    if lock.server.is_empty() {
-        // Keep the entry of a server that is switched off, for the time when it is switched on again.
-        let is_kept = |id: &String| {
-            loaded.disabled.contains(id) || servers.iter().any(|server| server.id.as_str() == *id)
-        };
-        let gone = entries.iter().filter(|entry| !is_kept(entry.0));
-        rows.extend(gone.map(|(id, old)| gone_row(id, old)));
-        entries.retain(|id, _| is_kept(id));
-    }
+    // Read the file again, because another `mgp lock` may have written it while this command started the servers.
+    let turn = if lock.check { None } else { Some(turn(global)?) };
+    let before = read_file(&path)?;
+    let (entries, rows) = merged(lock, &loaded, before.as_ref(), read);
     let is_changed = rows.iter().any(|row| row.is_changed);
     if !lock.check {
         write(&path, entries)?;
+        drop(turn);
         if is_changed && before.is_some() {
             print_note(
                 global,
@@ -210,6 +207,37 @@ fn check_loaded(loaded: &LoadedConfig, chosen: &[String]) -> CliResult {
         return Ok(());
     }
     Err(Failure::failed(causes.join("\n")))
+}
+
+/// Acquires the lock of the commands that write a lock file; waits up to [`TURN_TIMEOUT`] for another one.
+fn turn(global: &Global) -> CliResult<FileLock> {
+    let file = state::create_folder(global)?.join(FILE_NAME);
+    Ok(PrivateFile::new(file, 0).lock(TURN_TIMEOUT)?)
+}
+
+/// Returns the entries of the new lock file, and the rows of the report. `before` is the current file, and `read` has
+/// the servers that this command has started.
+fn merged(
+    lock: &Lock,
+    loaded: &LoadedConfig,
+    before: Option<&LockFile>,
+    read: Vec<(&str, LockedServer)>,
+) -> (BTreeMap<String, LockedServer>, Vec<LockedRow>) {
+    let mut entries = before.map(|lock| lock.servers.clone()).unwrap_or_default();
+    let ids: BTreeSet<&str> = read.iter().map(|(id, _)| *id).collect();
+    let mut rows = Vec::new();
+    for (id, now) in read {
+        rows.push(row(id, before.and_then(|lock| lock.servers.get(id)), &now));
+        entries.insert(id.to_owned(), now);
+    }
+    if lock.server.is_empty() {
+        // Keep the entry of a server that is switched off, for the time when it is switched on again.
+        let is_kept = |id: &String| loaded.disabled.contains(id) || ids.contains(id.as_str());
+        let gone = entries.iter().filter(|entry| !is_kept(entry.0));
+        rows.extend(gone.map(|(id, old)| gone_row(id, old)));
+        entries.retain(|id, _| is_kept(id));
+    }
+    (entries, rows)
 }
 
 fn write(path: &Path, servers: BTreeMap<String, LockedServer>) -> CliResult {

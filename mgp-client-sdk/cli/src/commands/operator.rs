@@ -39,6 +39,8 @@ pub(crate) enum Passphrase {
 
 pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
     let Operator::Passphrase(change) = operator;
+    #[cfg(unix)]
+    state::refuse_sudo_change(global)?;
     let file = PassphraseFile::in_folder(&state::create_folder(global)?);
     if file.is_set()? {
         if file.verify(&prompt::operator_passphrase()?)? != Some(true) {

@@ -52,17 +52,17 @@ impl Render for SecretNames {
 }
 
 pub(crate) async fn run(global: &Global, secrets: &Secrets) -> CliResult {
-    let file = SecretFile::in_folder(&state::create_folder(global)?);
+    let file = || state::create_folder(global).map(|folder| SecretFile::in_folder(&folder));
     match secrets {
-        Secrets::Ls => print(global, &SecretNames(file.names().map_err(Failure::failed)?)),
+        Secrets::Ls => print(global, &SecretNames(file()?.names().map_err(Failure::failed)?)),
         Secrets::Set { name } => {
             control::admit_change(global).await?;
-            file.set(name, &value(name)?).map_err(Failure::failed)?;
+            file()?.set(name, &value(name)?).map_err(Failure::failed)?;
             ActionReport::new(&**name, "stored").print(global)
         }
         Secrets::Rm { name } => {
             control::admit_change(global).await?;
-            if !file.remove(name).map_err(Failure::failed)? {
+            if !file()?.remove(name).map_err(Failure::failed)? {
                 let what = format!("there is no secret `{name}`; see `mgp secrets ls`");
                 return Err(Failure::failed(what));
             }

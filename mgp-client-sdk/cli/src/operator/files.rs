@@ -2,22 +2,42 @@
 //!
 //! A command line can name any state folder, so kernels of other state folders that use the file are also asked.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mgp_discovery::Sources;
 
 use super::admit_offline;
+use super::gate::real_path;
 use crate::args::{ConfigArg, Global};
-use crate::control;
 use crate::exit::{CliResult, Failure};
+use crate::output::print_note;
+use crate::state_option::shell_path_or;
+use crate::{control, lock, state};
 
 /// Checks that a command is allowed to edit a configuration, or a host's file together with it. The command calls this
 /// before it writes the first byte.
 ///
 /// The kernel of the state folder decides; if none runs, the operator must give the configured proof. Then each other
-/// kernel that uses the file must consent.
+/// kernel that uses the file must consent. Prints a note if the kernel of the state folder does not read the file.
 pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult {
-    admit_edit_of(global, &config.file_to_edit()?).await
+    let file = config.file_to_edit()?;
+    admit_edit_of(global, &file).await?;
+    if let Some(read) = file_of_kernel(global, &file) {
+        let (file, word) = (file.display(), shell_path_or("FILE", &read));
+        let unread = format!("the running kernel does not read `{file}`");
+        print_note(global, &format!("mgp: {unread}; use `--config {word}`"));
+    }
+    Ok(())
+}
+
+/// Returns the file that commands edit to change the configuration of the running kernel; `None` if the kernel reads
+/// `file`, or if no kernel runs.
+pub(crate) fn file_of_kernel(global: &Global, file: &Path) -> Option<PathBuf> {
+    let folder = state::folder(global).ok().filter(|folder| lock::is_held(folder))?;
+    let mut files = lock::followed_files(&folder)?;
+    let file = real_path(file);
+    // The last file is the user's own, or the only one.
+    if files.iter().any(|read| real_path(read) == file) { None } else { files.pop() }
 }
 
 /// Checks that a command is allowed to edit a file; fails if a kernel that uses the file refuses the change or does not
@@ -81,13 +101,34 @@ mod others {
                 },
                 // Skip a socket whose program belongs to another user.
                 Ok(None) => {}
-                // Skip a kernel that has ended, or whose folder is closed to this user.
+                // Skip a kernel that has ended.
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) if failure.is_no_answer() => without_answer(&path, &file, &failure)?,
                 Err(failure) => return Err(failure),
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a socket belongs to another user, or is missing or hidden in a folder of another user.
+    #[cfg(unix)]
+    fn is_of_another_user(socket: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let owner = |path: &Path| Some(std::fs::symlink_metadata(path).ok()?.uid());
+        is_of_other_than(rustix::process::geteuid().as_raw(), socket, owner)
+    }
+
+    #[cfg(not(unix))]
+    fn is_of_another_user(_: &Path) -> bool {
+        false
+    }
+
+    /// Returns whether a path belongs to another user than `user`. If its owner cannot be read, the owner of the nearest
+    /// folder counts: a folder that another user has closed is skipped, but a kernel in a folder that `user` has closed
+    /// must consent.
+    #[cfg(unix)]
+    fn is_of_other_than(user: u32, path: &Path, owner: impl Fn(&Path) -> Option<u32>) -> bool {
+        path.ancestors().find_map(owner).is_some_and(|owner| owner != user)
     }
 
     /// Refuses the change if a kernel that does not answer uses the file, or has not recorded which files it uses.
@@ -124,21 +165,25 @@ mod others {
         }
     }
 
-    /// Returns the sockets of up to [`MAX_KERNELS`] kernels on this machine, and the sockets of the state folders that
+    /// Returns the sockets of up to [`MAX_KERNELS`] kernels of this user, and the sockets of the state folders that
     /// commands use without the option `--state`.
     fn sockets() -> BTreeSet<PathBuf> {
         use std::io::Read as _;
 
-        let mut table = String::new();
+        let mut table = Vec::new();
         if let Ok(file) = std::fs::File::open("/proc/net/unix") {
             // Ignore an error: if the table cannot be read, e.g. on macOS, only the sockets of the usual state folders
             // are known.
-            let _ = file.take(MAX_TABLE_BYTES).read_to_string(&mut table);
+            let _ = file.take(MAX_TABLE_BYTES).read_to_end(&mut table);
         }
-        let listening = table.lines().filter_map(listening_kernel).take(MAX_KERNELS);
+        // Accept any bytes, because every user can add a socket whose name is not UTF-8.
+        let table = String::from_utf8_lossy(&table);
+        let is_own = |path: &PathBuf| !is_of_another_user(path);
+        // Leave out the sockets of other users first, so that they cannot fill the places of this user's kernels.
+        let listening = table.lines().filter_map(listening_kernel).filter(is_own).take(MAX_KERNELS);
         let usual = [state::folder_from_environment(), state::folder_in_home()];
         let usual = usual.into_iter().flatten().map(|folder| socket::path_in(&folder));
-        listening.chain(usual).collect()
+        listening.chain(usual.filter(is_own)).collect()
     }
 
     /// Returns the path in a line of the socket table, if a kernel listens at this path.
@@ -169,6 +214,26 @@ mod others {
             std::fs::write(folder.path().join("kernel.lock"), pid).unwrap();
             without_answer(&socket, &other, &failure()).unwrap();
             assert!(refusal(&own).contains("a kernel that uses `"), "{}", refusal(&own));
+        }
+
+        #[test]
+        #[cfg(unix)]
+        fn a_folder_that_another_user_has_closed_does_not_prevent_edits() {
+            let owner = |path: &Path| match path.to_str().unwrap() {
+                "/home" | "/root" => Some(0),
+                "/home/ada/state" | "/srv/state/mgp.sock" => Some(1000),
+                "/home/bob" | "/srv/state" | "/tmp/mgp.sock" => Some(1001),
+                _ => None,
+            };
+            let check = |path: &str, expected: bool| {
+                assert_eq!(is_of_other_than(1000, Path::new(path), owner), expected, "{path}");
+            };
+            check("/home/bob/.local/state/mgp/mgp.sock", true);
+            check("/root/.local/state/mgp/mgp.sock", true);
+            check("/tmp/mgp.sock", true);
+            check("/srv/state/mgp.sock", false);
+            // A command cannot avoid the question by closing the user's own folder.
+            check("/home/ada/state/mgp.sock", false);
         }
 
         #[test]

@@ -6,7 +6,7 @@ mod gate;
 mod offline;
 mod passphrase;
 
-pub(crate) use files::{admit_edit, admit_edit_of};
+pub(crate) use files::{admit_edit, admit_edit_of, file_of_kernel};
 pub(crate) use gate::{Admission, OperatorGate};
 pub(crate) use offline::{admit_offline, check_place, configured_proof};
 pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};

@@ -13,12 +13,14 @@ use crate::{prompt, state};
 
 /// Refuses a change if a server started this command, or if this cannot be checked. Also refuses a change without the
 /// proof that the configuration requires of operators. If a host started this command, refuses the change unless the
-/// required proof is the passphrase.
+/// required proof is the passphrase. Refuses root under `sudo` if the state belongs to another user.
 pub(crate) async fn admit_offline(
     global: &Global,
     configs: impl IntoIterator<Item = Sources>,
 ) -> CliResult {
     check_place()?;
+    #[cfg(unix)]
+    state::refuse_sudo_change(global)?;
     let mut proof = OperatorProof::None;
     for sources in configs {
         match (configured_proof(&sources).await?, proof) {

@@ -1,6 +1,6 @@
 //! The process at the other end of the local socket; its ancestors are read from `/proc`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -15,6 +15,10 @@ use super::Place;
 use super::hosts::{HostTable, Inside, is_at_terminal};
 use super::stat::ProcessStat;
 use super::table::{Proc, ProcessTable as _, ancestry};
+
+/// The cause if `/proc` shows only the processes of this user, and so not e.g. the `sudo` above a command.
+const HIDDEN: &str =
+    "`/proc` hides the processes of other users (`hidepid`, or `ProtectProc=` of systemd)";
 
 /// The process that opened a connection to the local socket.
 #[derive(Debug)]
@@ -135,7 +139,17 @@ fn place(hosts: &HostTable, chain: &[ProcessStat]) -> Place {
 
 /// Returns the reason of a failed read of ancestors. Reads `/proc` again to find the cause, e.g. too many open files.
 fn unreadable() -> String {
-    unreadable_because(File::open("/proc/self/stat").err())
+    let hidden = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        hides_processes(&mounts).then(|| io::Error::other(HIDDEN))
+    };
+    unreadable_because(File::open("/proc/self/stat").err().or_else(hidden))
+}
+
+/// Returns whether a table of mounts has a `/proc` that hides the processes of other users.
+fn hides_processes(mounts: &str) -> bool {
+    let is_proc = |line: &str| line.split(' ').nth(4) == Some("/proc");
+    mounts.lines().any(|line| is_proc(line) && line.contains("hidepid="))
 }
 
 fn unreadable_because(error: Option<io::Error>) -> String {
@@ -173,5 +187,14 @@ mod tests {
         assert_eq!(unreadable(), bare);
         let because = unreadable_because(Some(io::Error::other("too many open files")));
         assert_eq!(because, format!("{bare}: too many open files"));
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_found_in_the_table_of_mounts() {
+        let root = "26 1 254:0 / / rw,relatime - ext4 /dev/vda rw";
+        let plain = "45 26 0:21 / /proc rw,relatime - proc proc rw";
+        assert!(!hides_processes(&format!("{root}\n{plain}\n")));
+        assert!(hides_processes(&format!("{root}\n{plain},hidepid=invisible\n")));
+        assert!(!hides_processes(&format!("{root}\n{}", plain.replace("/proc ", "/x/hidepid= "))));
     }
 }

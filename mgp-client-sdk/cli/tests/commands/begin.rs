@@ -431,3 +431,26 @@ fn a_state_folder_open_to_others_is_refused() {
     home.fail(1, &["--state", folder.to_str().unwrap(), "keys", "ls"], "chmod 700");
     home.fail(1, &["--state", folder.to_str().unwrap(), "access", "query", "a", "b"], "chmod 700");
 }
+
+#[cfg(unix)]
+#[test]
+fn an_opened_state_folder_works_again_after_the_command_that_the_refusal_names() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    let folder = home.path("state");
+    let folder = folder.to_str().unwrap();
+    let chmod = |mode: &str| {
+        let mut command = std::process::Command::new("chmod");
+        assert!(command.args(["-R", mode, folder]).status().unwrap().success(), "{mode}");
+    };
+    home.succeed(&["--state", folder, "keys", "add", "ada"]);
+    let list = ["--state", folder, "keys", "ls"];
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o750)).unwrap();
+    home.fail(1, &list, &format!("run `chmod 700 {folder}`"));
+    chmod("go=");
+    // Open the files too, as Kubernetes does for a volume with an `fsGroup`.
+    chmod("g+rw");
+    home.fail(1, &list, &format!("run `chmod -R go= {folder}`"));
+    chmod("go=");
+    assert!(home.succeed(&list).contains("ada"));
+}

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use mgp_types::PrivateFile;
 use serde_json::{Value, json};
 
 use crate::program::program;
@@ -241,6 +243,55 @@ fn a_hosts_file_is_written_only_after_the_records_that_restore_it() {
     home.fail(1, &["undo"], "no host's file to restore");
 }
 
+#[test]
+fn one_command_at_a_time_changes_hosts_files_and_their_records() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": { "mgp": { "command": "other" } } }).to_string();
+    let file = home.write(".cursor/mcp.json", &before);
+    let connect = ["connect", "cursor", "--interactive", "no", "--no-grant"];
+    home.succeed(&["connect", "claude-code", "--interactive", "no", "--no-grant"]);
+    let text = |path: &Path| fs::read_to_string(path).unwrap();
+    let state = |name: &str| home.path(".local/state/mgp").join(name);
+    let records = || fs::read(state("connected.json")).unwrap();
+    let changes = PrivateFile::new(state("host-changes.json"), 0);
+    // Another command holds this lock while it writes its host's file.
+    let other = changes.lock(Duration::from_secs(30)).unwrap();
+    let recorded = records();
+    home.fail(1, &connect, "has held");
+    assert_eq!((text(&file), records()), (before.clone(), recorded));
+    assert!(!home.path(".cursor/mcp.json.bak1").exists());
+    drop(other);
+
+    home.succeed(&connect);
+    let (connected, recorded) = (text(&file), records());
+    let other = changes.lock(Duration::from_secs(30)).unwrap();
+    home.fail(1, &["disconnect", "cursor"], "has held");
+    assert_eq!((text(&file), records()), (connected, recorded));
+    assert!(!home.path(".cursor/mcp.json.bak2").exists());
+    drop(other);
+    home.succeed(&["disconnect", "cursor"]);
+    assert_eq!(text(&file), before);
+}
+
+#[test]
+fn commands_of_the_same_moment_are_taken_back_one_by_one() {
+    let home = Home::new();
+    let files = ["cursor", "kiro"].map(|host| {
+        let name = if host == "kiro" { ".kiro/settings/mcp.json" } else { ".cursor/mcp.json" };
+        let file = home.write(name, "{}");
+        home.succeed(&["connect", host, "--interactive", "no", "--no-grant"]);
+        file
+    });
+    edit(&home.path(".local/state/mgp/host-changes.json"), |changes| {
+        changes[1]["at"] = changes[0]["at"].clone();
+    });
+    home.succeed(&["undo"]);
+    let is_connected = files.map(|file| read(&file) != json!({}));
+    assert_eq!(is_connected, [true, false]);
+    home.succeed(&["undo"]);
+    home.fail(1, &["undo"], "no host's file to restore");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_link_of_a_host_to_a_file_that_does_not_exist_is_not_replaced() {
@@ -431,7 +482,7 @@ fn no_backup_stays_beside_the_file_of_a_host_that_could_not_be_changed() {
     let before = json!({ "mcpServers": {} }).to_string();
     let file = home.write(".cursor/mcp.json", &before);
     // Create a folder with the name of the new file, which ends with the process id that `exec` keeps for the program.
-    let line = "mkdir \"$HOME/.cursor/mcp.json.new$$\"";
+    let line = "mkdir \"$HOME/.cursor/mcp.json.mgp-new$$\"";
     let ended = home.run_after(line, &["connect", "cursor", "--interactive", "no", "--no-grant"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), before);

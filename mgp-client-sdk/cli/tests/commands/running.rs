@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use mgp_discovery::SecretFile;
-use mgp_testkit::until_blocking;
+use mgp_testkit::{KilledChild, until_blocking};
 
 use crate::hostile::stub;
 use crate::kernel::Kernel;
@@ -57,6 +57,8 @@ fn commands_advise_to_wait_while_the_kernel_finishes_its_calls() {
     for command in [&["reload"][..], &["servers", "start", "slow"], &["status"]] {
         home.fail(3, command, "is stopping; wait until it has ended");
     }
+    let serve = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
+    home.fail(1, &serve, "is stopping; wait until it has ended");
     // The kernel starts no server that is added now.
     let late = home.path("late.begun");
     let added =
@@ -202,6 +204,27 @@ fn the_doctor_names_a_folder_in_which_every_user_can_replace_the_configuration()
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_folder_on_a_read_only_file_system_is_not_reported_as_open_to_every_user() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::with_servers(&["a"]);
+    let folder = home.path(".config/mgp");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    // Mount the folder as Kubernetes mounts a `ConfigMap`. The line ends with 77 where a user may not mount anything.
+    let line = concat!(
+        "unshare --user --map-root-user --mount mount --bind . . || exit 77; ",
+        "exec unshare --user --map-root-user --mount sh -c 'cd \"$HOME/.config\" && ",
+        "mount --bind mgp mgp && mount -o remount,bind,ro mgp || exit 77; exec \"$0\" \"$@\"' ",
+        "\"$0\" \"$@\"",
+    );
+    let report = home.run_after(line, &["doctor", "--no-start"]);
+    if report.code != Some(77) {
+        assert!(report.out.contains("1 server in "), "{report:?}");
+        assert!(!report.out.contains("every user"), "{report:?}");
+    }
+}
+
+#[test]
 fn a_reload_with_an_error_names_its_place_and_keeps_the_server() {
     let kernel = Kernel::bench();
     let home = &kernel.home;
@@ -295,6 +318,36 @@ fn a_host_is_warned_that_the_kernel_uses_the_files_of_another_folder() {
 }
 
 #[test]
+fn commands_that_use_another_file_than_the_running_kernel_name_the_file_of_the_kernel() {
+    let kernel = Kernel::new("");
+    let (home, echo) = (&kernel.home, program("echo"));
+    let read = home.path("c.toml");
+    let read = read.to_str().unwrap();
+    let remedy = format!("use `--config {read}`");
+    let add = |id: &str, options: &[&str]| {
+        let arguments =
+            [&["servers", "add", id, "--no-grant"][..], options, &["--", &echo]].concat();
+        let added = home.run(&arguments);
+        assert_eq!(added.code, Some(0), "{added:?}");
+        added.err
+    };
+    let other = add("other", &[]);
+    assert!(other.contains("the running kernel does not read `"), "{other}");
+    assert!(other.contains(&remedy), "{other}");
+    assert!(!add("same", &["--config", read]).contains("does not read"));
+
+    let checked = home.json("doctor", &["doctor", "--no-start"])["checks"].to_string();
+    let found = format!("the running kernel reads `{read}`");
+    assert!(checked.contains(&found) && checked.contains(&remedy), "{checked}");
+    let same = ["doctor", "--no-start", "--config", read];
+    let checked = home.json("doctor", &same)["checks"].to_string();
+    assert!(!checked.contains(&found), "{checked}");
+    let ended = kernel.killed();
+    let checked = ended.any_json("doctor", &["doctor", "--no-start"]).0.to_string();
+    assert!(!checked.contains(&found), "no kernel runs: {checked}");
+}
+
+#[test]
 fn a_kernel_at_an_address_reports_it_when_it_accepts_connections() {
     let home = Home::new();
     let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
@@ -308,6 +361,22 @@ fn a_kernel_at_an_address_reports_it_when_it_accepts_connections() {
     child.kill().unwrap();
     child.wait().unwrap();
     connected.unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_start_is_in_the_log_of_a_kernel_without_options() {
+    let home = Home::new();
+    let server = "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n";
+    home.write(".config/mgp/servers.toml", server);
+    let log = home.path("log");
+    let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
+    command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let _kernel = KilledChild(command.spawn().unwrap());
+    let words = [" WARN ", "server failed server=gone", "no-such-program"];
+    until_blocking("the failure is logged", || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    });
 }
 
 #[test]

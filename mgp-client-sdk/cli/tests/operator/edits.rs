@@ -1,8 +1,10 @@
 //! Tests of commands that edit configurations and files of hosts: no command writes a byte before the kernel consents.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::proof::{PASSPHRASE, WITH_PASSPHRASE, set_passphrase};
 use crate::pty::Terminal;
-use crate::setting::{Setting, mgp};
+use crate::setting::{GRANT, Setting, mgp};
 use crate::world::{World, kill, text, within};
 
 const WITH_TERMINAL: &str = "[kernel]\noperator.proof = \"terminal\"\n\n";
@@ -129,7 +131,9 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     };
     let (add, connect) = (quoted(&edits[0]), quoted(&edits[7]));
     let each = edits.iter().map(quoted).collect::<Vec<_>>().join("\n");
-    // The kernel also refuses edits of its files by commands that name another state folder.
+    // The kernel also refuses edits of its files by commands that name another state folder. A socket with a name that is
+    // not UTF-8 does not hide it.
+    let _other = UnixListener::bind(setting.path("state").join(OsStr::from_bytes(b"\xff.sock")));
     let script = format!(
         "mgp_in() {{ MGP \"$@\" >>state/out 2>&1; echo \"rc $?\" >>state/out; }}\n\
          {each}\nMGP doctor --no-start >state/doctor 2>&1\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
@@ -318,6 +322,22 @@ fn a_server_that_was_never_tried_is_not_left_in_the_file() {
     kill("-INT", adding.id());
     adding.wait().unwrap();
     assert_eq!(files(&setting.world), before);
+}
+
+#[test]
+fn a_server_that_was_deleted_by_hand_is_removed_before_the_kernel_has_applied_that() {
+    let setting = Setting::new(WITH_TERMINAL);
+    let run = |args: &[&str]| {
+        let (code, shown) = Terminal::run(&setting.mgp(args)).end();
+        assert_eq!(code, Some(0), "{args:?}: {shown}");
+        shown
+    };
+    run(&GRANT);
+    // With this proof, the kernel does not apply the changed file by itself.
+    setting.world.config(WITH_TERMINAL);
+    let shown = run(&["servers", "rm", "files"]);
+    assert!(shown.contains("removed with it: the access of eve"), "{shown}");
+    within(|| (setting.succeed(&["--json", "servers", "ls"]).trim() == "[]").then_some(()));
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn serve(folder: &Path) -> KilledChild {
     command.args(["serve", "--http", "127.0.0.1:0", "--no-auth", "--config"]);
     command.arg(folder.join("mgp.toml")).arg("--state").arg(folder.join("state"));
     command.arg("--ready-file").arg(folder.join("ready.json")).current_dir(folder);
+    command.env("HOME", folder).env_remove("XDG_CONFIG_HOME");
     for name in ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"] {
         command.env_remove(name);
     }
@@ -190,6 +191,38 @@ fn a_listed_program_that_an_agent_registers_writes_only_with_a_grant() {
     assert_eq!(served.runs("made"), usize::from(!Confinement::is_supported()));
     let rights = Confinement::is_supported().then_some("no further rights");
     assert_eq!(operator.server("made")["confinement"].as_str(), rights);
+}
+
+#[test]
+fn a_program_that_may_read_and_write_reaches_no_hidden_files_of_the_home_folder() {
+    if !Confinement::is_supported() {
+        return;
+    }
+    let served = Served::new("");
+    let files = ["notes/todo", ".profile", ".ssh/id", ".config/mgp/own"];
+    for file in files {
+        let path = served.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x\n").unwrap();
+    }
+    let mut params = served.asks("made");
+    let tries = r#"for file in notes/todo .profile .ssh/id .config/mgp/own state/secrets.json; do
+  cat "$2/$file" > /dev/null 2>&1 && echo "reads $file" >> "$1/reached"
+  (echo x >> "$2/$file") 2> /dev/null && echo "writes $file" >> "$1/reached"
+done
+"#;
+    params["args"][1] = json!(format!("{tries}{}", params["args"][1].as_str().unwrap()));
+    params["args"].as_array_mut().unwrap().push(json!(served.folder.path()));
+    params["cwd"] = json!(served.folder.path());
+    params["mgp"] = json!({"permissions_required": ["filesystem.read"]});
+    let mut operator = served.operator();
+    operator.grant("ada", "mgp", "mgp.discovery.register");
+    let reply = served.agent("ada").ask("mgp/discovery/register", &params).unwrap();
+    let approval = json!({"id": reply["approval_id"], "permissions": ["filesystem.write"]});
+    operator.ask("mgp/kernel/approvals/approve", &approval).unwrap();
+    until_blocking("it is connected", || operator.server("made")["status"] == "connected");
+    let reached = fs::read_to_string(served.path("work/reached")).unwrap();
+    assert_eq!(reached, "reads notes/todo\nwrites notes/todo\n");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Tests that a kernel, its servers and their child processes end, by whatever cause.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mgp_security::Governance;
-use mgp_testkit::Stopwatch;
+use mgp_testkit::{KilledChild, Stopwatch};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -405,6 +405,30 @@ fn orphans_of_a_server_are_reaped_while_it_runs() {
 }
 
 #[test]
+fn a_command_whose_kernel_stops_before_it_answers_reports_that() {
+    let world = World::empty();
+    let server = world.server("slow", "exec sleep 1000");
+    world.config(&server.replace("env = ", "start_timeout = \"5m\"\nenv = "));
+    let mut life = Serving::start(&world, &["--no-auth"]);
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(&world.program);
+        command.args(arguments).arg("--state").arg(world.state()).stdin(Stdio::null());
+        command
+    };
+    let mut start = command(&["servers", "start", "slow"]);
+    let mut start = KilledChild(start.stderr(Stdio::piped()).spawn().unwrap());
+    let mut printed = BufReader::new(start.stderr.take().unwrap()).lines();
+    assert_eq!(printed.next().unwrap().unwrap(), "mgp: still waiting for slow");
+    assert!(command(&["stop", "--timeout", "1s"]).status().unwrap().success());
+    let last = printed.map_while(Result::ok).last().unwrap();
+    assert_eq!(start.wait().unwrap().code(), Some(3), "{last}");
+    let (stopped, reason) = last.split_once("have been made: ").unwrap();
+    assert!(stopped.starts_with("mgp: the kernel stopped"), "{last}");
+    assert!(!reason.is_empty());
+    assert!(life.kernel.wait().unwrap().success());
+}
+
+#[test]
 fn a_missing_program_is_logged() {
     let world = World::empty();
     world.config("[[servers]]\nid = \"nowhere\"\ncommand = \"/no/such/program\"\n");
@@ -414,10 +438,10 @@ fn a_missing_program_is_logged() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let stderr = std::io::BufReader::new(run.stderr.take().unwrap());
+    let stderr = BufReader::new(run.stderr.take().unwrap());
     let (sender, found) = std::sync::mpsc::channel();
     let reading = std::thread::spawn(move || {
-        for line in std::io::BufRead::lines(stderr).map_while(Result::ok) {
+        for line in stderr.lines().map_while(Result::ok) {
             if line.contains("No such file or directory") {
                 let _ = sender.send(());
             }

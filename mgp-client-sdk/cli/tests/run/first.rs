@@ -371,6 +371,58 @@ fn sudo_leaves_no_files_of_root_in_the_home_folder_of_its_user() {
 }
 
 #[test]
+fn sudo_changes_no_state_of_another_user() {
+    let world = World::new("");
+    fs::create_dir(world.state()).unwrap();
+    // Only root can act as if it had been called by `sudo`.
+    if chown(world.state(), Some(UNPRIVILEGED), None).is_err() {
+        return;
+    }
+    for (path, mode) in [(&world.state(), 0o700), (&world.folder, 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let keys = |arguments: &[&str]| {
+        let mut keys = command(&world, arguments);
+        keys.env("HOME", &world.folder);
+        keys
+    };
+    let first = run_as_a_person(&world, keys(&["keys", "add", "ann"]));
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    let sudo = |mut keys: Command| keys.env("SUDO_UID", "0").output().unwrap();
+    for change in [&["keys", "add", "bob"][..], &["operator", "passphrase", "set"]] {
+        reply(&sudo(keys(change)), 1, &["another user", "`sudo -Hu '#65534'`"]);
+    }
+    let listed = sudo(keys(&["keys", "ls"]));
+    assert!(text(&listed.stdout).contains("ann"), "{}", text(&listed.stderr));
+    let new = world.state().join("new");
+    for change in [["keys", "add", "bob"], ["secrets", "set", "TOKEN"]] {
+        let mut first = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        first.args(change).arg("--state").arg(&new).stdin(Stdio::null());
+        reply(&sudo(first), 1, &["another user"]);
+        assert!(!new.exists());
+    }
+}
+
+#[test]
+fn a_kernel_of_another_user_does_not_prevent_edits() {
+    let world = World::new("");
+    let home = world.folder.join("home");
+    fs::create_dir(&home).unwrap();
+    // Only root can run the programs of two users.
+    if chown(&home, Some(UNPRIVILEGED), None).is_err() {
+        return;
+    }
+    fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut host = world.host(&[]);
+    host.echoes("the kernel of root runs");
+    let mut add = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    add.args(["servers", "add", "own", "--no-grant", "--state"]).arg(home.join("state"));
+    add.arg("--config").arg(home.join("own.toml")).args(["--", "true"]).env("HOME", &home);
+    let added = run_as_a_person(&world, add);
+    assert_eq!(added.status.code(), Some(0), "{}", text(&added.stderr));
+}
+
+#[test]
 fn a_configuration_that_may_not_be_read() {
     let world = World::new("");
     fs::set_permissions(world.config_file(), fs::Permissions::from_mode(0o000)).unwrap();

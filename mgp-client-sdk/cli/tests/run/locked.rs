@@ -6,8 +6,10 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::KilledChild;
 use serde_json::{Value, json};
 
+use crate::program::program;
 use crate::world::{Host, World, text, within};
 
 /// A shell script of a server whose tools are in a file.
@@ -46,9 +48,14 @@ fn world() -> World {
 }
 
 fn lock(world: &World, args: &[&str]) -> Output {
+    lock_command(world, args).output().unwrap()
+}
+
+fn lock_command(world: &World, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.arg("lock").args(args).arg("--config").arg(world.config_file());
-    command.arg("--state").arg(world.folder.join("other")).output().unwrap()
+    command.arg("--state").arg(world.folder.join("other"));
+    command
 }
 
 /// Runs `mgp lock` for the project in the folder, as on a machine whose user has not approved the project.
@@ -104,6 +111,29 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     let again = lock(&world, &[]);
     assert!(text(&again.stdout).starts_with("same s: 3 tools"), "{again:?}");
     assert!(!text(&again.stderr).contains("applies the file"), "{again:?}");
+}
+
+#[test]
+fn commands_that_lock_different_servers_at_the_same_time_lose_no_entry() {
+    let world = World::empty();
+    let echo = program("echo");
+    let (started, go) = (world.folder.join("started"), world.folder.join("go"));
+    let wait = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.1; done; exec {echo}",
+        started.display(),
+        go.display()
+    );
+    world.config(&(world.server("slow", &wait) + &world.server("quick", &format!("exec {echo}"))));
+    let mut slow = KilledChild(lock_command(&world, &["slow", "--timeout", "5m"]).spawn().unwrap());
+    within(|| started.exists().then_some(()));
+    let quick = lock(&world, &["quick"]);
+    assert!(quick.status.success(), "{quick:?}");
+    fs::write(&go, "").unwrap();
+    assert!(slow.wait().unwrap().success());
+    let locked = fs::read_to_string(world.folder.join("mgp.lock")).unwrap();
+    let locked: Value = serde_json::from_str(&locked).unwrap();
+    let ids: Vec<&String> = locked["servers"].as_object().unwrap().keys().collect();
+    assert_eq!(ids, ["quick", "slow"]);
 }
 
 /// Calls a tool until the running kernel has applied the changed lock file.

@@ -21,6 +21,10 @@ use crate::kernel_hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
 
+/// The note in the result of a search while the kernel does not know the tools of some servers yet.
+const LOADING_NOTE: &str = "some servers are still loading their tools; \
+    if the right one is missing, try again in a few seconds";
+
 /// The dispatcher of clients' calls to servers. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dispatcher(Arc<DispatcherParts>);
@@ -48,6 +52,7 @@ impl Dispatcher {
         let index = fleet.context().index.clone();
         let versions = view.clone();
         let (context, shown, listed) = (fleet.context().clone(), view.clone(), meta_tools.clone());
+        let (searched, seen) = (fleet.clone(), view.clone());
         let creation =
             Creation { meta_tools: meta_tools.clone(), registrations: registrations.clone() };
         let search = Endpoints::new(index, sessions.clone())
@@ -55,6 +60,7 @@ impl Dispatcher {
             .version(move || versions.version())
             .availability(view.clone())
             .create(creation)
+            .note(move |cx, visible| search_note(&searched, &seen, cx, visible))
             .on_change(move |cx| surface::notify_session_changed(&context, &shown, &listed, cx));
         let results = Results::new(fleet.context());
         let parts = DispatcherParts {
@@ -94,9 +100,7 @@ impl Dispatcher {
 
     /// Returns the servers with tools that the caller may see, even if these tools are not known yet.
     fn servers_with_tools(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
-        let all = self.0.fleet.all();
-        let visible = all.values().filter(|server| self.0.view.may_see_a_tool(cx, server.id()));
-        visible.cloned().collect()
+        servers_with_tools(&self.0.fleet, &self.0.view, cx)
     }
 
     /// Waits for the first lists of the servers with tools that the caller may see, at most until `limit` after each
@@ -145,18 +149,13 @@ impl Dispatcher {
 
     /// Returns a text that explains to a caller why it has no tools.
     pub(super) fn no_tools_text(&self, cx: &Context) -> &'static str {
+        let visible = self.servers_with_tools(cx);
         let is_loading =
             |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
-        let visible = self.servers_with_tools(cx);
-        if self.0.fleet.all().is_empty() {
-            "There are none yet: an operator adds servers with `mgp servers add`."
-        } else if visible.is_empty() {
-            "You may use none yet: ask an operator for access."
-        } else if visible.iter().any(is_loading) {
-            "They are still being loaded: search all the same."
-        } else {
-            "There are none now: an operator sees why in `mgp servers ls`."
+        if visible.iter().any(is_loading) {
+            return "They are still being loaded: search all the same.";
         }
+        no_tools_reason(&self.0.fleet, &visible)
     }
 
     /// Notifies the servers that are visible to a caller that the roots of this caller have changed. At most one task
@@ -185,4 +184,42 @@ impl Dispatcher {
         });
         join_all(notified).await;
     }
+}
+
+/// Returns the servers with tools that a caller may see, even if these tools are not known yet.
+fn servers_with_tools(fleet: &Fleet, view: &CallerView, cx: &Context) -> Vec<Arc<ManagedServer>> {
+    let all = fleet.all();
+    let visible = all.values().filter(|server| view.may_see_a_tool(cx, server.id()));
+    visible.cloned().collect()
+}
+
+/// Returns a text that explains to a caller why it has no tools although no server is starting. `visible` are the
+/// servers with tools that the caller may see.
+fn no_tools_reason(fleet: &Fleet, visible: &[Arc<ManagedServer>]) -> &'static str {
+    if fleet.all().is_empty() {
+        "No tool exists yet: an operator adds servers with `mgp servers add`."
+    } else if visible.is_empty() {
+        "You may use no tool yet: ask an operator for access."
+    } else {
+        "No tool is available now: an operator sees why in `mgp servers ls`."
+    }
+}
+
+/// Returns a note for the result of a search by a caller who sees this number of tools; `None` if the caller sees
+/// tools, and the tools of all servers are known.
+fn search_note(fleet: &Fleet, view: &CallerView, cx: &Context, visible: usize) -> Option<String> {
+    // Return early in the usual case, because it is then not necessary to read the rules about access.
+    if visible > 0 && !fleet.all().values().any(|server| server.has_unknown_lists()) {
+        return None;
+    }
+    let servers = servers_with_tools(fleet, view, cx);
+    let is_loading = |server: &Arc<ManagedServer>| {
+        server.has_unknown_lists() || visible == 0 && server.is_starting()
+    };
+    let note = if servers.iter().any(is_loading) {
+        Some(LOADING_NOTE)
+    } else {
+        (visible == 0).then(|| no_tools_reason(fleet, &servers))
+    };
+    note.map(str::to_owned)
 }

@@ -33,8 +33,17 @@ pub(super) struct Word {
     begins: bool,
     starts: bool,
     negates: bool,
-    /// `true` if blanks separate the word from the next words.
-    spaced: bool,
+    /// The position of the word if its language is written without blanks.
+    dense: Option<Dense>,
+}
+
+/// The position of a word in text that is written without blanks.
+#[derive(Clone, Copy, Debug)]
+struct Dense {
+    /// The sequence number of the part of the text, e.g. between two commas.
+    part: usize,
+    /// `true` if the word is in hiragana. Such a negation is always behind its verb.
+    is_kana: bool,
 }
 
 /// A part of a text that matches a clause of a rule.
@@ -163,10 +172,13 @@ impl Grammar {
 /// Returns the words of a text with their concepts.
 pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
     let mut words = Vec::with_capacity(tokens.len());
+    let mut part = 0;
     for (at, token) in tokens.iter().enumerate() {
+        let is_continued = token.clause && at > 0 && is_open(&tokens[at - 1].word);
+        part += usize::from(token.clause && !is_continued);
         let next = tokens.get(at + 1).filter(|next| !next.begins);
         if token.word.chars().any(is_dense) {
-            dense(token, &mut words);
+            dense(token, part, &mut words);
             continue;
         }
         words.push(spaced(token, next));
@@ -199,17 +211,26 @@ fn spaced(token: &Token, next: Option<&Token>) -> Word {
         begins,
         starts,
         negates,
-        spaced: true,
+        dense: None,
     }
 }
 
 /// Returns whether a character belongs to a script that is written without blanks.
 fn is_dense(c: char) -> bool {
-    matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}')
+    matches!(c, '\u{E01}'..='\u{E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}')
+}
+
+/// Returns whether a part of a Chinese text still needs its verb, which then follows the comma: the part ends with a
+/// negation, or has a word that puts the object or the manner before the verb.
+fn is_open(part: &str) -> bool {
+    const NEGATIONS: [&str; 7] = ["不要", "不能", "不得", "不可", "切勿", "禁止", "别"];
+    const OPENINGS: [&str; 5] = ["把", "将", "將", "不要在任何", "不要以"];
+    OPENINGS.iter().any(|word| part.contains(word))
+        || NEGATIONS.iter().any(|end| part.ends_with(end))
 }
 
 /// Splits text that is written without blanks into words; each is the longest known word at its position.
-fn dense(token: &Token, words: &mut Vec<Word>) {
+fn dense(token: &Token, part: usize, words: &mut Vec<Word>) {
     let chars: Vec<(usize, char)> = token.word.char_indices().collect();
     let (mut at, mut begins, mut starts) = (0, token.begins, token.starts);
     while at < chars.len() {
@@ -217,8 +238,8 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
         if latin > 0 {
             let end = chars.get(at + latin).map_or(token.word.len(), |(end, _)| *end);
             let word = token.word[chars[at].0..end].to_owned();
-            let part = Token { word, begins, starts, orders: true, ..token.clone() };
-            words.push(spaced(&part, None));
+            let latin_part = Token { word, begins, starts, orders: true, ..token.clone() };
+            words.push(spaced(&latin_part, None));
             (at, begins, starts) = (at + latin, false, false);
             continue;
         }
@@ -230,6 +251,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
             })
             .find_map(|(length, concepts)| Some((length, concepts?)));
         let (length, concepts) = known.unwrap_or((1, 0));
+        let is_kana = matches!(chars[at].1, '\u{3040}'..='\u{309F}');
         at += length;
         if concepts != 0 || begins || starts {
             let range = token.range.clone();
@@ -243,7 +265,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
                 begins,
                 starts,
                 negates: false,
-                spaced: false,
+                dense: Some(Dense { part, is_kana }),
             });
             (begins, starts) = (false, false);
         }
@@ -298,7 +320,7 @@ impl Clause {
             if self.items.iter().any(|item| all & item.any == 0) || negated(start) {
                 return None;
             }
-            let in_order = self.ordered && window.iter().all(|word| word.spaced);
+            let in_order = self.ordered && window.iter().all(|word| word.dense.is_none());
             let mut used: Vec<usize> = Vec::with_capacity(self.items.len());
             for item in &self.items {
                 let from = used.last().filter(|_| in_order).map_or(0, |last| last + 1);
@@ -306,10 +328,27 @@ impl Clause {
                     .find(|at| !used.contains(at) && item.fits(&window[*at]))?;
                 used.push(at);
             }
+            if !self.negates_verb(window, &used) {
+                return None;
+            }
             let found = start..start + used.iter().copied().max()? + 1;
             let is_excluded = lines[found.clone()].iter().any(|line| line & self.without != 0);
             (!is_excluded).then_some(found)
         })
+    }
+
+    /// Returns whether a negation belongs to the verb, which is the next item of the clause. In text without blanks, it
+    /// must be in the same part, unlike in `do not guess, tell the user`, and in hiragana, it must be behind the verb.
+    fn negates_verb(&self, window: &[Word], used: &[usize]) -> bool {
+        let neg = GRAMMAR.bit("neg");
+        self.items.iter().zip(used.windows(2)).filter(|(item, _)| item.any & neg != 0).all(
+            |(_, pair)| match (window[pair[0]].dense, window[pair[1]].dense) {
+                (Some(negation), Some(verb)) => {
+                    negation.part == verb.part && (!negation.is_kana || pair[0] > pair[1])
+                }
+                _ => true,
+            },
+        )
     }
 }
 

@@ -84,6 +84,22 @@ const TAGS: &[&str] = &[
     "agent",
     "system_instruction",
     "priority",
+    "admin_instructions",
+    "critical_instructions",
+    "hidden_instructions",
+    "hidden_note",
+    "hidden_prompt",
+    "important_instructions",
+    "important_note",
+    "important_notice",
+    "override_instructions",
+    "secret_instructions",
+    "secret_note",
+    "security_notice",
+    "system_instructions",
+    "system_note",
+    "system_notice",
+    "system_update",
 ];
 
 /// The tag that some servers write around the main section of a description, before the sections of [`has_sections`].
@@ -127,7 +143,6 @@ const UNSEEN: &[&str] = &[
     "[//]: #",
     "[comment]:",
     "[//]: <>",
-    "<!doctype",
 ];
 
 /// Colours that hide text in HTML. A diagram can contain them too, e.g. `style A color:#fff` in Mermaid, so they count
@@ -171,8 +186,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(found) = UNSEEN.iter().chain(colors).find(|word| small.contains(**word)) {
         add(Rule::Markup, ENOUGH, found);
     }
-    if let Some(comment) = comment(small) {
-        add(Rule::Markup, ENOUGH, comment);
+    if let Some(hidden) = comment(small).or_else(|| declaration(small)) {
+        add(Rule::Markup, ENOUGH, hidden);
     }
     if let Some(image) = image(small) {
         add(Rule::Address, ENOUGH, image);
@@ -308,6 +323,14 @@ fn comment(mut text: &str) -> Option<&str> {
         }
         text = after;
     }
+}
+
+/// Returns the content of the first declaration of a document type that is not just `<!doctype html>`. Such a
+/// declaration can hide text like a comment.
+fn declaration(text: &str) -> Option<&str> {
+    let rests = text.split("<!doctype").skip(1);
+    let mut contents = rests.map(|rest| rest.split_once('>').map_or(rest, |(content, _)| content));
+    contents.find(|content| content.trim() != "html")
 }
 
 /// Returns the first URL of a Markdown image that has a query, with which a model could leak data.

@@ -1,5 +1,7 @@
 //! Tests of the review of characters, in places where they are legitimate and in other places.
 
+mod orders;
+
 use super::characters::hidden;
 
 #[track_caller]

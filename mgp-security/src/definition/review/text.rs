@@ -130,16 +130,20 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     signs
 }
 
-/// Adds a space after each `。`, and after each `;`, `!` and `?` that a letter outside ASCII follows. Languages
-/// written without spaces have none there, but the search for sentences needs one.
+/// Adds a space after each `。`, after each `,`, `;`, `!` and `?` that a letter outside ASCII follows, and around
+/// quotations. Languages written without spaces have none there, but the searches for sentences, clauses and quotations
+/// need them.
 fn with_blanks(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
+        if matches!(c, '“' | '「') {
+            out.push(' ');
+        }
         out.push(c);
         let is_end =
-            matches!(c, ';' | '!' | '?') && chars.peek().is_some_and(|next| !next.is_ascii());
-        if c == '。' || is_end {
+            matches!(c, ',' | ';' | '!' | '?') && chars.peek().is_some_and(|next| !next.is_ascii());
+        if matches!(c, '。' | '”' | '」') || is_end {
             out.push(' ');
         }
     }

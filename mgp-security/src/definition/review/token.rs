@@ -283,6 +283,10 @@ fn is_secret_file(word: &str) -> bool {
         .aws/ .gnupg .netrc .npmrc .pypirc .kube/config .git-credentials .docker/config mcp.json \
         bash_history zsh_history credentials.json cookies.sqlite keychain claude_desktop_config \
         /proc/self/environ .cursor/ .config/gcloud secrets.y";
+    // Most words consist of letters only, and of such words only these name a file with secrets.
+    if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word == "pem" || word.contains("keychain");
+    }
     SECRET.split_ascii_whitespace().any(|name| word.contains(name))
         || [".env", "wallet.dat", "login data"].contains(&word)
         || word.ends_with("/.env")
@@ -290,7 +294,7 @@ fn is_secret_file(word: &str) -> bool {
 }
 
 /// Words after which an imperative can follow within a sentence.
-const ORDERING: &str = "first then also and please always must should to now just silently \
+const ORDERING: &str = "first then also and please kindly always must should to now just silently \
     immediately secretly quietly additionally shall you need never afterwards so assistant ai \
     model agent llm next finally simply instead again or will bitte immer zuerst dann und \
     siempre primero luego y toujours dabord ensuite et veuillez sempre e altijd eerst zawsze \
@@ -348,15 +352,13 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             for word in parts(chunk) {
                 let range = start..start + chunk.len();
                 let part = Part { word, begins, starts, clause: starts || clause, range };
+                (begins, starts, clause) = (false, false, false);
                 let Some(part) = letters.take(part, wide) else {
                     wide = false;
                     continue;
                 };
                 letters.flush(&mut words);
                 words.push(part);
-                begins = false;
-                starts = false;
-                clause = false;
             }
             wide = false;
             begins |= ends;
@@ -558,10 +560,21 @@ mod tests {
             words.iter().filter(|word| word.starts).map(|word| word.begins).collect()
         };
         assert_eq!(begins("take all of\nthem. next one\n\nlast one"), [true, false, true, true]);
+        assert_eq!(begins("a take of it"), [true]);
         assert_eq!(begins("take all\n \n\nthem\n\nof it"), [true, false, false]);
         assert_eq!(begins("- take all\n- of them"), [true, false]);
         assert_eq!(begins("take all\n---\nof them"), [true, true]);
         assert_eq!(begins("some inputs\npath: of it\nname (text): of it"), [true, true, true]);
+    }
+
+    #[test]
+    fn a_file_with_secrets_is_known_by_its_name() {
+        for name in ["keychain", "keychains", "pem", "a.pem", ".env", "~/.ssh/config", "id_rsa"] {
+            assert!(is_secret_file(name), "{name}");
+        }
+        for name in ["chain", "password", "env", "a.json", "ключ"] {
+            assert!(!is_secret_file(name), "{name}");
+        }
     }
 
     #[test]

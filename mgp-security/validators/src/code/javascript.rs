@@ -1,16 +1,13 @@
-//! Checks JavaScript and TypeScript code. [`check`] is the entry point; the other functions compute the possible values
-//! of expressions without running the code.
+//! Computes the possible values of expressions in JavaScript and TypeScript code without running the code.
 
 use super::{
-    CodePolicy,
-    javascript_dialect::Dialect,
-    javascript_rules as rules,
-    javascript_tree::{
-        Call, Nodes, assigned, assigned_or_default, expression, number, pattern, with_tree,
-    },
-    value::{Findings, Names, Value, Values, concatenated, either, one, paths, texts},
+    javascript_constructors as constructors,
+    javascript_globals::{BUILTINS, GLOBALS, TIMERS},
+    javascript_passed as passed,
+    javascript_tree::{Call, Nodes, assigned, assigned_or_default, expression, number, pattern},
+    value::{Names, Value, Values, concatenated, either, one, paths, texts},
 };
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use oxc_ast::{
     AstKind,
     ast::{
@@ -18,7 +15,6 @@ use oxc_ast::{
         PropertyKey, Span, TemplateLiteral,
     },
 };
-use oxc_span::GetSpan;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -38,39 +34,6 @@ const MAX_VALUES: usize = 64;
 /// The possible values of an expression, in a pointer that is cheap to clone.
 pub(super) type Shared = Rc<Values>;
 
-/// Checks code against a policy, and adds the violations to `found`.
-///
-/// # Errors
-/// A description of the reason why the code cannot be judged.
-pub(super) fn check(
-    policy: &CodePolicy,
-    source: &str,
-    dialect: Dialect,
-    found: &mut Findings,
-) -> Result<(), String> {
-    with_tree(source, dialect, |nodes| {
-        let mut scope = Scope {
-            source,
-            nodes,
-            names: Names::default(),
-            unknown: Rc::new(one(Value::Unknown)),
-            used: RefCell::default(),
-            known: RefCell::new(vec![None; nodes.all.len()]),
-            work: Cell::new(0),
-        };
-        for _ in 0..2 {
-            nodes.all.iter().for_each(|node| scope.bind(*node));
-            scope.known.get_mut().fill(None);
-        }
-        nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
-        if scope.may_work(0) {
-            Ok(())
-        } else {
-            Err("the values of the code are too many or too long".to_owned())
-        }
-    })
-}
-
 /// The names that a source text binds, and all values computed so far for names and expressions.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
@@ -80,12 +43,33 @@ pub(super) struct Scope<'t> {
     unknown: Shared,
     /// The computed values of names. An entry is removed when its name is bound again.
     pub(super) used: RefCell<AHashMap<String, Shared>>,
+    /// The results of [`Scope::reaches`] computed so far.
+    reaches: RefCell<AHashMap<String, Rc<AHashSet<usize>>>>,
     /// The values computed so far for syntax nodes, indexed by the node's position in `Nodes::all`.
     known: RefCell<Vec<Option<Shared>>>,
     work: Cell<usize>,
 }
 
 impl<'t> Scope<'t> {
+    /// Creates the scope of a source text, and binds the names that the text declares.
+    pub(super) fn new(source: &'t str, nodes: &'t Nodes<'t>) -> Self {
+        let mut scope = Self {
+            source,
+            nodes,
+            names: Names::default(),
+            unknown: Rc::new(one(Value::Unknown)),
+            used: RefCell::default(),
+            reaches: RefCell::default(),
+            known: RefCell::new(vec![None; nodes.all.len()]),
+            work: Cell::new(0),
+        };
+        for _ in 0..2 {
+            nodes.all.iter().for_each(|node| scope.bind(*node));
+            scope.known.get_mut().fill(None);
+        }
+        scope
+    }
+
     /// Adds `amount` to the work done; returns whether more work is allowed.
     pub(super) fn may_work(&self, amount: usize) -> bool {
         self.work.set(self.work.get().saturating_add(amount));
@@ -127,7 +111,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the name of a property. For a computed property, returns its constant text, or else its source text.
+    /// Returns the name of a property. For a computed property, returns its constant text, or else `*`.
     pub(super) fn key(&self, key: &'t PropertyKey<'t>) -> String {
         match key {
             PropertyKey::StaticIdentifier(name) => name.name.to_string(),
@@ -135,7 +119,7 @@ impl<'t> Scope<'t> {
             computed => {
                 let key = computed.to_expression();
                 let values = self.value(key, 0);
-                texts(&values).next().unwrap_or_else(|| self.text(key.span())).to_owned()
+                texts(&values).next().unwrap_or("*").to_owned()
             }
         }
     }
@@ -172,6 +156,11 @@ impl<'t> Scope<'t> {
     /// of other nodes are computed.
     fn inner(&self, node: AstKind<'t>, depth: usize) -> Shared {
         let part = match node {
+            AstKind::IdentifierReference(of) if self.is_own(node, &of.name) => {
+                let own = self.names.get(&of.name);
+                self.may_work(own.map_or(0, cost));
+                return own.map_or_else(|| self.unknown(), |own| Rc::new(own.clone()));
+            }
             AstKind::IdentifierReference(name) => return self.name(&name.name),
             AstKind::BindingIdentifier(name) => return self.name(&name.name),
             AstKind::AssignmentExpression(of) if of.operator == AssignmentOperator::Assign => {
@@ -244,19 +233,32 @@ impl<'t> Scope<'t> {
         if let Some(values) = self.used.borrow().get(name) {
             return Rc::clone(values);
         }
-        let is_global = rules::GLOBALS.has(name);
+        let is_global = GLOBALS.has(name);
         let global =
             || one(Value::Path(if is_global { "globalThis".to_owned() } else { name.to_owned() }));
         let values = Rc::new(match self.names.get(name) {
-            Some(values) if rules::BUILTINS.has(name) || is_global => {
-                either(values.clone(), global())
-            }
+            Some(values) if BUILTINS.has(name) || is_global => either(values.clone(), global()),
             Some(values) => values.clone(),
             None => global(),
         });
         self.may_work(200 + cost(&values));
         self.used.borrow_mut().insert(name.to_owned(), Rc::clone(&values));
         values
+    }
+
+    /// Returns whether a name of the global object means a variable that the code declares.
+    fn is_own(&self, node: AstKind<'t>, name: &str) -> bool {
+        GLOBALS.has(name) && passed::is_hidden(self, node, name)
+    }
+
+    /// Returns the positions of the nodes in which declarations hide the builtin of this name.
+    pub(super) fn reaches(&self, name: &str) -> Rc<AHashSet<usize>> {
+        if let Some(known) = self.reaches.borrow().get(name) {
+            return Rc::clone(known);
+        }
+        let reaches = Rc::new(passed::reaches(self, name));
+        self.reaches.borrow_mut().insert(name.to_owned(), Rc::clone(&reaches));
+        reaches
     }
 
     /// Returns whether a path is a member of a name that this code does not declare.
@@ -277,63 +279,71 @@ impl<'t> Scope<'t> {
     }
 
     fn call(&self, call: &Call<'t>, depth: usize) -> Values {
-        let unknown = || one(Value::Unknown);
+        let mut all = Vec::new();
+        for value in self.function(call, depth).iter() {
+            let result = match value {
+                Value::Path(path) => self.result(path, call, depth),
+                _ => one(Value::Unknown),
+            };
+            all = either(all, result);
+        }
+        if all.is_empty() { one(Value::Unknown) } else { all }
+    }
+
+    /// Returns the possible results of a call of the function at a path.
+    fn result(&self, path: &str, call: &Call<'t>, depth: usize) -> Values {
         let argument = |at: usize| {
             let argument = call.arguments.get(at);
             argument.map_or_else(|| self.unknown(), |argument| self.eval(*argument, depth))
         };
-        let mut all = Vec::new();
-        for value in self.function(call, depth).iter() {
-            let Value::Path(path) = value else {
-                all = either(all, unknown());
-                continue;
-            };
-            let required = matches!(
-                path.as_str(),
-                "require"
-                    | "import"
-                    | "module.require"
-                    | "module.parent.require"
-                    | "import.meta.require"
-                    | "process.mainModule.require"
-                    | "require.main.require"
-                    | "process.getBuiltinModule"
-                    | "globalThis.require"
-            );
-            let result = if required {
-                texts(&argument(0))
-                    .map(|name| Value::Path(module_path(name)))
+        match path {
+            "require"
+            | "import"
+            | "module.require"
+            | "module.parent.require"
+            | "import.meta.require"
+            | "process.mainModule.require"
+            | "require.main.require"
+            | "process.getBuiltinModule"
+            | "globalThis.require" => texts(&argument(0))
+                .map(|name| Value::Path(module_path(name)))
+                .chain([Value::Unknown])
+                .collect(),
+            "Reflect.get" => texts(&argument(1))
+                .flat_map(|name| member(&argument(0), name))
+                .chain([Value::Unknown])
+                .collect(),
+            "Object.getOwnPropertyDescriptor" | "Reflect.getOwnPropertyDescriptor" => {
+                texts(&argument(1))
+                    .flat_map(|name| member(&argument(0), name))
+                    .map(constructors::descriptor)
                     .chain([Value::Unknown])
                     .collect()
-            } else {
-                match path.as_str() {
-                    "Reflect.get" => texts(&argument(1))
-                        .flat_map(|name| member(&argument(0), name))
-                        .chain([Value::Unknown])
-                        .collect(),
-                    "String.fromCharCode"
-                    | "String.fromCodePoint"
-                    | "atob"
-                    | "String"
-                    | "unescape"
-                    | "decodeURIComponent" => one(Value::AnyText),
-                    timer if sets_this(timer, call) => one(Value::Path(timer.to_owned())),
-                    "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => {
-                        one(Value::Path("?prototype".to_owned()))
-                    }
-                    _ => match self.method(call, depth) {
-                        Some(values) => values,
-                        None => one(Value::Path(if path.len() < 200 {
-                            path.clone() + "()"
-                        } else {
-                            "?()".to_owned()
-                        })),
-                    },
-                }
-            };
-            all = either(all, result);
+            }
+            "Object.getOwnPropertyDescriptors" => constructors::descriptors(&argument(0)),
+            "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => {
+                constructors::prototype(&argument(0))
+            }
+            "String.fromCharCode"
+            | "String.fromCodePoint"
+            | "atob"
+            | "String"
+            | "unescape"
+            | "decodeURIComponent" => one(Value::AnyText),
+            "?function" | "?function.call" | "?function.apply"
+                if constructors::returns_this(call) =>
+            {
+                one(Value::Path("globalThis".to_owned()))
+            }
+            timer if sets_this(timer, call) => one(Value::Path(timer.to_owned())),
+            _ => self.method(call, depth).unwrap_or_else(|| {
+                one(Value::Path(if path.len() < 200 {
+                    [path, "()"].concat()
+                } else {
+                    "?()".to_owned()
+                }))
+            }),
         }
-        if all.is_empty() { unknown() } else { all }
     }
 
     /// Returns the result of a method call on a constant text or on a list of texts.
@@ -413,6 +423,12 @@ impl<'t> Scope<'t> {
         if template.expressions.is_empty() { Value::Text(text) } else { short(text) }
     }
 
+    /// Returns whether an expression may be a text.
+    pub(super) fn is_text(&self, node: AstKind<'t>) -> bool {
+        let values = self.eval(node, 0);
+        values.iter().any(|value| matches!(value, Value::Text(_) | Value::AnyText))
+    }
+
     /// Returns whether an identifier is a use of a value, and neither a binding nor the name of a type.
     pub(super) fn is_use(&self, node: AstKind<'t>) -> bool {
         let parent = self.nodes.parent(node);
@@ -429,6 +445,7 @@ impl<'t> Scope<'t> {
                             | AstKind::AssignmentTargetRest(_)
                             | AstKind::AssignmentTargetPropertyIdentifier(_)
                             | AstKind::TSTypeReference(_)
+                            | AstKind::TSTypeQuery(_)
                             | AstKind::TSQualifiedName(_)
                             | AstKind::TSClassImplements(_)
                             | AstKind::TSInterfaceHeritage(_)
@@ -445,7 +462,7 @@ impl<'t> Scope<'t> {
 
 /// Returns whether a call is `f.bind(x)` for a timer function `f`. Its result is the same function with another `this`.
 fn sets_this(path: &str, call: &Call<'_>) -> bool {
-    rules::TIMERS.has(path) && call.member() == Some("bind") && call.arguments.len() < 2
+    TIMERS.has(path) && call.member() == Some("bind") && call.arguments.len() < 2
 }
 
 /// Returns a computed text as a value, or an unknown text if it is too long.
@@ -467,19 +484,23 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()
         .map(|value| match value {
-            Value::Path(path) if path == "globalThis" && rules::GLOBALS.has(name) => {
+            // These members of elements and documents are global objects.
+            _ if matches!(name, "defaultView" | "contentWindow") => {
+                Value::Path("globalThis".to_owned())
+            }
+            Value::Path(path) if path == "globalThis" && GLOBALS.has(name) => {
                 Value::Path("globalThis".to_owned())
             }
             Value::Path(path) if path == "globalThis" => Value::Path(name.to_owned()),
             // `f.bind`, `f.call` and `f.apply` count as the function `f` itself; `Reflect` is not a function.
             Value::Path(path)
                 if matches!(name, "call" | "apply" | "bind" | "default")
-                    && (rules::BUILTINS.has(path.as_str()) && path != "Reflect"
-                        || name == "default") =>
+                    && (BUILTINS.has(path.as_str()) && path != "Reflect" || name == "default") =>
             {
                 Value::Path(path.clone())
             }
-            Value::Path(path) if path.len() < 200 => Value::Path([path, ".", name].concat()),
+            Value::Path(path) if path.len() < 200 => constructors::described(path, name)
+                .unwrap_or_else(|| Value::Path([path, ".", name].concat())),
             _ => Value::Path(["?.", name].concat()),
         })
         .collect()

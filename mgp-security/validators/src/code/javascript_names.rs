@@ -2,7 +2,7 @@
 
 use super::{
     javascript::{Scope, cost, member, module_path},
-    javascript_rules as rules,
+    javascript_globals::is_sensitive,
     javascript_tree::{assigned, assigned_or_default, pattern},
     value::{Value, Values, concatenated, either, one},
 };
@@ -129,8 +129,7 @@ impl<'t> Scope<'t> {
         self.names.bind(name, values.clone());
         // A name keeps only a limited number of values. Modules, the global object and functions that execute code are
         // kept in any case.
-        let is_kept =
-            |value: &&Value| matches!(value, Value::Path(path) if rules::is_sensitive(path));
+        let is_kept = |value: &&Value| matches!(value, Value::Path(path) if is_sensitive(path));
         values.iter().filter(is_kept).for_each(|value| self.names.insert(name, value.clone()));
         self.used.get_mut().remove(name);
     }

@@ -3,11 +3,13 @@
 
 use super::{
     javascript::Scope,
-    javascript_rules::{GLOBALS, is_sensitive},
+    javascript_constructors::is_constructor,
+    javascript_globals::{GLOBALS, is_sensitive},
     javascript_tree::{Call, expression, number},
     value::{Findings, Value, paths},
 };
 use crate::words::Words;
+use ahash::AHashSet;
 use oxc_ast::{
     AstKind,
     ast::{BindingPattern, Expression, LogicalOperator, ObjectPropertyKind},
@@ -105,7 +107,8 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
         | AstKind::ComputedMemberExpression(_)
         | AstKind::CallExpression(_)
         | AstKind::ImportExpression(_) => {
-            let is_listed = |path: &str| path != "globalThis" && ROOTS.has(path);
+            let is_listed =
+                |path: &str| path != "globalThis" && ROOTS.has(path) || is_constructor(path);
             scope.paths(&scope.eval(node, 0)).any(is_listed)
         }
         AstKind::ParenthesizedExpression(of) => is_part(&of.expression),
@@ -137,7 +140,7 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
     // count.
     let is_certain = |path: &str| match path {
         "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares) && names_global(scope),
-        _ => ROOTS.has(path) && !declares(path),
+        _ => ROOTS.has(path) && !declares(path) || is_constructor(path),
     };
     declared.is_some_and(|values| paths(values).any(is_certain))
 }
@@ -154,7 +157,7 @@ fn names_global(scope: &Scope<'_>) -> bool {
 
 /// Returns whether an expression is a variable that the code itself declares under a name of the global object, e.g.
 /// `self`.
-fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
+pub(super) fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
     let node = expression(object);
     let AstKind::IdentifierReference(name) = node else { return false };
     let is_global = |values| paths(values).any(|path| path == "globalThis");
@@ -164,27 +167,33 @@ fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
 }
 
 /// Returns whether a declaration in the code hides the builtin of this name at the node `used`.
-fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
-    if scope.names.get(name).is_none() || !scope.may_work(scope.nodes.all.len()) {
+pub(super) fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
+    if scope.names.get(name).is_none() {
         return false;
     }
-    scope.nodes.all.iter().any(|node| match node {
-        AstKind::BindingIdentifier(declared) if declared.name.as_str() == name => {
-            reach(scope, *node).is_some_and(|outer| is_within(scope, used, outer))
+    let reaches = scope.reaches(name);
+    let mut at = used;
+    while !reaches.contains(&number(at)) {
+        // The decorator of a parameter is evaluated outside of the function. The first node is its own parent.
+        if matches!(at, AstKind::Decorator(_)) || number(at) == 0 || !scope.may_work(2) {
+            return false;
         }
-        _ => false,
-    })
-}
-
-/// Returns whether a node is within the node at the position `outer` in the list of all nodes.
-fn is_within<'t>(scope: &Scope<'t>, node: AstKind<'t>, outer: usize) -> bool {
-    let mut at = node;
-    // Parents have smaller numbers than their children, so a node with a smaller number than `outer` is not in it.
-    while number(at) > outer && scope.may_work(2) {
         let Some(parent) = scope.nodes.parent(at) else { return false };
         at = parent;
     }
-    number(at) == outer
+    true
+}
+
+/// Returns the positions of the nodes in which declarations hide the builtin of this name.
+pub(super) fn reaches(scope: &Scope<'_>, name: &str) -> AHashSet<usize> {
+    let nodes = scope.nodes.all.iter().filter(|_| scope.may_work(1));
+    let reaches = nodes.filter_map(|node| match node {
+        AstKind::BindingIdentifier(declared) if declared.name.as_str() == name => {
+            reach(scope, *node)
+        }
+        _ => None,
+    });
+    reaches.collect()
 }
 
 /// Returns the position of the node that is the scope of a declared name; `None` if the name might still mean a builtin

@@ -1,38 +1,31 @@
-//! The rules for JavaScript: constructs that are blocked even if no policy lists them, and constructs that can write.
+//! The rules for JavaScript: constructs that are blocked even if no policy lists them.
 
 use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
+    javascript_constructors as constructors,
+    javascript_dialect::Dialect,
+    javascript_dynamic as dynamic,
+    javascript_globals::{BUILTINS, TIMERS},
     javascript_passed as passed,
-    javascript_tree::{Call, assigned, expression, number},
+    javascript_tree::{Call, expression, first_of_list, number, with_tree},
+    javascript_urls as urls, javascript_writes as writes,
     value::{Findings, Value, Values, is_path, last, matches_pattern, one, texts},
 };
 use crate::words::Words;
 use oxc_ast::{
     AstKind,
-    ast::{AssignmentOperator, BinaryOperator, ObjectPropertyKind, PropertyKind, UnaryOperator},
+    ast::{AssignmentOperator, BinaryOperator, UnaryOperator},
 };
-use oxc_span::GetSpan;
 
-/// The names under which code can access the global object.
-pub(super) static GLOBALS: Words =
-    Words::new("globalThis global window self top parent frames root GLOBAL");
-/// Names that count as builtins even if the code declares a variable of the same name, because the variable may be in
-/// another scope.
-pub(super) static BUILTINS: Words = Words::new(
-    "\
-    eval Function require process setTimeout setInterval setImmediate execScript Reflect \
-    WebAssembly module Deno Bun",
-);
-/// Functions that call their argument later. If the argument is a text, they execute it as code.
-pub(super) static TIMERS: Words =
-    Words::new("setTimeout setInterval setImmediate requestAnimationFrame queueMicrotask");
 /// Paths of names, e.g. `Deno.run`, that execute text, load code or start processes. Everything below such a path is
 /// blocked, too.
 static FLOOR: Words = Words::new(
     "\
     eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
     process.dlopen process.kill process.mainModule process.getBuiltinModule process.execve \
+    process.setuid process.setgid process.seteuid process.setegid process.setgroups \
+    process.initgroups process.then \
     Error.prepareStackTrace \
     module.constructor module.children require.main require.cache require.extensions \
     Deno.Command Deno.run Deno.dlopen Deno.kill Deno.core Deno.internal Bun.spawn Bun.spawnSync \
@@ -75,18 +68,29 @@ static OF_NODE: Words = Words::new(
     "getBuiltinModule _linkedBinding createRequire mainModule setUncaughtExceptionCaptureCallback",
 );
 
-/// Returns whether a path is the global object, a builtin, a module or a member of a module.
-pub(super) fn is_sensitive(path: &str) -> bool {
-    GLOBALS.has(path) || BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
+/// Checks code against a policy, and adds the violations to `found`.
+///
+/// # Errors
+/// A description of the reason why the code cannot be judged.
+pub(super) fn check(
+    policy: &CodePolicy,
+    source: &str,
+    dialect: Dialect,
+    found: &mut Findings,
+) -> Result<(), String> {
+    with_tree(source, dialect, |nodes| {
+        let scope = Scope::new(source, nodes);
+        nodes.all.iter().for_each(|node| check_node(policy, &scope, *node, found));
+        if scope.may_work(0) {
+            Ok(())
+        } else {
+            Err("the values of the code are too many or too long".to_owned())
+        }
+    })
 }
 
 /// Checks one syntax node.
-pub(super) fn check<'t>(
-    policy: &CodePolicy,
-    scope: &Scope<'t>,
-    node: AstKind<'t>,
-    found: &mut Findings,
-) {
+fn check_node<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let call = Call::of(node);
     match node {
         AstKind::ImportDeclaration(import) => module(policy, &import.source.value, found),
@@ -102,10 +106,13 @@ pub(super) fn check<'t>(
         }
         AstKind::ComputedMemberExpression(_) => {
             reference(policy, scope, node, found);
-            computed(scope, node, found);
+            dynamic::check(policy, scope, node, found);
         }
         AstKind::ObjectPattern(_) | AstKind::ObjectAssignmentTarget(_) => {
             destructured(policy, scope, node, found);
+        }
+        AstKind::AssignmentExpression(assignment) if urls::are_assigned(scope, assignment) => {
+            found.pattern("javascript:");
         }
         _ => {
             if let Some(call) = &call {
@@ -116,10 +123,7 @@ pub(super) fn check<'t>(
     }
     passed::check(scope, node, call.as_ref(), found);
     if policy.is_readonly() {
-        writes(scope, node, found);
-        if let Some(call) = &call {
-            written_call(scope, call, found);
-        }
+        writes::check(scope, node, call.as_ref(), found);
     }
 }
 
@@ -241,8 +245,9 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         {
             found.pattern("require(");
         }
-        if matches!(node, AstKind::ComputedMemberExpression(_))
-            && matches!(path, "this.eval" | "this.Function" | "this.require" | "this.process")
+        if matches!(path, "this.eval" | "this.Function" | "this.require" | "this.process")
+            && (matches!(node, AstKind::ComputedMemberExpression(_))
+                || constructors::is_of_outer_this(scope, node))
         {
             found.pattern(last(path));
         }
@@ -268,19 +273,6 @@ fn is_process_binding(path: &str) -> bool {
     end.is_some_and(|end| matches!(end, "binding" | "dlopen" | "execve"))
 }
 
-/// Blocks reading a member of the global object or of a module if the member's name is not constant, e.g. `process[x]`.
-fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
-    let AstKind::ComputedMemberExpression(of) = node else { return };
-    let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
-    let sensitive = scope.paths(&scope.value(&of.object, 0)).any(|path| {
-        matches!(path, "globalThis" | "process" | "module" | "require" | "Deno" | "Bun")
-            || path.starts_with('@') && !path.contains('(')
-    });
-    if dynamic && sensitive && !of.expression.is_number_literal() {
-        found.pattern(&format!("{}[", scope.text(of.object.span())));
-    }
-}
-
 fn destructured<'t>(
     policy: &CodePolicy,
     scope: &Scope<'t>,
@@ -301,9 +293,15 @@ fn destructured<'t>(
     };
     let values = value.map_or_else(|| scope.unknown(), |value| scope.value(value, 0));
     for (name, _) in scope.members_of(node) {
+        if name == "*"
+            && (constructors::are_functions(&values)
+                || scope.paths(&values).any(|path| dynamic::has_ruled_members(policy, path)))
+        {
+            found.pattern("{[");
+        }
         for path in scope.paths(&member(&values, &name)) {
             of_path(policy, path, "", found);
-            if path.starts_with("?function.") && name == "constructor" || path == "require" {
+            if constructors::is_constructor(path) || path == "require" {
                 found.pattern(&name);
             }
         }
@@ -318,7 +316,6 @@ fn called<'t>(
     found: &mut Findings,
 ) {
     let arguments = &call.arguments;
-    let new = matches!(node, AstKind::NewExpression(_));
     for path in scope.paths(&scope.function(call, 0)) {
         match path {
             "require"
@@ -334,19 +331,15 @@ fn called<'t>(
                 modules(policy, &values.unwrap_or_default(), found);
             }
             path if TIMERS.has(path)
-                && first_passed(call).is_some_and(|code| is_text(scope, code)) =>
+                && call.first_passed().is_some_and(|code| scope.is_text(code)) =>
             {
                 found.pattern(&format!("{path}("));
             }
             "Reflect.apply" if applies_text(scope, arguments) => found.pattern(path),
-            "Reflect.get" | "Reflect.apply" | "Reflect.construct" => {
-                let named = arguments.get(1).is_some_and(|name| {
-                    texts(&scope.eval(*name, 0))
-                        .any(|name| matches!(name, "constructor" | "eval" | "Function"))
-                });
-                if named {
-                    found.pattern(path);
-                }
+            "Reflect.get" | "Reflect.apply" | "Reflect.construct"
+                if names_function(scope, path, arguments) =>
+            {
+                found.pattern(path);
             }
             "document.createElement"
                 if arguments.first().is_some_and(|tag| {
@@ -355,216 +348,31 @@ fn called<'t>(
             {
                 found.pattern("document.createElement(");
             }
-            _ if last(path) == "constructor" && !path.ends_with("()")
-                // `new this.constructor()` only creates another object of the same class.
-                && !(new && path == "this.constructor") =>
-            {
+            _ if urls::are_passed(scope, call, path) => found.pattern("javascript:"),
+            _ if constructors::is_called(scope, node, call, path) => {
                 found.pattern("constructor(");
             }
             _ => {}
         }
     }
+    if constructors::may_be_called(scope, node, call) {
+        found.pattern("constructor(");
+    }
 }
 
-/// Returns the first argument that the called function receives, also if the call uses `call`, `apply` or `bind`.
-fn first_passed<'t>(call: &Call<'t>) -> Option<AstKind<'t>> {
-    match call.member() {
-        Some("call" | "bind") => call.arguments.get(1).copied(),
-        Some("apply") => first_of_list(*call.arguments.get(1)?),
-        _ => call.arguments.first().copied(),
-    }
+/// Returns whether the second argument of a function of `Reflect` names, or may name, a function that executes text.
+fn names_function<'t>(scope: &Scope<'t>, function: &str, arguments: &[AstKind<'t>]) -> bool {
+    let [object, name, ..] = arguments else { return false };
+    let names = scope.eval(*name, 0);
+    texts(&names).any(|name| matches!(name, "constructor" | "eval" | "Function"))
+        || function == "Reflect.get"
+            && names.iter().any(|name| !matches!(name, Value::Text(_)))
+            && constructors::are_functions(&scope.eval(*object, 0))
 }
 
 /// Returns whether a call of `Reflect.apply` passes a text as the first argument to a function in [`TIMERS`].
 fn applies_text<'t>(scope: &Scope<'t>, arguments: &[AstKind<'t>]) -> bool {
     let [function, _, list, ..] = arguments else { return false };
     scope.paths(&scope.eval(*function, 0)).any(|path| TIMERS.has(path))
-        && first_of_list(*list).is_some_and(|code| is_text(scope, code))
-}
-
-fn first_of_list(list: AstKind<'_>) -> Option<AstKind<'_>> {
-    let AstKind::ArrayExpression(list) = list else { return None };
-    list.elements.first()?.as_expression().map(expression)
-}
-
-fn is_text<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
-    let values = scope.eval(node, 0);
-    values.iter().any(|value| matches!(value, Value::Text(_) | Value::AnyText))
-}
-
-/// Members of `fs` and `Deno` that only read.
-static READS: Words = Words::new(
-    "\
-    readFile readFileSync existsSync exists stat statSync lstat lstatSync fstat fstatSync readdir \
-    readdirSync access accessSync createReadStream realpath realpathSync readlink readlinkSync \
-    promises constants opendir opendirSync read readSync close closeSync readTextFile \
-    readTextFileSync readDir readDirSync realPath cwd args env version build watch statfs Stats \
-    Dirent errors inspect",
-);
-static METHODS: Words = Words::new(
-    "\
-    sendBeacon setItem removeItem insertAdjacentHTML appendChild removeChild replaceChild \
-    insertBefore replaceWith pushState replaceState postMessage writeFile writeFileSync appendFile \
-    appendFileSync unlink unlinkSync rmSync rmdir rmdirSync mkdir mkdirSync rename renameSync \
-    copyFile copyFileSync createWriteStream truncate truncateSync chmod chmodSync chown symlink \
-    symlinkSync writeTextFile writeTextFileSync insertOne insertMany updateOne updateMany \
-    deleteOne deleteMany writeText showSaveFilePicker createWritable setAttribute requestSubmit \
-    submit execCommand deleteDatabase createObjectStore setRequestHeader",
-);
-
-fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
-    match node {
-        AstKind::IdentifierReference(_) if scope.is_use(node) => {
-            // A variable or an import can name a member, e.g. `import {writeFile as w} from 'fs'`, so check names like
-            // members.
-            members(scope, node, found);
-        }
-        AstKind::StaticMemberExpression(_)
-        | AstKind::PrivateFieldExpression(_)
-        | AstKind::ComputedMemberExpression(_) => members(scope, node, found),
-        AstKind::AssignmentExpression(assignment) if assignment.left.is_member_expression() => {
-            changed(scope, assigned(&assignment.left), found);
-        }
-        AstKind::UnaryExpression(of) if of.operator == UnaryOperator::Delete => {
-            changed(scope, expression(&of.argument), found);
-        }
-        _ => {}
-    }
-}
-
-/// Reports the use of a member that writes.
-fn members<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
-    let is_name = matches!(node, AstKind::IdentifierReference(_));
-    for path in scope.paths(&scope.eval(node, 0)) {
-        let name = last(path);
-        let module = ["@fs/promises.", "@fs.promises.", "@fs.", "Deno.", "Bun."]
-            .iter()
-            .find_map(|module| path.strip_prefix(module));
-        let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-        // A name without an object before it does not count, because it can be a function of the code itself.
-        let is_method = METHODS.has(name) && (!is_name || path.contains('.'));
-        if member.is_some_and(|member| !READS.has(member)) || is_method {
-            found.pattern(&format!("{name}("));
-        }
-    }
-}
-
-/// Reports code that sets or deletes a member of a builtin or of a page.
-fn changed<'t>(scope: &Scope<'t>, target: AstKind<'t>, found: &mut Findings) {
-    for path in scope.paths(&scope.eval(target, 0)) {
-        let root = path.split(['.', '(']).next().unwrap_or(path);
-        let global = matches!(
-            root,
-            "document"
-                | "localStorage"
-                | "sessionStorage"
-                | "location"
-                | "history"
-                | "navigator"
-                | "process"
-                | "Deno"
-                | "globalThis"
-                | "require"
-        ) || root.starts_with('@');
-        let markup = matches!(
-            last(path),
-            "innerHTML"
-                | "outerHTML"
-                | "cookie"
-                | "src"
-                | "href"
-                | "onclick"
-                | "prototype"
-                | "__proto__"
-        );
-        if global || markup {
-            found.pattern(&format!("{path} ="));
-        }
-    }
-}
-
-fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
-    let arguments = &call.arguments;
-    for path in scope.paths(&scope.function(call, 0)) {
-        let name = last(path);
-        let root = path.split(['.', '(']).next().unwrap_or(path).trim_start_matches('@');
-        let client = matches!(
-            root,
-            "axios"
-                | "got"
-                | "superagent"
-                | "ky"
-                | "http"
-                | "https"
-                | "undici"
-                | "request"
-                | "needle"
-        );
-        let blocked = match name {
-            "fetch" | "Request" => arguments.get(1).is_some_and(|of| !reads_only(scope, *of)),
-            "put" => path.contains('.') && (client || root == "caches"),
-            "post" | "patch" | "writeln" | "send" => path.contains('.'),
-            "delete" => client || root == "caches",
-            "request" => client,
-            "write" => {
-                path == "document.write"
-                    || path.contains("writeStream")
-                    || !path.starts_with("process.std") && path.contains('.')
-            }
-            "clear" => matches!(root, "localStorage" | "sessionStorage" | "caches"),
-            "open" => {
-                let method =
-                    arguments.first().map(|method| scope.eval(*method, 0)).unwrap_or_default();
-                path == "open"
-                    || root == "indexedDB"
-                    || texts(&method).any(|method| {
-                        matches!(
-                            method.to_ascii_uppercase().as_str(),
-                            "POST" | "PUT" | "PATCH" | "DELETE"
-                        )
-                    })
-            }
-            "axios" => !arguments.first().is_none_or(|options| {
-                !matches!(options, AstKind::ObjectExpression(_)) || reads_only(scope, *options)
-            }),
-            "WebSocket" | "RTCPeerConnection" | "BroadcastChannel" | "Notification" | "alert"
-            | "confirm" | "prompt" => !path.contains('.'),
-            "add" | "addAll" => root == "caches",
-            "assign" | "defineProperty" | "defineProperties" | "set" => {
-                root == "location"
-                    || matches!(root, "Object" | "Reflect") && of_process(scope, call)
-            }
-            "chdir" | "setuid" | "exit" | "reallyExit" | "abort" | "umask" => root == "process",
-            _ => false,
-        };
-        if blocked {
-            found.pattern(&format!("{name}("));
-        }
-    }
-}
-
-/// Returns whether the first argument of a call is a member of `process`, e.g. the environment.
-fn of_process<'t>(scope: &Scope<'t>, call: &Call<'t>) -> bool {
-    let object = call.arguments.first().map(|object| scope.eval(*object, 0)).unwrap_or_default();
-    scope.paths(&object).any(|path| path.starts_with("process."))
-}
-
-/// Returns whether the options of a request are an object literal, and its `method` only reads.
-fn reads_only<'t>(scope: &Scope<'t>, options: AstKind<'t>) -> bool {
-    let AstKind::ObjectExpression(options) = options else { return false };
-    let reads = |value: &Value| {
-        matches!(value, Value::Text(method)
-            if matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS"))
-    };
-    options.properties.iter().all(|property| match property {
-        ObjectPropertyKind::ObjectProperty(pair)
-            if pair.kind == PropertyKind::Init && !pair.method && !pair.shorthand =>
-        {
-            match scope.key(&pair.key).as_str() {
-                "method" => scope.value(&pair.value, 0).iter().all(reads),
-                key => key != "body" && key != "data",
-            }
-        }
-        _ => false,
-    })
+        && first_of_list(*list).is_some_and(|code| scope.is_text(code))
 }

@@ -155,10 +155,25 @@ impl<'t> Call<'t> {
         Some(Self { function: Some(function), arguments })
     }
 
+    /// Returns the first argument that the called function receives, also if the call uses `call`, `apply` or `bind`.
+    pub(super) fn first_passed(&self) -> Option<AstKind<'t>> {
+        match self.member() {
+            Some("call" | "bind") => self.arguments.get(1).copied(),
+            Some("apply") => first_of_list(*self.arguments.get(1)?),
+            _ => self.arguments.first().copied(),
+        }
+    }
+
     /// Returns the name of the member that is called, e.g. `bind` for `f.bind(x)`.
     pub(super) fn member(&self) -> Option<&'t str> {
         self.function?.get_member_expr()?.static_property_name()
     }
+}
+
+/// Returns the first expression of an array.
+pub(super) fn first_of_list(list: AstKind<'_>) -> Option<AstKind<'_>> {
+    let AstKind::ArrayExpression(list) = list else { return None };
+    list.elements.first()?.as_expression().map(expression)
 }
 
 /// Returns the node of an expression; an optional chain is represented by the expression in it.

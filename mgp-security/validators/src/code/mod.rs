@@ -5,7 +5,13 @@ mod javascript;
 #[cfg(feature = "javascript")]
 mod javascript_bounds;
 #[cfg(feature = "javascript")]
+mod javascript_constructors;
+#[cfg(feature = "javascript")]
 mod javascript_dialect;
+#[cfg(feature = "javascript")]
+mod javascript_dynamic;
+#[cfg(feature = "javascript")]
+mod javascript_globals;
 #[cfg(feature = "javascript")]
 mod javascript_names;
 #[cfg(feature = "javascript")]
@@ -14,9 +20,15 @@ mod javascript_passed;
 mod javascript_rules;
 #[cfg(feature = "javascript")]
 mod javascript_tree;
+#[cfg(feature = "javascript")]
+mod javascript_urls;
+#[cfg(feature = "javascript")]
+mod javascript_writes;
 mod policy;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod python_harmless;
 #[cfg(feature = "python")]
 mod python_names;
 #[cfg(feature = "python")]
@@ -44,6 +56,10 @@ use crate::{
     shell,
     words::Words,
 };
+#[cfg(feature = "javascript")]
+use javascript_dialect::Dialect;
+#[cfg(feature = "javascript")]
+use javascript_rules as js;
 use mgp_types::mgp::{CodeSafetyLevel, Validator};
 pub use policy::CodePolicy;
 use serde_json::Value;
@@ -162,17 +178,14 @@ impl CodePolicy {
             "python" => python::check(self, &code, &mut found).map_err(reject)?,
             #[cfg(feature = "javascript")]
             "javascript" => {
-                javascript::check(self, &code, javascript_dialect::Dialect::JavaScript, &mut found)
-                    .map_err(reject)?;
+                js::check(self, &code, Dialect::JavaScript, &mut found).map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
             "typescript" => {
-                javascript::check(self, &code, javascript_dialect::Dialect::TypeScript, &mut found)
-                    .map_err(reject)?;
+                js::check(self, &code, Dialect::TypeScript, &mut found).map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
-            "tsx" => javascript::check(self, &code, javascript_dialect::Dialect::Tsx, &mut found)
-                .map_err(reject)?,
+            "tsx" => js::check(self, &code, Dialect::Tsx, &mut found).map_err(reject)?,
             // A shell script can always write, so the level `readonly` refuses it; other levels check it.
             "shell" if !self.is_readonly() => shell::script(&code, network).map_err(reject)?,
             _ => return Err(reject(unknown_language(language))),

@@ -126,6 +126,9 @@ impl<'t> Scope<'t> {
                 }
             }
             AnyNodeRef::Parameters(parameters) => self.bind_parameters(parameters),
+            AnyNodeRef::StmtGlobal(of) => {
+                self.globals.extend(of.names.iter().map(|name| name.as_str().to_owned()));
+            }
             AnyNodeRef::StmtFunctionDef(function) => self.bind_unknown(&function.name),
             AnyNodeRef::StmtClassDef(class) => self.bind_unknown(&class.name),
             _ => {}

@@ -10,6 +10,14 @@ pub(super) static BUILTINS: Words = Words::new(
     __build_class__ globals locals vars getattr open get_ipython",
 );
 
+/// Builtins with members through which code can get at all classes or builtins, and which code does not use as objects.
+pub(super) static FUNCTIONS: Words = Words::new(
+    "\
+    abs all any ascii callable chr credits dir divmod exit format hash help hex id input isinstance \
+    issubclass iter len license max min next object oct ord pow print quit repr round sorted sum \
+    super type",
+);
+
 /// Dangerous modules that other modules import, so that code can reach them as members, e.g. `random._os`.
 pub(super) static MODULES: Words = Words::new(
     "\

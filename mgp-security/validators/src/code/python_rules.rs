@@ -3,8 +3,10 @@
 use super::{
     CodePolicy,
     python::{is_use, module_of},
-    python_names::{BUILTINS, MODULES},
+    python_harmless::{is_of_instance, is_own_parameter, is_tested, reads_inner},
+    python_names::{BUILTINS, FUNCTIONS, MODULES},
     python_passed::{ROOTS, is_in_class, is_indexed, is_passed},
+    python_tree::items,
     python_values::{Scope, Shared, called_member, canonical},
     python_writes::writes,
     value::{Findings, Value, is_path, is_under, last, matches_pattern, one, paths, texts},
@@ -33,8 +35,9 @@ static IMPORTS: Words = Words::new(
 static PATHS: Words = Words::new(
     "\
     @os.system @os.popen* @os.exec* @os.spawn* @os.posix_spawn* @os.fork* @os.startfile @os.kill* \
-    @os.pidfd_open @asyncio.create_subprocess_* @importlib.import_module @importlib.__import__ \
-    @importlib.util @importlib.machinery @importlib.reload @importlib._* @importlib.find_loader \
+    @os._exec* @os._spawn* @os.pidfd_open @asyncio.create_subprocess_* @importlib.import_module \
+    @importlib.__import__ @importlib.util @importlib.machinery @importlib.reload @importlib._* \
+    @importlib.find_loader @dataclasses._create_fn @dataclasses._FuncBuilder \
     @importlib.abc @sys.modules @sys._* @sys.meta_path @sys.path_hooks @sys.path_importer_cache \
     @sys.settrace @sys.setprofile @sys.call_tracing @sys.breakpointhook @threading.settrace* \
     @threading.setprofile* @types.CodeType @types.FunctionType @types.LambdaType @types.FrameType \
@@ -69,6 +72,9 @@ static ATTRIBUTES: Words = Words::new(
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
     __init_subclass__ __class_getitem__ __match_args__",
 );
+/// Types that code may compare with the types of objects; any other use of them is refused.
+static TYPES: Words =
+    Words::new("@types.CodeType @types.FunctionType @types.LambdaType @types.FrameType");
 /// Attributes whose names must not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
 static INDIRECT: Words =
     Words::new("system popen eval exec fork spawn execv execve __class__ __dict__ kill");
@@ -179,7 +185,7 @@ impl<'a, 't> Rules<'a, 't> {
         if name.id.as_str() == "__match_args__" && name.ctx == ExprContext::Store {
             self.found.pattern("__match_args__");
         }
-        if !is_use(self.scope.nodes, name) {
+        if !is_use(self.scope.nodes, name) || is_own_parameter(self.scope, name) {
             return;
         }
         match self.names.get(name.id.as_str()) {
@@ -278,6 +284,10 @@ impl<'a, 't> Rules<'a, 't> {
         }
         let is_call = matches!(node, ExprRef::Call(_));
         for path in paths(&values) {
+            if TYPES.has(path) && is_tested(self.scope, node) {
+                self.declared(path, "");
+                continue;
+            }
             if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
                 // The path of a call is the path of the function, followed by `()`. If a pattern matches such a path,
@@ -294,6 +304,7 @@ impl<'a, 't> Rules<'a, 't> {
             if ROOTS.contains(&path) && is_passed(self.scope, node)
                 || path.starts_with('@')
                     && path.ends_with(".__dict__")
+                    && !is_of_instance(path)
                     && !is_indexed(self.scope, node)
             {
                 self.found.pattern(path.trim_start_matches('@'));
@@ -351,10 +362,12 @@ impl<'a, 't> Rules<'a, 't> {
     fn call_of_module(&mut self, path: &str) {
         let Some(rest) = path.strip_prefix('@') else { return };
         let module = rest.split(['.', '(']).next().unwrap_or(rest);
+        // The list can also name a module in a package, e.g. `concurrent.futures`.
+        let function = rest.split('(').next().unwrap_or(rest);
         let blocked = |listed: &String| is_under(rest, listed);
         if !self.policy.blocked_imports.iter().any(blocked)
             && !IMPORTS.has(module)
-            && self.policy.blocks_import(module, None)
+            && self.policy.blocks_import(function, None)
         {
             self.found.import(module);
         }
@@ -415,22 +428,30 @@ impl<'a, 't> Rules<'a, 't> {
                     self.found.pattern("numpy.load(");
                 }
                 _ if matches!(last(path), "query" | "eval") => self.expression(path, call),
-                _ if matches!(last(path), "format" | "format_map") => {
-                    let Expr::Attribute(function) = &*call.func else { continue };
-                    let object = self.scope.eval(&*function.value, 0);
-                    // `str.format` and the methods of `string.Formatter` get the format as their first argument.
-                    let takes_text =
-                        |path: &str| path == "str" || path.starts_with("@string.Formatter");
-                    let is_function = paths(&object).any(takes_text);
-                    let format = if is_function { self.argument(call, 0) } else { object };
-                    if self.scope.may_read(&format)
-                        && texts(&format).any(|text| text.contains(".__") || text.contains("[__"))
-                    {
-                        self.found.pattern("format(");
-                    }
+                _ if matches!(last(path), "format" | "format_map" | "vformat" | "get_field") => {
+                    self.formatted(path, call);
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Checks the text of a format, whose fields read members of the formatted objects.
+    fn formatted(&mut self, path: &str, call: &ExprCall) {
+        let Expr::Attribute(function) = &*call.func else { return };
+        let object = self.scope.eval(&*function.value, 0);
+        // `str.format` and the methods of `string.Formatter` get the format as their first argument.
+        let takes_text = |path: &str| path == "str" || path.starts_with("@string.Formatter");
+        let is_function = paths(&object).any(takes_text);
+        // The result of `get_field` is the object itself and not a text.
+        let is_field = last(path) == "get_field";
+        let format = if is_function || is_field { self.argument(call, 0) } else { object };
+        let is_bad = |value: &Value| match value {
+            Value::Text(text) => reads_inner(text) || is_field && reads_listed(text),
+            _ => is_field && is_function,
+        };
+        if self.scope.may_read(&format) && format.iter().any(is_bad) {
+            self.found.pattern("format(");
         }
     }
 
@@ -475,9 +496,23 @@ impl<'a, 't> Rules<'a, 't> {
         if module && (unknown || path != "getattr") {
             self.found.pattern(&format!("{path}("));
         }
+        if unknown && path == "getattr" && self.is_bare(call) {
+            self.found.pattern("getattr(");
+        }
         if texts(&names).any(|name| ATTRIBUTES.has(name)) {
             self.found.pattern(texts(&names).next().unwrap_or_default());
         }
+    }
+
+    /// Returns whether the first argument of a call is a builtin function or a literal other than a text. Reading a
+    /// member of such an object under a name that is not constant only serves to hide the name.
+    fn is_bare(&self, call: &ExprCall) -> bool {
+        let is_literal = match call.arguments.args.first() {
+            Some(Expr::StringLiteral(_) | Expr::BytesLiteral(_)) | None => false,
+            Some(Expr::Lambda(_) | Expr::Dict(_) | Expr::Set(_)) => true,
+            Some(object) => object.is_literal_expr() || items(object).is_some(),
+        };
+        is_literal || paths(&self.argument(call, 0)).any(|path| FUNCTIONS.has(path))
     }
 
     /// Returns the possible values of an argument; an empty list if there is no such argument.
@@ -488,6 +523,11 @@ impl<'a, 't> Rules<'a, 't> {
             None => Shared::default(),
         }
     }
+}
+
+/// Returns whether a text for `string.Formatter.get_field` reads one of the [`ATTRIBUTES`].
+fn reads_listed(field: &str) -> bool {
+    field.split(['.', '[', ']']).any(|name| ATTRIBUTES.has(name))
 }
 
 /// Returns whether a call has an argument `option` whose value is not `False`; `unpacked` is the result for a call with

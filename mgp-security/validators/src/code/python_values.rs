@@ -5,7 +5,7 @@ use super::{
     python_tree::{Nodes, items},
     value::{Names, Value, Values, concatenated, either, one, texts},
 };
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use ruff_python_ast::{
     ArgOrKeyword, Expr, ExprCall, ExprFString, ExprRef, ExprSubscript, FStringPart,
     InterpolatedStringElement, Number, Operator, UnaryOp,
@@ -40,6 +40,8 @@ pub(super) struct Scope<'t> {
     names: Names,
     /// The modules from which the code imports all names, by `from module import *`.
     stars: Vec<String>,
+    /// The names that functions declare as global.
+    pub(super) globals: AHashSet<String>,
     unknown: Shared,
     /// The computed values of names. An entry is removed when its name is bound again.
     used: RefCell<AHashMap<String, Shared>>,
@@ -56,6 +58,7 @@ impl<'t> Scope<'t> {
             nodes,
             names: Names::default(),
             stars: Vec::new(),
+            globals: AHashSet::new(),
             unknown: Rc::new(one(Value::Unknown)),
             used: RefCell::default(),
             known: RefCell::new(vec![None; nodes.all.len()]),
@@ -229,6 +232,11 @@ impl<'t> Scope<'t> {
         let values = Rc::new(values);
         self.used.borrow_mut().insert(name.to_owned(), Rc::clone(&values));
         values
+    }
+
+    /// Returns whether the code binds a name.
+    pub(super) fn binds(&self, name: &str) -> bool {
+        self.names.get(name).is_some()
     }
 
     /// Returns whether a path is a member of a name that this code does not bind, other than `self`, `cls` and `super`.

@@ -44,8 +44,14 @@ static READ_FLAGS: Words =
 /// Functions whose second argument is the mode of a file.
 static OPENS: Words = Words::new(
     "\
-    open @io.open @codecs.open @tokenize.open @gzip.open @bz2.open @lzma.open @aiofiles.open",
+    open @io.open @codecs.open @tokenize.open @gzip.open @bz2.open @lzma.open @aiofiles.open \
+    @tarfile.open @wave.open",
 );
+/// Methods that return a text unless their argument names a file.
+static TEXT_METHODS: Words =
+    Words::new("to_csv to_json to_html to_markdown to_string to_latex to_xml");
+/// Parameters of the methods in [`TEXT_METHODS`] that name a file.
+const TEXT_FILES: [&str; 4] = ["path_or_buf", "path_or_buffer", "buf", "path"];
 
 /// Reports assignments and calls in one syntax node that can write.
 pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
@@ -80,10 +86,13 @@ fn member(scope: &Scope<'_>, node: ExprRef<'_>, found: &mut Findings) {
             found.pattern(&format!("os.{name}"));
         }
         let method = last(path);
+        // The arguments of a call decide whether such a method writes, see `WritingCall::stores`.
+        let is_call = matches!(node, ExprRef::Call(_)) && path.ends_with("()");
+        let is_called = is_call || scope.nodes.is_called(node);
         if path.contains('.')
             && METHODS.has(method)
-            && !path.starts_with("@os.")
-            && !path.starts_with("@json")
+            && !(is_called && TEXT_METHODS.has(method))
+            && !is_harmless(path)
         {
             found.pattern(&format!("{method}("));
         }
@@ -97,6 +106,20 @@ fn member(scope: &Scope<'_>, node: ExprRef<'_>, found: &mut Findings) {
             found.pattern("open(");
         }
     }
+}
+
+/// Returns whether a path is a function that does not write, although its name is in [`METHODS`].
+fn is_harmless(path: &str) -> bool {
+    // These methods of a column of pandas find parts of its texts.
+    let plain = path.trim_end_matches("()");
+    plain.ends_with(".str.extract")
+        || plain.ends_with(".str.extractall")
+        || plain
+            .strip_prefix("@io.BytesIO().")
+            .or_else(|| plain.strip_prefix("@io.StringIO()."))
+            .is_some_and(|method| matches!(method, "truncate" | "writelines"))
+        || path.starts_with("@os.")
+        || path.starts_with("@json")
 }
 
 /// Reports code that sets or deletes a member or element of an object, if the object belongs to a module.
@@ -115,6 +138,14 @@ fn is_stream(values: &Values) -> bool {
     paths(values).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
 }
 
+/// Returns whether all values are streams or buffers themselves, and not members of one, e.g. the text in a buffer.
+fn are_streams(values: &Values) -> bool {
+    const STREAMS: [&str; 4] = ["@sys.stdout", "@sys.stderr", "@io.StringIO()", "@io.BytesIO()"];
+    values
+        .iter()
+        .all(|value| matches!(value, Value::Path(path) if STREAMS.contains(&path.as_str())))
+}
+
 /// Returns whether all values are constant texts for which a condition holds.
 fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
     values.iter().all(|value| matches!(value, Value::Text(text) if condition(text)))
@@ -123,7 +154,11 @@ fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
 /// Returns whether the mode of a file only allows reading. `None` means the default mode, which only allows reading.
 fn reads(mode: Option<Shared>) -> bool {
     mode.is_none_or(|mode| {
-        are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))
+        are_texts(&mode, |mode| {
+            // For `tarfile`, the compression follows the mode, e.g. in `r:gz`.
+            let mode = mode.split([':', '|']).next().unwrap_or_default();
+            !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c))
+        })
     })
 }
 
@@ -192,7 +227,11 @@ impl<'a, 't> WritingCall<'a, 't> {
             "open" if path.starts_with('?') || path.contains("Path") => {
                 self.is_variadic() || !reads(mode(0))
             }
-            "ZipFile" if path.starts_with('@') => !reads(mode(1)),
+            "ZipFile" | "TarFile" | "FileIO" | "GzipFile" | "BZ2File" | "LZMAFile"
+                if path.starts_with('@') =>
+            {
+                self.is_variadic() || !reads(mode(1))
+            }
             "FileHandler"
             | "RotatingFileHandler"
             | "NamedTemporaryFile"
@@ -231,23 +270,60 @@ impl<'a, 't> WritingCall<'a, 't> {
                 .or_else(|| self.named("method"))
                 .is_some_and(|method| !are_texts(&method, reads_method)),
             "urlopen" | "Request" => {
-                count() > 1 || self.has_named("data") || self.has_named("method")
+                let is_none = |data: ArgOrKeyword<'_>| data.value().is_none_literal_expr();
+                // The sixth parameter of `Request` is the method.
+                !self.unnamed().nth(1).is_none_or(is_none)
+                    || count() > 5
+                    || self.has_named("data")
+                    || self.has_named("method")
+                    || self.is_variadic()
             }
             _ => false,
         }
+    }
+
+    /// Returns whether the first argument is a dict, a list or a number, and so not the name of a file.
+    fn begins_with_data(&self) -> bool {
+        self.unnamed().next().is_some_and(|first| {
+            matches!(
+                first,
+                ArgOrKeyword::Arg(
+                    Expr::Dict(_) | Expr::DictComp(_) | Expr::List(_) | Expr::NumberLiteral(_)
+                )
+            )
+        })
+    }
+
+    /// Returns whether an argument of a method in [`TEXT_METHODS`] may name a file.
+    fn names_file(&self, method: &str) -> bool {
+        let is_text = |value: &Value| matches!(value, Value::Text(_) | Value::AnyText);
+        if TEXT_FILES.iter().filter_map(|name| self.named(name)).any(|file| !are_streams(&file)) {
+            return true;
+        }
+        // Other objects have methods of these names that take objects, except `to_csv`.
+        self.at(0).is_some_and(|first| match method {
+            "to_csv" => !are_streams(&first) && !self.begins_with_data(),
+            _ => first.iter().any(is_text),
+        })
     }
 
     /// Returns whether the call changes files, database tables or environment variables.
     fn stores(&self, path: &str, name: &str) -> bool {
         match name {
             "replace" | "rename" => {
-                path.contains('.') && self.unnamed().count() == 1 && !self.has_named("columns")
+                path.contains('.')
+                    && self.unnamed().count() == 1
+                    && !self.has_named("columns")
+                    && !self.has_named("axis")
+                    && !self.begins_with_data()
+                    && !matches!(path, "@dataclasses.replace" | "@copy.replace")
             }
+            _ if TEXT_METHODS.has(name) => path.contains('.') && self.names_file(name),
             "write" => match &*self.call.func {
                 Expr::Attribute(function) => !is_stream(&self.scope.eval(&*function.value, 0)),
                 _ => false,
             },
-            "dump" => !self.at(1).is_some_and(|target| is_stream(&target)),
+            "dump" => path != "@ast.dump" && !self.at(1).is_some_and(|target| is_stream(&target)),
             "print" if path == "print" => self.named("file").is_some_and(|file| !is_stream(&file)),
             "execute" if path.starts_with('?') || path.starts_with("@sqlite3") => {
                 self.at(0).is_some_and(|statement| !are_texts(&statement, sql_reads))

@@ -15,7 +15,8 @@ static MACHINES: Words = Words::new(
     registry image repo repository backend frontend service sentinel coordinator controller agent hub \
     vm container pod appliance nas sink bootstrap connect connection conn socket ssh sftp ftp smtp imap \
     mqtt amqp redis postgres mysql mongo mongodb etcd kafka zookeeper elasticsearch database db via \
-    tunnel relay stun turn ntp dns resolver forwarder syslog collector exporter listener",
+    tunnel relay stun turn ntp dns resolver forwarder syslog collector exporter listener vcenter \
+    hypervisor loadbalancer",
 );
 /// Names of the members of a connection string that contain a host.
 static HOSTS: Words = Words::new(

@@ -3,6 +3,9 @@
 mod address;
 mod bare;
 mod file_url;
+mod filter;
+mod offline;
+mod place;
 mod rules;
 mod store;
 mod target;
@@ -117,17 +120,25 @@ static TEXTS: Words = Words::new(
     code text title markdown content message description query q prompt body html path file name \
     comment note summary pattern regex data payload source template subject email",
 );
+/// Keys of arguments with the texts that an editor replaces, and their replacements.
+static EDITS: Words = Words::new("find replace replacement oldstr newstr oldstring newstring");
+/// Words in keys of arguments that list what a rule admits or refuses. Their values are not targets.
+static RULES: Words = Words::new("allowed allowlist whitelist blocked blocklist denylist");
 
 /// Checks every network target in the arguments of a call.
 ///
 /// `urls` and `hosts` are the names of arguments that the tool's definition declares as URLs and as hosts; these are
 /// checked as such, whatever their names suggest.
 pub(crate) fn check(
+    tool: &str,
     arguments: &Value,
     (urls, hosts): (&[String], &[String]),
     rules: NetworkRules<'_>,
 ) -> Result<(), String> {
-    for leaf in leaves(arguments)? {
+    let leaves = leaves(arguments)?;
+    let offline = offline::key(tool, arguments);
+    let selects = filter::is_in_use(tool);
+    for leaf in leaves {
         let named = |why: String| format!("`{}`: {why}", leaf.path);
         let is_one = |names: &[String]| names.iter().any(|name| leaf.is_under(name));
         let declared = match () {
@@ -136,6 +147,10 @@ pub(crate) fn check(
             () => None,
         };
         match leaf.value {
+            Value::String(_)
+                if declared.is_none() && offline.is_some_and(|key| leaf.keys == [key]) => {}
+            Value::String(text)
+                if declared.is_none() && selects && filter::is_selected(&leaf, text) => {}
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
             // Under a key for a host, a number can be an IPv4 address, so check it as a host.
             Value::Number(number)
@@ -165,7 +180,8 @@ enum Kind {
 /// do, the last one decides.
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
-    if words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last)) {
+    let is_property = words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last));
+    if is_property || words.iter().any(|word| RULES.has(word)) || is_network(&words) {
         return Kind::Other;
     }
     let joined = known(&words.concat());
@@ -175,6 +191,14 @@ fn kind(key: &str) -> Kind {
         (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
         (kind, _) => kind.unwrap_or(Kind::Other),
     }
+}
+
+/// Returns whether the words of a key mean the network of a rule, e.g. `cidr_ip`. In contrast, `target_cidr` can be a
+/// network to scan.
+fn is_network(words: &[String]) -> bool {
+    let is_place = |word: &String| HOSTS.has(word) && !matches!(word.as_str(), "ip" | "ips");
+    words.iter().any(|word| matches!(word.as_str(), "cidr" | "cidrs"))
+        && !words.iter().any(is_place)
 }
 
 fn known(word: &str) -> Option<Kind> {
@@ -237,6 +261,11 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     }
     let name = text.split(is_slash).next().unwrap_or(text);
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    // A version begins the path of a request, e.g. `v1/users`.
+    let is_number = || name[1..].bytes().all(|b| b.is_ascii_digit());
+    if last == "endpoint" && name.len() < text.len() && is_version(name) && is_number() {
+        return true;
+    }
     let has_names = NAMES.has(last) || LABELS.has(last);
     let begins = |c: char| c == '_' || c.is_ascii_alphabetic() && has_names;
     is_plain && name.starts_with(begins) && is_ordinary(last, name)
@@ -247,16 +276,19 @@ fn is_ordinary(word: &str, name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let without_number =
         lower.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '_');
-    let is_version = lower
-        .strip_prefix('v')
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.len() < 16);
     match word {
         _ if lower.starts_with('_') => true,
         "redirect" => REDIRECTS.has(&lower),
-        "api" => is_version || APIS.has(&lower),
+        "api" => is_version(&lower) || APIS.has(&lower),
         "target" | "targets" if SERVERS.has(&lower) || SERVERS.has(without_number) => false,
         _ => !is_own(name) && !LOCAL.has(&lower) && !LOCAL.has(without_number),
     }
+}
+
+/// Returns whether a name is a version such as `v2`.
+fn is_version(name: &str) -> bool {
+    name.strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.len() < 16)
 }
 
 /// Returns whether a text is a single name that is not the name of a host.
@@ -401,7 +433,6 @@ fn check_text(
         return judged;
     }
     match kind {
-        Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),
         Kind::Url => each(trimmed, |url| check_reference(&without_breaks(url), rules)),
         Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => {
@@ -420,11 +451,14 @@ fn check_text(
             Some((host, _)) => rules.for_place(one).check_host(host),
             None => rules.check_host(one),
         }),
+        Kind::Other if EDITS.has(&key_words(leaf.key()).concat()) => Ok(()),
         // Under an unknown key, a text is a target only if the whole text is a URL.
         Kind::Other if is_url(&without_breaks(trimmed)) => {
             each(trimmed, |url| if is_of_application(url) { Ok(()) } else { rules.check_url(url) })
         }
-        Kind::Other => bare::check(leaf.key(), trimmed, rules),
+        Kind::Text => place::check(leaf.key(), trimmed, rules),
+        Kind::Other => place::check(leaf.key(), trimmed, rules)
+            .and_then(|()| bare::check(leaf.key(), trimmed, rules)),
     }
 }
 
@@ -499,6 +533,20 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
         let place = word.split(['/', '?', '#']).next().unwrap_or(word);
         let host = place.split(':').next().unwrap_or(place);
         let rules_of_word = rules.for_bare_url(word);
+        // `bash` opens a connection for such a path.
+        let device = word.split_once("/dev/tcp/").or_else(|| word.split_once("/dev/udp/"));
+        if let Some((_, rest)) = device {
+            rules_of_word.check_host(rest.split('/').next().unwrap_or(rest))?;
+        }
+        // The address can follow the letter or the name of an option, e.g. in `-h10.0.0.1`, or other parts, e.g. in
+        // `a.example:80:10.0.0.1`.
+        if !word.contains("://") {
+            let glued = word.strip_prefix('-').and_then(|option| option.get(1..));
+            let value = word.split_once('=').filter(|(name, _)| kind(name) == Kind::Host);
+            let parts = word.split(':').skip(2).filter(|part| part.contains('.'));
+            let mut all = glued.into_iter().chain(value.map(|(_, value)| value)).chain(parts);
+            all.try_for_each(|part| bare::literal(part, rules_of_word))?;
+        }
         if host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()
             || word.starts_with('[') && word.contains("::")

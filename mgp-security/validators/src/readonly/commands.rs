@@ -1,6 +1,9 @@
 //! Decides by lists of programs and their subcommands whether commands in arguments only read.
 
-use super::{name::is_write, queries::is_declared};
+use super::{
+    name::{Intent, intent, is_write},
+    queries::is_declared,
+};
 use crate::argument_values::key_words;
 use crate::shell;
 use crate::words::{Words, has};
@@ -11,13 +14,21 @@ struct Program {
     name: &'static str,
     /// Options before the subcommand whose value is the next word.
     valued: &'static str,
+    /// Options before the subcommand that take no value.
+    flags: &'static str,
     /// The subcommands that only read; `a/b` is the subcommand `b` of the subcommand `a`. Any other subcommand counts
     /// as writing.
     reads: &'static str,
 }
 
 const fn program(name: &'static str, valued: &'static str, reads: &'static str) -> Program {
-    Program { name, valued, reads }
+    Program { name, valued, flags: "", reads }
+}
+
+impl Program {
+    const fn flags(self, flags: &'static str) -> Self {
+        Self { flags, ..self }
+    }
 }
 
 const SUBCOMMANDS: &[Program] = &[
@@ -27,15 +38,16 @@ const SUBCOMMANDS: &[Program] = &[
         "\
         status log diff show blame ls-files ls-tree ls-remote rev-parse rev-list describe grep \
         shortlog cat-file reflog name-rev merge-base for-each-ref show-ref whatchanged help version \
-        check-ignore count-objects diff-tree cherry annotate show-branch stash/list stash/show \
-        worktree/list remote/show remote/get-url submodule/status notes/list notes/show",
+        check-ignore count-objects diff-tree diff-index diff-files cherry annotate show-branch \
+        range-diff var stash/list stash/show worktree/list remote/show remote/get-url \
+        submodule/status notes/list notes/show bisect/log",
     ),
     program(
         "kubectl",
         "-n --namespace --context --cluster",
         "\
         get describe logs top explain api-resources api-versions version cluster-info diff events \
-        auth/can-i auth/whoami rollout/status rollout/history config/view config/get-contexts \
+        options auth/can-i auth/whoami rollout/status rollout/history config/view config/get-contexts \
         config/get-clusters config/current-context",
     ),
     program(
@@ -43,36 +55,57 @@ const SUBCOMMANDS: &[Program] = &[
         "-c --context",
         "\
         ps images inspect logs stats top version info history port diff events search compose/ps \
-        compose/logs compose/ls compose/images compose/top compose/version container/ls \
-        container/inspect container/logs container/stats container/top image/ls image/inspect \
-        image/history network/ls network/inspect volume/ls volume/inspect context/ls system/df \
-        system/info",
+        compose/logs compose/ls compose/images compose/top compose/version compose/config \
+        compose/port container/ls container/inspect container/logs container/stats container/top \
+        image/ls image/inspect image/history network/ls network/inspect volume/ls volume/inspect \
+        context/ls context/show context/inspect system/df system/info system/events service/ls \
+        service/ps service/logs service/inspect node/ls node/ps node/inspect stack/ls stack/ps \
+        stack/services secret/ls secret/inspect config/ls config/inspect manifest/inspect plugin/ls \
+        plugin/inspect buildx/ls",
     ),
-    program("podman", "", "ps images inspect logs stats top version info history port diff search"),
+    program(
+        "podman",
+        "",
+        "\
+        ps images inspect logs stats top version info history port diff search container/ls \
+        container/inspect image/ls image/inspect network/ls volume/ls pod/ps pod/inspect pod/logs",
+    ),
     program(
         "helm",
         "-n --namespace --kube-context",
         "\
-        list ls status get history search show template version lint repo/list dependency/list",
+        list ls status get history search show template version lint env repo/list dependency/list \
+        plugin/list",
     ),
     program(
         "npm",
         "",
-        "ls list view info show outdated search root prefix explain why ping whoami",
+        "\
+        ls list view info show outdated search root prefix explain why ping whoami audit query \
+        config/get config/list config/ls dist-tag/ls owner/ls token/list pkg/get profile/get",
     ),
-    program("pip", "", "list show freeze check search index"),
-    program("cargo", "", "tree metadata search version locate-project pkgid"),
+    program(
+        "pip",
+        "",
+        "\
+        list show freeze check search index debug inspect config/list config/get cache/list \
+        cache/info",
+    ),
+    program("cargo", "", "tree metadata search info version locate-project pkgid read-manifest"),
     program(
         "systemctl",
         "",
-        "status is-active is-enabled is-failed list-units list-unit-files show cat",
-    ),
+        "\
+        status is-active is-enabled is-failed list-units list-unit-files list-timers list-sockets \
+        list-dependencies list-jobs show cat get-default show-environment is-system-running",
+    )
+    .flags("--user --system"),
     program(
         "terraform",
         "",
         "\
-        plan validate show output version graph providers state/list state/show workspace/list \
-        workspace/show",
+        plan validate show output version graph providers state/list state/show state/pull \
+        workspace/list workspace/show metadata/functions",
     ),
     program(
         "gh",
@@ -80,8 +113,21 @@ const SUBCOMMANDS: &[Program] = &[
         "\
         status pr/list pr/view pr/diff pr/checks pr/status issue/list issue/view issue/status \
         run/list run/view repo/list repo/view release/list release/view workflow/list workflow/view \
-        label/list search/code search/commits search/issues search/prs search/repos",
+        label/list search/code search/commits search/issues search/prs search/repos secret/list \
+        variable/list gist/list gist/view cache/list ruleset/list ruleset/view project/list \
+        project/view project/item-list project/field-list codespace/list org/list config/get \
+        config/list alias/list ssh-key/list gpg-key/list extension/list extension/search auth/status",
     ),
+    program("apt", "", "list show search policy depends rdepends"),
+    program("brew", "", "list ls info search outdated deps config leaves uses desc services/list"),
+    program(
+        "gcloud",
+        "--project --format --account --region --zone",
+        "\
+        info version builds/log functions/logs/read logging/read config/get-value config/list \
+        storage/ls",
+    ),
+    program("az", "--subscription --output -o", "version"),
     // `describe-*` and `list-*` of all services also only read.
     program(
         "aws",
@@ -90,22 +136,74 @@ const SUBCOMMANDS: &[Program] = &[
         s3/ls sts/get-caller-identity logs/filter-log-events logs/get-log-events logs/tail \
         dynamodb/get-item dynamodb/query dynamodb/scan cloudwatch/get-metric-statistics \
         cloudwatch/get-metric-data cloudtrail/lookup-events ce/get-cost-and-usage \
-        s3api/head-object iam/get-role iam/get-user iam/get-policy lambda/get-function",
+        s3api/head-object s3api/head-bucket configure/list configure/get configure/list-profiles",
     ),
     program(
         "redis",
-        "",
+        "-h -p -n -u --user",
         "\
         get mget exists keys scan ttl pttl type strlen hget hmget hgetall hkeys hvals hlen hexists \
         hscan lrange llen lindex smembers scard sismember sscan srandmember sinter sunion sdiff zrange \
         zrevrange zrangebyscore zscore zcard zcount zrank zscan getrange getbit bitcount dbsize info \
         ping echo time memory object xrange xrevrange xlen xinfo pfcount geodist geopos geosearch \
-        command lastsave randomkey dump",
-    ),
+        command lastsave randomkey dump expiretime pexpiretime xread xpending lpos lcs hstrlen substr \
+        bitpos hrandfield zmscore zdiff zinter zunion zintercard sintercard smismember zlexcount \
+        zrangebylex zrevrangebylex zrevrangebyscore zrevrank zrandmember sort_ro bitfield_ro geohash \
+        georadius_ro georadiusbymember_ro role client/list client/info client/id client/getname \
+        slowlog/get slowlog/len latency/latest latency/history pubsub/channels pubsub/numsub \
+        pubsub/numpat cluster/info cluster/nodes cluster/slots cluster/shards cluster/keyslot \
+        acl/whoami acl/list acl/users acl/cat acl/getuser config/get module/list script/exists \
+        function/list function/stats json.get json.mget json.type json.strlen json.objkeys \
+        json.objlen json.arrlen ft.search ft.info ft._list ft.explain ts.get ts.range ts.info",
+    )
+    .flags("--raw --json --csv"),
 ];
+/// Services of `aws` whose commands `get-*` and `batch-get-*` all print their answer. Those of other services can write
+/// it to a file, or create something.
+static GETS: Words = Words::new(
+    "\
+    accessanalyzer acm athena backup budgets ce cloudformation cloudtrail cloudwatch codebuild \
+    codecommit codepipeline configservice dynamodb ecr events glue guardduty iam inspector2 kms \
+    lambda logs ram resourcegroupstaggingapi route53 s3api secretsmanager securityhub sesv2 sns sqs \
+    ssm stepfunctions wafv2",
+);
+/// Groups of commands of `gcloud` and `az`. Their commands in [`SHOWS`] only read.
+static GROUPS: Words = Words::new(
+    "\
+    account acr acr/repository ad/app ad/group ad/sp ad/user advisor/recommendation aks \
+    aks/nodepool app/instances app/services app/versions appconfig apps artifacts/packages \
+    artifacts/repositories auth billing/accounts boards/work-item builds cdn/profile \
+    compute/addresses compute/disks compute/firewall-rules compute/forwarding-rules \
+    compute/images compute/instance-groups compute/instance-templates compute/instances \
+    compute/machine-types compute/networks compute/networks/subnets compute/project-info \
+    compute/regions compute/routers compute/routes compute/snapshots compute/ssl-certificates \
+    compute/zones consumption/usage container/clusters container/node-pools containerapp cosmosdb \
+    dataflow/jobs dataproc/clusters deployment/group deployment/sub disk dns/managed-zones \
+    dns/record-sets eventgrid/topic eventhubs/namespace filestore/instances firestore/databases \
+    functionapp functions group iam/roles iam/service-accounts identity image iot/hub keyvault \
+    keyvault/certificate keyvault/key keyvault/secret lock logging/logs logging/sinks \
+    monitor/action-group monitor/activity-log monitor/alert monitor/diagnostic-settings \
+    monitor/metrics monitoring/dashboards monitoring/policies mysql/server \
+    network/application-gateway network/dns/zone network/lb network/nic network/nsg \
+    network/nsg/rule network/public-ip network/vnet network/vnet/subnet organizations pipelines \
+    pipelines/runs policy/assignment policy/definition postgres/server projects provider \
+    pubsub/subscriptions pubsub/topics redis redis/instances repos repos/pr resource \
+    role/assignment role/definition run/jobs run/revisions run/services scheduler/jobs secrets \
+    secrets/versions servicebus/namespace servicebus/queue services snapshot source/repos \
+    spanner/databases spanner/instances sql/backups sql/databases sql/db sql/instances sql/server \
+    staticwebapp storage/account storage/blob storage/buckets storage/container storage/objects \
+    storage/share tag tasks/queues vm vm/disk vm/extension vm/image vmss webapp \
+    webapp/config/appsettings webapp/deployment/slot workflows",
+);
+static SHOWS: Words = Words::new(
+    "\
+    list show describe list-locations list-sizes list-skus list-usage list-ip-addresses \
+    get-instance-view show-tags get-iam-policy",
+);
 /// Subcommands that write, although their parent subcommands only read.
-const WRITES_BELOW: &str =
-    "reflog/expire reflog/delete reflog/drop reflog/write providers/lock providers/mirror";
+const WRITES_BELOW: &str = "\
+    reflog/expire reflog/delete reflog/drop reflog/write providers/lock providers/mirror audit/fix \
+    memory/purge";
 /// Words that may precede the name of a program in the name of a tool that runs the program's commands.
 const RUNS: &str = "run execute call invoke";
 /// Words that may follow the name of a program in the name of a tool that runs the program's commands.
@@ -209,7 +307,11 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
             shell::command(&words.join(" "))?;
             return shell::vector(&first, &words[1..]);
         }
-        (None, None) if is_write(&first) || words.len() > 1 => {
+        (None, None)
+            if is_write(&first)
+                || matches!(intent(&first), Intent::Write(_))
+                || words.len() > 1 =>
+        {
             return Err(format!("`{first}` is not known to only read"));
         }
         (None, None) => return Ok(()),
@@ -258,38 +360,121 @@ fn reads(program: &Program, words: &[String]) -> bool {
         let is_valued = has(program.valued, name);
         // An option that is not known to take a value might still take the next word as its value, so such a command is
         // refused.
-        if !is_valued && !option.starts_with("--no-") {
+        if !is_valued && !has(program.flags, option) && !option.starts_with("--no-") {
             return false;
         }
         at += if is_valued && name.len() == option.len() { 2 } else { 1 };
     }
     let Some(sub) = words.get(at).map(|word| word.to_ascii_lowercase()) else { return false };
     let after = &words[at + 1..];
-    let below = |word: &String| format!("{sub}/{word}");
-    let is_group = after.first().is_some_and(|next| {
-        has(program.reads, &below(next))
-            || program.name == "aws"
-                && (next.starts_with("describe-") || next.starts_with("list-"))
-                // `describe-input-device-thumbnail` writes a picture to a file, although other commands that begin with
-                // `describe-` only read.
-                && next != "describe-input-device-thumbnail"
-    });
-    (has(program.reads, &sub) || is_group || program.name == "git" && lists(&sub, after))
-        && !after.iter().any(|word| has(WRITES_BELOW, &below(word)))
+    let below = |word: &String| format!("{sub}/{}", word.to_ascii_lowercase());
+    let is_group = after.first().is_some_and(|next| has(program.reads, &below(next)));
+    let is_known = match program.name {
+        "gcloud" | "az" => shows(program, &words[at..]),
+        "aws" => after.first().is_some_and(|next| prints_answer(&sub, next)),
+        "gh" => sub == "api" && requests(after),
+        "git" => lists(&sub, after),
+        _ => false,
+    };
+    // A long subcommand is not in the list, so do not copy it for each word.
+    let writes = |word: &String| sub.len() < 16 && has(WRITES_BELOW, &below(word));
+    (has(program.reads, &sub) || is_group || is_known) && !after.iter().any(writes)
+}
+
+/// Returns whether a command of a service of `aws` only prints the answer of the service.
+fn prints_answer(service: &str, command: &str) -> bool {
+    let begins = |starts: &[&str]| starts.iter().any(|start| command.starts_with(start));
+    // Other commands with such names only print, but these write a picture or an object to a file, or take a task from
+    // its queue.
+    let is_other = matches!(
+        command,
+        "describe-input-device-thumbnail"
+            | "get-object"
+            | "get-object-torrent"
+            | "get-activity-task"
+    );
+    !is_other
+        && (begins(&["describe-", "list-"]) || GETS.has(service) && begins(&["get-", "batch-get-"]))
+}
+
+/// Returns whether a command of `gcloud` or `az` is listed for the program, or is one of [`SHOWS`] in a group of
+/// [`GROUPS`], e.g. `compute instances list`.
+fn shows(program: &Program, words: &[String]) -> bool {
+    let mut path = String::new();
+    for word in words.iter().take(4) {
+        if GROUPS.has(&path) && SHOWS.has(word) {
+            return true;
+        }
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(word);
+        if has(program.reads, &path) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns whether `gh api` sends a request to GitHub that only reads: with the method `GET`, which is the default
+/// unless the request has fields.
+fn requests(after: &[String]) -> bool {
+    const VALUED: &str = "-X --method -q --jq -t --template --cache -p --preview";
+    const FIELDS: &str = "-f -F --field --raw-field";
+    const FLAGS: &str = "--paginate --slurp -i --include --silent --verbose";
+    let (mut is_get, mut has_fields, mut places) = (false, false, 0);
+    let mut words = after.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            // A whole URL can be that of another server. A request for `graphql` always has a body.
+            if word.contains("://") || word.starts_with("//") || word.contains("graphql") {
+                return false;
+            }
+            places += 1;
+            continue;
+        }
+        if has(FLAGS, word) {
+            continue;
+        }
+        let (name, glued) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let Some(value) = glued.or_else(|| words.next()) else { return false };
+        match name {
+            "-X" | "--method" if !value.eq_ignore_ascii_case("GET") => return false,
+            "-X" | "--method" => is_get = true,
+            _ if has(FIELDS, name) => has_fields = true,
+            _ if has(VALUED, name) => {}
+            _ => return false,
+        }
+    }
+    places == 1 && (is_get || !has_fields)
 }
 
 /// Returns whether a subcommand of git only lists something with these arguments, although it could also write.
 fn lists(sub: &str, after: &[String]) -> bool {
     // Git only lists if one of the options in `needed` is present. With an option in `with_names`, a name after it is a
     // pattern.
+    if after.is_empty() && matches!(sub, "branch" | "tag" | "remote") {
+        return true;
+    }
     let (needed, other, with_names) = match sub {
         "branch" => (
-            "--list -a --all -r --remotes -v -vv --show-current",
+            "\
+            --list -a --all -r --remotes -v -vv --show-current --contains --no-contains --merged \
+            --no-merged --points-at",
             "--sort --format --no-color --no-column",
-            "--list",
+            "--list --contains --no-contains --merged --no-merged --points-at",
         ),
-        "tag" => ("--list -l", "--sort --format --no-column", "--list -l"),
+        "tag" => (
+            "--list -l -n --contains --no-contains --merged --no-merged --points-at",
+            "--sort --format --no-column",
+            "--list -l -n --contains --no-contains --merged --no-merged --points-at",
+        ),
         "remote" => ("-v --verbose", "", ""),
+        // `--lost-found`, which can be abbreviated, writes files.
+        "fsck" => return !after.iter().any(|word| word.starts_with("--l")),
         "config" => (
             "--get --get-all --get-regexp --list -l",
             "--global --local --system --show-origin --show-scope --name-only",
@@ -315,7 +500,12 @@ fn acts(program: &str, word: &str) -> bool {
             matches!(word, "-o" | "-O" | "-c")
                 || begins(&["--output", "--ext-diff", "--open-files"])
         }
-        "docker" | "podman" => begins(&["--output", "-o"]),
+        // The letter can follow others in a group, e.g. in `-qo`.
+        "docker" | "podman" => {
+            let name = word.split('=').next().unwrap_or(word);
+            begins(&["--output"])
+                || name.starts_with('-') && !name.starts_with("--") && name.contains('o')
+        }
         "terraform" => word.starts_with('-') && word.contains("-out"),
         // The configuration file of kubectl can name a program that creates access tokens, so options that name this
         // file are refused.
@@ -335,6 +525,8 @@ fn acts(program: &str, word: &str) -> bool {
         "redis" => begins(&["--rdb", "--functions-rdb", "--eval", "--pipe"]),
         "pip" => begins(&["--log", "--local-log"]),
         "npm" => begins(&["--git", "--cache", "--logs-dir"]),
+        // The file of this option can have further options.
+        "gcloud" => begins(&["--flags-file"]),
         // A setting can name the compiler that cargo runs, so options that change settings are refused.
         "cargo" => begins(&["--config", "-Z"]),
         _ => begins(&["--output-"]),

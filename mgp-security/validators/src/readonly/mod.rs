@@ -109,7 +109,7 @@ fn declarations(definition: &Value) -> Result<bool, String> {
                 .as_str()
                 .ok_or_else(|| format!("`security.{name}` has an item that is not text"))?;
             let reads = text.rsplit_once('.').is_some_and(|(_, action)| action == "read")
-                || matches!(text, "network.outbound" | "read" | "network");
+                || matches!(text, "network.outbound" | "system.info" | "read" | "network");
             if name == "side_effects" || !reads {
                 return Err(format!("the tool declares `{text}`"));
             }

@@ -47,7 +47,14 @@ static WRITE: Words = Words::new(
     rerun replay encrypt compress unzip untar dump spend bid trade redeem claim donate amend fix \
     vacuum repair clean cleanup optimize reload refresh reindex checkin override inject \
     impersonate wake unstage stage squash bump dim calibrate play skip ring shell bash terminal \
-    powershell python repl console sudo script sandbox",
+    powershell python repl console sudo script sandbox activate deactivate allocate deallocate \
+    authorize deauthorize backfill commission decommission confirm debit defragment defrag delegate \
+    deliver deprecate discard disburse dispose duplicate eject elevate enforce enroll unenroll \
+    ensure expel extend failover forget freeze halt hibernate hire initiate instantiate interrupt \
+    label make mirror nominate nudge nullify obliterate offboard offload onboard paste populate \
+    prepend procure propagate quarantine quit redo recycle relinquish relocate remediate repay \
+    replicate retire revise scrub seal settle shred silence suppress throttle transition transmit \
+    trash undo upvote downvote void waive yank",
 );
 /// Verbs for writing that are also common nouns. Such a word does not count as writing if it ends a name and follows a
 /// verb for reading.
@@ -59,13 +66,18 @@ static NOUNS: Words = Words::new(
     type change run script sandbox console terminal shell format clone copy status sync deploy \
     reply reset start stop block flag invite mount stake switch register scale python bash dump \
     mark seed pin call move drop review setup login checkout open close trigger bulk empty \
-    complete python press rent reserve sign",
+    complete python press rent reserve sign backfill commission debit delegate duplicate failover \
+    freeze make mirror paste quarantine silence transition trash",
 );
 /// Words for objects that are often opened to be read. In a name, they follow `open`.
 const OPENED: &[&str] = &[
     "file", "page", "url", "document", "image", "folder", "resource", "link", "node", "nodes",
     "entity", "entities", "graph", "note", "notes",
 ];
+/// Words for texts and values. If a name ends with `format` and such a word, the text is mostly returned in another
+/// form. Before other words, e.g. `disk` or `file`, `format` writes.
+const FORMATTED: &str = "\
+    json xml yaml html csv text string date time datetime timestamp duration number currency bytes";
 const JOINS: &[&str] = &["and", "or", "then", "plus", "with", "to", "n"];
 
 /// Returns the effect that the verbs of a name indicate. In each clause of the name, the first verb decides.
@@ -77,8 +89,11 @@ pub(super) fn intent(name: &str) -> Intent {
             ("check" | "sign" | "log" | "clock", "in" | "out" | "off")
                 | ("turn" | "switch", "on" | "off")
                 | ("clean", _)
-                | ("tear", "down")
-                | ("set", "up")
+                | ("set" | "spin", "up")
+                | ("power", "on" | "off" | "up" | "down")
+                | ("shut" | "spin" | "tear", "down")
+                | ("zero", "out")
+                | ("take", "ownership")
                 | ("roll", "back")
         )
     });
@@ -154,12 +169,14 @@ pub(super) fn writes(text: &str) -> bool {
 }
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
-    // The verb `open` alone does not decide, because opening a file or page writes only in some modes.
-    let opens = |at: usize| {
-        let object = clause.get(at + 1);
-        clause[at] == "open" && object.is_none_or(|object| OPENED.contains(&object.as_str()))
+    // The verb `open` alone does not decide, because opening a file or page writes only in some modes. `format` does
+    // not decide before the name of a text.
+    let is_open = |at: usize| match (clause[at].as_str(), clause.get(at + 1).map(String::as_str)) {
+        ("open", object) => object.is_none_or(|object| OPENED.contains(&object)),
+        ("format", Some(object)) => at + 2 == clause.len() && has(FORMATTED, object),
+        _ => false,
     };
-    let known = |at: usize| READ.has(&clause[at]) || is_write(&clause[at]) && !opens(at);
+    let known = |at: usize| READ.has(&clause[at]) || is_write(&clause[at]) && !is_open(at);
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
     if is_write(word) {
@@ -187,14 +204,15 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
             });
         return if noun && !later { Intent::Read } else { Intent::Write(word.clone()) };
     }
-    // A verb for writing at the end of the clause counts as writing, unless it is also a noun: then it is the object of
-    // the first verb.
-    match clause.last() {
-        Some(last) if first + 1 < clause.len() && is_write(last) && !NOUNS.has(last) => {
-            Intent::Write(last.clone())
-        }
-        _ => Intent::Read,
+    // A verb for writing at the end of the clause counts as writing, unless it is also a noun or only proposed: then it
+    // is the object of the first verb.
+    let [between @ .., last] = &clause[first + 1..] else { return Intent::Read };
+    let proposes = matches!(word.as_str(), "suggest" | "recommend" | "explain" | "estimate")
+        && !between.iter().any(|word| is_write(word));
+    if is_write(last) && !NOUNS.has(last) && !proposes {
+        return Intent::Write(last.clone());
     }
+    Intent::Read
 }
 
 /// Returns whether a word is a verb for writing or executing, possibly with a prefix such as `re`, `un` or `bulk`.
@@ -226,6 +244,9 @@ mod tests {
             "docker_compose_ps",
             "browser_snapshot",
             "browser_console_messages",
+            "suggest_fix",
+            "get_label",
+            "get_failover",
         ] {
             assert_eq!(intent(name), Intent::Read, "{name}");
         }
@@ -243,10 +264,16 @@ mod tests {
             "resolve_review_thread",
             "volume_snapshot",
             "clear_console_logs",
+            "deactivate_account",
+            "power_off_vm",
+            "check_then_undo",
+            "format_disk",
+            "format_json_file",
+            "suggest_reply_send",
         ] {
             assert!(matches!(intent(name), Intent::Write(_)), "{name}");
         }
-        for name in ["frobnicate", "readiness", "listen", "open_nodes"] {
+        for name in ["frobnicate", "readiness", "listen", "open_nodes", "format_json"] {
             assert_eq!(intent(name), Intent::Unknown, "{name}");
         }
     }

@@ -13,6 +13,8 @@ static WRITES: Words = Words::new(
     EXECUTE LOCK COPY VACUUM REINDEX ATTACH DETACH OUTFILE DUMPFILE RENAME REFRESH IMPORT DO \
     PREPARE DEALLOCATE HANDLER PROGRAM BULK OPENROWSET",
 );
+/// Words of [`WRITES`] that are also names of columns. Unlike `DELETE`, they begin a statement only after a semicolon.
+static COLUMNS: Words = Words::new("CALL COPY LOCK HANDLER PROGRAM REFRESH RENAME");
 /// The first words of statements that read.
 static READS: Words =
     Words::new("SELECT WITH EXPLAIN SHOW DESCRIBE DESC VALUES TABLE PRAGMA FROM LIST SUMMARIZE");
@@ -85,6 +87,10 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
     if !READS.has(first) {
         return Err(format!("the SQL statement `{first}` does not only read"));
     }
+    // In SQL, a name follows `WITH` at the beginning. In JavaScript, `with (…)` begins a statement that executes code.
+    if matches!(tokens, [with, open, ..] if with == "WITH" && open == "(") {
+        return Err("`WITH (` begins code in another language".to_owned());
+    }
     if first == "PRAGMA" {
         let has_schema = tokens.get(2).is_some_and(|token| token == ".");
         let name = tokens
@@ -109,7 +115,7 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
                 Some("SHARE" | "KEY" | "NO" | "UPDATE")
             );
         let is_function = called && matches!(token.as_str(), "INSERT" | "TRUNCATE" | "REPLACE");
-        if (WRITES.has(token) || token == "REPLACE") && !is_function
+        if (WRITES.has(token) || token == "REPLACE") && !is_function && !is_name(tokens, at)
             || locks
             || at > 0 && begins_statement(token, next(1))
         {
@@ -128,6 +134,21 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Returns whether the token at a position is the name of a column, and not the beginning of a statement: it is alone
+/// in brackets, or it is the member of another name or one of [`COLUMNS`], and what follows can only follow a column.
+fn is_name(tokens: &[String], at: usize) -> bool {
+    let before = |less: usize| at.checked_sub(less).map_or("", |at| tokens[at].as_str());
+    let next = tokens.get(at + 1).map_or("", String::as_str);
+    // After a number, a dot belongs to the number, and SQL Server reads the next word as a statement.
+    let is_member = before(1) == "."
+        && before(2).starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && !before(3).starts_with(|c: char| c.is_ascii_digit());
+    let is_column = at > 0 && COLUMNS.has(&tokens[at]);
+    // Anything else could be code in another language, e.g. a call in the shell of MongoDB.
+    before(1) == "[" && next == "]"
+        || (is_member || is_column) && matches!(next, "," | "FROM" | ")" | "=")
 }
 
 /// Returns whether the token at a position is the name of a function with side effects, or a part of an expression with
@@ -213,6 +234,9 @@ fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
                 }
                 if value.starts_with(|c: char| c.is_ascii_digit()) {
                     tokens.extend(number(&value)?);
+                } else if value.is_empty() {
+                    // For SQL Server, this is a number, and a word can follow it after a dot.
+                    tokens.push(c.to_string());
                 }
             }
             _ if c.is_ascii_digit() => tokens.extend(number(&word(Some(c), &mut chars))?),

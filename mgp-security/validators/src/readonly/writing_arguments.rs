@@ -42,8 +42,19 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let requests =
         leaves.iter().any(|leaf| matches!(leaf.key(), "url" | "uri" | "endpoint" | "path"))
             || words.iter().any(|word| word == "http" || word == "request");
+    let has_own_methods = intent(tool) != Intent::Read;
+    let is_redis = words.iter().any(|word| word == "redis");
     for leaf in &leaves {
-        of_leaf(&words, leaf, requests).map_err(|why| format!("`{}`: {why}", leaf.path))?;
+        // A list for Redis is one command, which `lists` checks as a whole.
+        let is_word = is_redis
+            && leaf.keys.len() == 1
+            && arguments.get(leaf.key()).is_some_and(Value::is_array)
+            && leaf.value.as_str().is_some_and(is_argument);
+        of_leaf(&words, leaf, requests, is_word)
+            .map_err(|why| format!("`{}`: {why}", leaf.path))?;
+        if has_own_methods && names_action(leaf) {
+            return Err(format!("`{}`: the method writes", leaf.path));
+        }
         if requests && leaf.value.as_str().is_some_and(overrides_method) {
             return Err(format!(
                 "`{}`: a parameter of the URL sets a method that writes",
@@ -88,6 +99,24 @@ pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value
             .all(|(key, value)| value.as_str().is_some_and(reads) && is_declared(definition, key))
 }
 
+/// Returns whether a text in a list for Redis can only be an argument. A server that executes each text of the list
+/// could also execute a text with blanks, or one of the commands that need no arguments.
+fn is_argument(text: &str) -> bool {
+    const COMPLETE: &str = "\
+        flushall flushdb shutdown save bgsave bgrewriteaof exec reset failover";
+    !text.contains(|c: char| c.is_control() || c.is_whitespace())
+        && !has(COMPLETE, &text.to_ascii_lowercase())
+}
+
+/// Returns whether a method is one of the tool's own that writes, e.g. `create`. Under a name that means reading, a
+/// method is mostly a way to calculate, e.g. `complete`, so only the methods of other tools are checked.
+fn names_action(leaf: &Leaf<'_>) -> bool {
+    let is_method = METHODS.contains(&key_words(leaf.key()).concat().as_str());
+    is_method
+        && !is_filtered(leaf)
+        && leaf.value.as_str().is_some_and(|text| matches!(intent(text), Intent::Write(_)))
+}
+
 /// Returns whether a text among headers contains a header that changes the method, e.g. `X-HTTP-Method-Override:
 /// DELETE` as an item of a list. If the name of the header is a key instead, the check of keys and values finds it.
 fn names_method(leaf: &Leaf<'_>) -> bool {
@@ -118,7 +147,8 @@ fn sends_body(tool: &[String], leaves: &[Leaf<'_>]) -> bool {
         && !has(METHODS)
 }
 
-fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), String> {
+/// Checks one value. `is_word` means that the value is a word of a command, and not a command itself.
+fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool, is_word: bool) -> Result<(), String> {
     if let Some(key) = leaf.keys.iter().find(|key| {
         matches!(**key, "$out" | "$merge" | "$function" | "$accumulator" | "$where" | "$eval")
     }) {
@@ -158,6 +188,7 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     // action.
     let is_step = joined == "type" && leaf.keys.contains(&"actions");
     if (ACTIONS.has(&joined) || is_step)
+        && !is_filtered(leaf)
         && let Intent::Write(word) = intent(text)
     {
         return Err(format!("the action `{word}` writes"));
@@ -168,10 +199,17 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         && !is_call
         && !text.trim().is_empty()
         && !matches!(joined.as_str(), "args" | "argv" | "arguments")
+        && !is_word
     {
         return commands::check_text(tool, text);
     }
     Ok(())
+}
+
+/// Returns whether a value only selects what is read, e.g. the records whose member `action` has this value.
+fn is_filtered(leaf: &Leaf<'_>) -> bool {
+    const FILTERS: &str = "filter filters where match conditions criteria";
+    leaf.keys.iter().rev().skip(1).any(|key| has(FILTERS, &key_words(key).concat()))
 }
 
 /// Refuses an argument that makes a tool write what it has read into a table of a database or into a file.
@@ -221,7 +259,9 @@ fn in_graph_language(tool: &[String], key: &str) -> bool {
 
 /// Returns whether an option with this name means writing when it is `true`.
 fn writes_when_set(key: &[String]) -> bool {
-    let harmless = |word: &str| matches!(word, "open" | "sort" | "type" | "follow" | "mark");
+    const HARMLESS: &str = "\
+        open sort type follow mark confirm ensure enforce suppress label extend throttle mirror make";
+    let harmless = |word: &str| has(HARMLESS, word);
     key.first().is_some_and(|word| is_write(word) && !harmless(word))
         || matches!(
             key.concat().as_str(),

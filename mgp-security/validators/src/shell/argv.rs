@@ -310,6 +310,10 @@ pub(super) fn plain_name(base: &str) -> String {
     ) {
         return name.to_owned();
     }
+    // The launcher of Python on Windows takes the arguments of Python after those that choose a version.
+    if matches!(name, "py" | "pyw") {
+        return "python".to_owned();
+    }
     if name.contains(".so") && (name.starts_with("ld-linux") || name.starts_with("ld-musl")) {
         return "ld.so".to_owned();
     }

@@ -78,7 +78,21 @@ fn cmake(args: Args<'_>) -> Result<(), Refusal> {
     if args.any(&["-E"]) && !args.texts().any(is_harmless) {
         return Err("`cmake -E` runs or removes something".to_owned());
     }
+    if args.texts().any(launches) {
+        return Err("a variable of `cmake` names a program to run".to_owned());
+    }
     Ok(())
+}
+
+/// Returns whether an argument sets a variable of `cmake` to a program that runs each compiler, linker or test, e.g.
+/// `CMAKE_C_COMPILER_LAUNCHER`. Usual caches of compiled files are allowed.
+fn launches(arg: &str) -> bool {
+    const CACHES: [&str; 6] = ["", "ccache", "sccache", "distcc", "icecc", "buildcache"];
+    let Some((name, value)) = arg.split_once('=') else { return false };
+    let name = name.split(':').next().unwrap_or(name);
+    let runs = ["_LAUNCHER", "_LAUNCH_COMPILE", "_LAUNCH_LINK", "_LAUNCH_CUSTOM", "_EMULATOR"];
+    runs.iter().any(|end| name.ends_with(end))
+        && !CACHES.contains(&value.strip_prefix("/usr/bin/").unwrap_or(value))
 }
 
 /// Returns whether an option `--config` of cargo names a file, or a setting that is not in [`SETTINGS`]. Options after

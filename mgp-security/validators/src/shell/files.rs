@@ -72,7 +72,11 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         }
         "cat" | "tail" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
         | "md5sum" | "sha256sum" => endless(name, args),
-        "chmod" => setuid(args),
+        "chmod" => setuid(name, args.texts().find(|arg| !arg.starts_with("--"))),
+        "install" => {
+            let mut modes = args.grouped('m').chain(args.values(&["--mode"]));
+            modes.try_for_each(|mode| setuid(name, Some(mode)))
+        }
         "kill" => kill(args),
         "pkill" | "killall" if args.operands().any(|it| matches!(it, "." | ".*" | "*" | "^")) => {
             Err(format!("`{name}` ends all processes"))
@@ -114,7 +118,7 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         "ditto" | "link" | "cpio" | "pax" | "objcopy" | "convert" | "pdftotext" | "pdftoppm"
         | "wkhtmltopdf" | "wkhtmltoimage" => all.last().filter(|path| is_system(path)),
         "magick" if args.first() != "identify" => all.last().filter(|path| is_system(path)),
-        "zip" => all.next().filter(|path| is_system(path)),
+        "zip" | "logsave" => all.next().filter(|path| is_system(path)),
         "tar" | "gtar" | "bsdtar" => archive(args).filter(|path| is_system(path)),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "aws" | "gsutil" | "gcloud"
         | "rclone" => {
@@ -356,8 +360,8 @@ fn endless(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn setuid(args: Args<'_>) -> Result<(), Refusal> {
-    let mode = args.texts().find(|arg| !arg.starts_with("--")).unwrap_or_default();
+fn setuid(name: &str, mode: Option<&str>) -> Result<(), Refusal> {
+    let mode = mode.unwrap_or_default();
     let octal = mode.trim_start_matches('0');
     let special =
         octal.len() == 4 && octal.bytes().all(|b| b.is_ascii_digit()) && !octal.starts_with('1');
@@ -367,7 +371,7 @@ fn setuid(args: Args<'_>) -> Result<(), Refusal> {
                 && part.split(['+', '=']).skip(1).any(|flags| flags.contains('s'))
         })
     {
-        return Err("`chmod` sets the user or group of a program".to_owned());
+        return Err(format!("`{name}` sets the user or group of a program"));
     }
     Ok(())
 }

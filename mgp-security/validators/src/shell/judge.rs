@@ -84,7 +84,7 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     {
         return Err("options made by brace expansion".to_owned());
     }
-    if matches!(args.0, [only] if matches!(only.text.as_str(), "--version" | "--help")) {
+    if matches!(args.0, [only] if only_prints(&name, &only.text)) {
         return Ok(());
     }
     named(&name, args, frame)?;
@@ -93,6 +93,18 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     match without_ending(&name) {
         Some(short) => named(&plain_name(short), args, frame),
         None => Ok(()),
+    }
+}
+
+/// Returns whether a command with this single option prints its version or help.
+fn only_prints(name: &str, option: &str) -> bool {
+    match option {
+        "--version" | "--help" => true,
+        "-V" => name == "sudo" || name.starts_with("mkfs"),
+        "-h" => name == "sudo",
+        // The launcher on Windows lists the installed versions. Python itself refuses these options.
+        "-0" | "-0p" | "--list" | "--list-paths" => name == "python",
+        _ => false,
     }
 }
 
@@ -118,11 +130,9 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         // Options after the name of the program that an interpreter runs belong to that program, so do not check them
         // here.
         let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
-        let least = match name {
-            "rm" => 1,
-            "tar" | "gtar" | "bsdtar" => 2,
-            _ => 3,
-        };
+        // For these programs, the first letter of the option suffices.
+        let is_unique = matches!(name, "rm" | "split" | "date" | "sysctl" | "wipefs");
+        let least = if is_unique { 1 } else { 2 };
         let long = |long: &&str| {
             args.texts().any(|arg| is_long(arg, long, risky.safe, least))
                 && !(long.starts_with("del") && is_dry_run(name, args))

@@ -4,6 +4,7 @@ mod argv;
 mod braces;
 mod builds;
 mod changes;
+mod devices;
 mod environment;
 mod files;
 mod filters;
@@ -314,9 +315,15 @@ fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<
                     _ => drop(texts(key, item, vector, place)?),
                 }
             }
-            // A server might also treat the list as a single argument vector, so check it as such, too.
-            if items.iter().all(Value::is_string) {
-                place.judge(&words(key, value)?)?;
+            // A server might also treat the list as a single argument vector, or join its items to one line. If the
+            // first item has a blank, it is not the name of a program.
+            let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            match texts {
+                Some(texts) if texts[0].trim().contains(char::is_whitespace) => {
+                    framed(&texts.join(" "), place)?;
+                }
+                Some(_) => place.judge(&words(key, value)?)?,
+                None => {}
             }
             Ok(1)
         }

@@ -3,7 +3,7 @@
 
 use super::{
     argv::{Args, Refusal, long_name},
-    builds,
+    builds, devices,
     frame::Frame,
     git, interpreters,
     judge::judge,
@@ -28,10 +28,16 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             container(name, args, frame)
         }
+        "adb" | "limactl" | "colima" | "fly" | "flyctl" => {
+            devices::commands(name, args).iter().try_for_each(|command| text(command, frame))
+        }
         "npm" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "yarn" | "pnpm" | "uv" | "bun"
         | "deno" | "nix" | "nix-shell" => packages(name, args),
         "aws" | "gsutil" | "gcloud" | "az" | "rclone" | "mc" | "hdfs" | "hadoop" | "s3cmd" => {
             cloud(name, args)
+        }
+        "apt" | "apt-get" | "apt-cache" if args.texts().any(configures) => {
+            Err(format!("a setting of `{name}` can name a program to run"))
         }
         "socat" => {
             let acts = |arg: &str| {
@@ -46,11 +52,17 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             }
         }
         "ip" | "tc" | "bridge" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service"
-        | "dbus-send" => network(name, args),
+        | "dbus-send" | "busctl" | "gdbus" => network(name, args),
         "python" | "django-admin" | "manage.py" | "latexmk" | "gh" | "convert" | "magick"
         | "mogrify" | "composite" | "montage" | "identify" | "strace" => in_arguments(name, args),
         _ => Ok(()),
     }
+}
+
+/// Returns whether an option of apt changes its settings. Apt ignores the case of long options.
+fn configures(arg: &str) -> bool {
+    let lower = arg.to_ascii_lowercase();
+    lower.starts_with("--option") || lower.starts_with("--config")
 }
 
 /// Refuses arguments that are code or a command, for programs that usually run neither code nor commands.
@@ -200,7 +212,7 @@ const FUNCTIONS: &[&str] = &[
 
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     // A client reads its own commands at the beginning of a line, so check each line separately.
-    let mut lines = args.texts().flat_map(|arg| arg.lines().chain([arg]));
+    let mut lines = args.texts().flat_map(|arg| arg.lines().chain([arg, stores::glued_value(arg)]));
     lines.try_for_each(|line| database_text(name, line))?;
     if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")
         || name == "psql" && pipes_output(args)
@@ -255,7 +267,7 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
         ]
         .iter()
         .any(|word| words.contains(word)));
-    if name.starts_with("sqlite") && dot
+    if (name.starts_with("sqlite") || name == "duckdb") && dot
         || FUNCTIONS.iter().any(|call| lower.contains(call))
         || program
         || copies(&lower)

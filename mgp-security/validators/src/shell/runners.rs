@@ -74,6 +74,7 @@ const RUNNERS: &[Runner] = &[
         -x --expand-envs",
         0,
     ),
+    runner("wsl", "-e --exec -d= --distribution= -u= --user= --cd= --system", 0),
     runner("dotenv", "-e= -f= -v= -o --override", 0),
     runner("fakeroot", "-l= --lib= --faked= -i= -s= -u --unknown-is-real -b= --fd-base=", 0),
     runner(
@@ -495,8 +496,11 @@ fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> 
     judge_each(all, frame)
 }
 
-/// Returns the arguments from the first `--` on for a command in [`DASHED`], and all arguments for other commands.
+/// Returns the arguments from the first `--` on for a command in [`DASHED`]. For other commands, returns all arguments,
+/// except for an operand that is not the beginning of the inner command.
 fn after_dashes<'a>(name: &str, args: Args<'a>) -> Args<'a> {
+    // This operand of `wsl` means the home folder.
+    let args = args.skip(usize::from(name == "wsl" && args.first() == "~"));
     let dashes = args.texts().position(|arg| arg == "--").filter(|_| has(DASHED, name));
     args.skip(dashes.unwrap_or_default())
 }

@@ -132,7 +132,8 @@ fn removes_volumes(args: Args<'_>) -> bool {
     args.short("v", "fpt") || args.long("volumes", 3)
 }
 
-/// Returns the arguments that are neither options nor values of options, each with the number of options before it.
+/// Returns the arguments that are neither options nor values of options, each with the number of options before it that
+/// may have a separate value.
 fn words(args: Args<'_>) -> Vec<(usize, &str)> {
     let (mut words, mut options, mut is_value) = (Vec::new(), 0, false);
     for text in args.texts() {
@@ -140,8 +141,8 @@ fn words(args: Args<'_>) -> Vec<(usize, &str)> {
             continue;
         }
         if text.len() > 1 && text.starts_with('-') {
-            options += 1;
             is_value = VALUED.has(text);
+            options += usize::from(!is_value && !text.contains('='));
         } else {
             words.push((options, text));
         }
@@ -150,14 +151,17 @@ fn words(args: Args<'_>) -> Vec<(usize, &str)> {
 }
 
 /// Returns whether the words of a command begin with a phrase. An unknown option may have a word as its value. So
-/// before each word of the phrase, one other word is allowed for each option.
+/// before each word of the phrase, one other word is allowed for each option, if an option precedes it. After an option
+/// before the first word, that word can be a value, too, so other words can follow it at once.
 fn begins_with(words: &[(usize, &str)], phrase: &str) -> bool {
     let (mut from, mut options) = (0, 0);
     phrase.split_ascii_whitespace().all(|wanted| {
         let found = (from..words.len()).find(|at| is(wanted, words[*at].1));
-        let Some(at) = found.filter(|at| at - from <= words[*at].0 - options) else {
-            return false;
+        let fits = |at: &usize| {
+            at - from <= words[*at].0 - options
+                && (options > 0 || words[from..*at].iter().all(|(before, _)| *before > 0))
         };
+        let Some(at) = found.filter(fits) else { return false };
         (from, options) = (at + 1, words[at].0);
         !PARTS.has(words[at].1)
     })
@@ -196,15 +200,20 @@ fn only_shows(args: Args<'_>) -> bool {
         && before.zip(args.texts()).take_while(|(_, text)| *text != "--").any(shows)
 }
 
+/// Returns the value of an option that is in the same argument, e.g. of `--command=X` and `-cX`, or an empty text.
+pub(super) fn glued_value(text: &str) -> &str {
+    match text.strip_prefix("--") {
+        Some(long) => long.split_once('=').map_or("", |(_, value)| value),
+        None if text.starts_with('-') => text.get(2..).unwrap_or_default(),
+        None => "",
+    }
+}
+
 /// Returns whether a text has a statement that drops a database, a schema or a keyspace. The text can be the value of
 /// an option in the same argument, e.g. `--command=DROP DATABASE x`.
 pub(super) fn drops(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    let glued = match lower.strip_prefix("--") {
-        Some(long) => long.split_once('=').map_or("", |(_, value)| value),
-        None if lower.starts_with('-') => lower.get(2..).unwrap_or_default(),
-        None => "",
-    };
+    let glued = glued_value(&lower);
     // Clients also have commands of their own, which end at the end of the line, so split the text at line ends, too.
     [lower.as_str(), glued]
         .into_iter()

@@ -42,7 +42,8 @@ pub(super) const NEVER: &[(&str, &str)] = &[
     (
         "changes the running kernel or its services",
         "\
-        insmod rmmod killall5 setenforce aa-disable aa-complain bpftool start-stop-daemon update-rc.d \
+        insmod rmmod killall5 setenforce aa-disable aa-complain aa-teardown aa-remove-unknown \
+        bpftool start-stop-daemon update-rc.d \
         sulogin agetty depmod kldload kldunload kextload kextunload kmutil kpatch rc-service rc-update \
         invoke-rc.d s6-svc setsebool semanage apparmor_parser ipset iptables-restore ip6tables-restore ovs-vsctl \
         iwconfig hwclock ntpdate adjtimex nssm update-grub grub-mkconfig grub-set-default \
@@ -207,6 +208,8 @@ pub(super) const RISKY: &[Risky] = &[
         info-script new-volume-script recursive-unlink unlink-first index-file volno-file",
         "checkpoint to-stdout",
     ),
+    risky("wsl", "", "", "unregister", ""),
+    risky("cpio", "", "", "rsh-command", ""),
     risky("zip", "m", "bnPstx", "move unzip-command TT", ""),
     risky(
         "rsync",

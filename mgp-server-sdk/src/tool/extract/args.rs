@@ -8,17 +8,19 @@ use serde_json::Value;
 
 use super::{FromCall, ToolRequest};
 use crate::tool::{SchemaStyle, schema};
+use crate::whole_numbers;
 
 /// The arguments of the tool, deserialized into a type.
 ///
 /// The server refuses invalid arguments before the function runs; the error has code 4000 (invalid arguments) and names
-/// the field. Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`.
+/// the field. Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`. An integer may be
+/// written as `5.0`, which JSON Schema permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        serde_json::from_str(request.arguments.as_str())
+        whole_numbers::read(request.arguments.as_str())
             .map(Args)
             .map_err(|error| refuse::<T>(request, error))
     }
@@ -39,7 +41,9 @@ struct Problem {
 /// second time to find the path of the field. So only invalid calls need the time for this.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
-    let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
+    let text = request.arguments.as_str();
+    let changed = whole_numbers::without_zero_fractions(text);
+    let mut json = serde_json::Deserializer::from_str(changed.as_deref().unwrap_or(text));
     let (path, error) = match serde_path_to_error::deserialize::<_, T>(&mut json) {
         Ok(_) => (String::new(), error),
         Err(found) => (found.path().to_string(), found.into_inner()),

@@ -101,6 +101,7 @@ async fn a_form_is_accepted_declined_or_dismissed() {
         let mut wire = Wire::offering(server(), era, everything()).await;
         for (answer, text) in [
             (json!({ "action": "accept", "content": { "name": "Ann", "age": 7 } }), "Ann Some(7)"),
+            (json!({ "action": "accept", "content": { "name": "Cy", "age": 7.0 } }), "Cy Some(7)"),
             (accept("Bo"), "Bo None"),
             (json!({ "action": "decline" }), "declined"),
             (json!({ "action": "cancel" }), "cancelled"),

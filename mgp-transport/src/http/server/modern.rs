@@ -30,7 +30,7 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let Self { received, principal, mut load } = self;
+        let Self { received, principal, mut load, .. } = self;
         let listens = method.as_str() == SubscriptionsListen::METHOD;
         if listens && !received.headers.takes_events() {
             return Err(Refusal::Accept);
@@ -92,7 +92,7 @@ impl Post<'_> {
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }
-        let Self { received, principal, load: _load } = self;
+        let Self { received, principal, load: _load, .. } = self;
         let request = received.state.handles.enter(principal, handle(&params).as_deref());
         let cx = context(Peer::none(), &request.scope, &request.principal, received);
         let notifying = received.state.stack.send(Call::notification(method, params, cx));

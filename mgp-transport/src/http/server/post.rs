@@ -24,6 +24,8 @@ pub(super) struct Post<'a> {
     pub(super) received: &'a ReceivedRequest<'a>,
     pub(super) principal: Principal,
     pub(super) load: LoadGuard,
+    /// The length of the message in bytes.
+    pub(super) size: usize,
 }
 
 /// Reads the message of a POST request, and answers it according to its era.
@@ -58,7 +60,7 @@ where
     {
         return Err(refusal);
     }
-    let post = Post { received, principal, load };
+    let post = Post { received, principal, load, size };
     match message {
         Message::Request { id, method, params } => {
             let request_id = id.clone();

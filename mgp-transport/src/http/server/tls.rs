@@ -209,14 +209,24 @@ mod files {
     /// Returns a warning if other users have access to the file of a key.
     #[cfg(unix)]
     fn key_warning(path: &Path) -> Option<String> {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).ok()?.permissions());
-        let path = path.display();
-        (mode & 0o077 != 0).then(|| {
-            format!(
-                "other users have access to the TLS key `{path}` (mode {:03o}); run `chmod 600` on it",
-                mode & 0o777
-            )
-        })
+        use std::os::unix::fs::MetadataExt as _;
+        let found = fs::metadata(path).ok()?;
+        let is_own = found.uid() == rustix::process::geteuid().as_raw();
+        let remedy = key_remedy(found.mode(), is_own)?;
+        Some(format!(
+            "other users have access to the TLS key `{}` (mode {:03o}); run `{remedy}` on it",
+            path.display(),
+            found.mode() & 0o777
+        ))
+    }
+
+    /// Returns the command that closes the file of a key to other users; `None` if it is closed to them.
+    #[cfg(unix)]
+    fn key_remedy(mode: u32, is_own: bool) -> Option<&'static str> {
+        // Allow the group of another user's file, because this process reads such a file by its group, e.g. a secret in
+        // Kubernetes.
+        let (open, command) = if is_own { (0o077, "chmod 600") } else { (0o007, "chmod o=") };
+        (mode & open != 0).then_some(command)
     }
 
     #[cfg(not(unix))]
@@ -270,6 +280,19 @@ mod files {
             let mismatch = rustls::InconsistentKeys::KeyMismatch;
             let error = ServerTlsError::from(rustls::Error::from(mismatch)).to_string();
             assert!(error.ends_with(": the key belongs to another certificate"), "{error}");
+        }
+
+        #[test]
+        #[cfg(unix)]
+        fn the_group_may_read_the_key_of_another_user_only() {
+            for (mode, is_own, expected) in [
+                (0o600, true, None),
+                (0o440, true, Some("chmod 600")),
+                (0o440, false, None),
+                (0o644, false, Some("chmod o=")),
+            ] {
+                assert_eq!(key_remedy(mode, is_own), expected, "{mode:o} {is_own}");
+            }
         }
 
         #[test]

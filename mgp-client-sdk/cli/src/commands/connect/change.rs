@@ -6,12 +6,12 @@ use super::host_file::{beside, refused};
 use super::present::{PresentServer, present, starts_mgp};
 use super::record::{self, ENTRY, Record, TakenEntry};
 use super::syntax::Syntax;
-use super::text_file::{check_unchanged, prepare};
-use super::undo::{self, CommandRun};
+use super::text_file::{prepare, replace};
+use super::undo::{ChangeList, CommandRun};
 use super::{Connect, entry};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::replace_file::{replace_file, write_backup};
+use crate::replace_file::write_backup;
 
 /// The planned change of a host's file, and the values that are needed to undo it.
 pub(super) struct Change {
@@ -102,6 +102,7 @@ impl Change {
         if text == Some(&*self.after) {
             return Ok(None);
         }
+        let changes = ChangeList::lock(global)?;
         prepare(file, text)?;
         let unwritable = |error: std::io::Error| Failure::unwritable(file, &error);
         let backup = text.map(|text| write_backup(file, text)).transpose().map_err(unwritable)?;
@@ -118,14 +119,13 @@ impl Change {
         let apply = || -> CliResult {
             Record::write(global, file, Some(record))?;
             let texts = (text, Some(&*self.after));
-            undo::remember(global, run, file, texts, previous.clone(), backup.clone())?;
-            check_unchanged(file, text)?;
-            replace_file(file, &self.after).map_err(unwritable)
+            changes.remember(run, file, texts, previous.clone(), backup.clone())?;
+            replace(file, text, &self.after)
         };
         if let Err(failure) = apply() {
             // Ignore an error: a record that stays does no harm, because the host's file is still in the state before
             // the change. In this case keep the back-up too, because the record names it.
-            let forgotten = undo::forget(global, &unwritten, file);
+            let forgotten = changes.forget(&unwritten, file);
             let restored = Record::write(global, file, previous);
             if let (Ok(()), Ok(()), Some(backup)) = (forgotten, restored, backup) {
                 let _ = std::fs::remove_file(backup);

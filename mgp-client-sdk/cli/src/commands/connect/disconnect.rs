@@ -10,13 +10,13 @@ use super::present::starts_mgp;
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
 use super::target::HostTarget;
-use super::text_file::{check_unchanged, read};
-use super::undo;
+use super::text_file::{check_unchanged, read, replace};
+use super::undo::{ChangeList, CommandRun};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::operator::admit_edit;
+use crate::operator::admit_edit_of;
 use crate::output::{Output, Render, print};
-use crate::replace_file::{backup_line, replace_file, write_backup};
+use crate::replace_file::{backup_line, write_backup};
 
 /// `mgp disconnect`.
 #[derive(Clone, Debug, Args)]
@@ -106,7 +106,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     };
     let taken = record.iter().flat_map(|record| &record.taken);
     let names = taken.filter(is_there).map(|entry| entry.name.clone()).collect();
-    admit_edit(global, &ConfigArg::default()).await?;
+    admit_edit_of(global, &ConfigArg::default().file_to_edit()?).await?;
     let Restored { text, is_exact, differs } = restored;
     let backup = write_restored(global, &file, &now, text.as_deref(), record)?;
     let done = DisconnectResult {
@@ -131,28 +131,29 @@ fn write_restored(
     restored: Option<&str>,
     record: Option<Record>,
 ) -> CliResult<Option<PathBuf>> {
+    let changes = ChangeList::lock(global)?;
     check_unchanged(file, Some(now))?;
     let is_changed = restored.is_some_and(|text| text != now);
     let backup = is_changed.then(|| write_backup(file, now)).transpose();
     let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
-    let run = undo::CommandRun::of("disconnect");
-    undo::remember(global, run.clone(), file, (Some(now), restored), record, backup.clone())?;
+    let run = CommandRun::of("disconnect");
+    changes.remember(run.clone(), file, (Some(now), restored), record, backup.clone())?;
     let apply = || -> CliResult {
-        check_unchanged(file, Some(now))?;
         match restored {
-            Some(text) if is_changed => {
-                replace_file(file, text).map_err(|error| Failure::unwritable(file, &error))
-            }
+            Some(text) if is_changed => replace(file, Some(now), text),
             Some(_) => Ok(()),
-            None => fs::remove_file(file).map_err(|error| {
-                Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
-            }),
+            None => {
+                check_unchanged(file, Some(now))?;
+                fs::remove_file(file).map_err(|error| {
+                    Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
+                })
+            }
         }
     };
     if let Err(failure) = apply() {
         // Ignore an error: a change that stays in the list of `mgp undo` does no harm, because the host's file is still
         // in the state before the change.
-        let _ = undo::forget(global, &run, file);
+        let _ = changes.forget(&run, file);
         return Err(failure);
     }
     Record::write(global, file, None)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{CliResult, Failure};
 use crate::pipe::explained;
-use crate::replace_file::replace_with_backup;
+use crate::replace_file::{NewFile, write_backup};
 
 /// The maximum length of a host's file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -38,7 +38,22 @@ pub(super) fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult
         return Ok(None);
     }
     prepare(file, before)?;
-    replace_with_backup(file, before, after).map_err(|error| Failure::unwritable(file, &error))
+    let backup = before.map(|before| write_backup(file, before)).transpose();
+    let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
+    replace(file, before, after).map(|()| backup)
+}
+
+/// Replaces the host's file, unless its text is no longer `before`.
+pub(super) fn replace(file: &Path, before: Option<&str>, after: &str) -> CliResult {
+    let new = NewFile::write(file, after).map_err(|error| Failure::unwritable(file, &error))?;
+    put(new, file, before)
+}
+
+/// Puts the new file in the place of the host's file. Compares the text only now: writing the new file to disk takes a
+/// while, in which the host may have changed its file.
+fn put(new: NewFile<'_>, file: &Path, before: Option<&str>) -> CliResult {
+    check_unchanged(file, before)?;
+    new.put().map_err(|error| Failure::unwritable(file, &error))
 }
 
 /// Creates the folder of a file. Fails if the text of the file is no longer `before`.
@@ -86,5 +101,18 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "there is no back-up");
         assert!(write(&file, Some("theirs"), "ours").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_that_the_host_changes_while_the_new_one_is_written_is_not_overwritten() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, "before").unwrap();
+        let new = NewFile::write(&file, "ours").unwrap();
+        fs::write(&file, "theirs").unwrap();
+        let refused = put(new, &file, Some("before")).unwrap_err().to_string();
+        assert!(refused.ends_with("was changed by another program; try again"), "{refused}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the new file was removed");
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mgp_types::{PrivateFile, Timestamp};
+use mgp_types::{FileLock, PrivateFile, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::record::{
@@ -14,12 +14,12 @@ use super::record::{
 };
 use super::syntax::Syntax;
 use super::target::HostTarget;
-use super::text_file::{check_unchanged, read, write};
+use super::text_file::{check_unchanged, read, replace, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::operator::admit_edit;
+use crate::operator::admit_edit_of;
 use crate::output::{Cell, Output, Render, print, print_note};
-use crate::replace_file::{replace_file, write_backup};
+use crate::replace_file::write_backup;
 use crate::state;
 
 /// The maximum number of remembered changes; most contain the whole text of the file before the change.
@@ -47,11 +47,14 @@ pub(crate) struct Undo {
 pub(in crate::commands) struct CommandRun {
     at: Timestamp,
     command: String,
+    /// The process id of the command, because several commands can run at the same time.
+    #[serde(default)]
+    process: u32,
 }
 
 impl CommandRun {
     pub(in crate::commands) fn of(command: &str) -> Self {
-        Self { at: Timestamp::now(), command: command.to_owned() }
+        Self { at: Timestamp::now(), command: command.to_owned(), process: std::process::id() }
     }
 }
 
@@ -139,57 +142,78 @@ impl Render for UndoResult {
     }
 }
 
-/// Stores a change that is about to be made, or was made, to a host's file, so that `mgp undo` can take it back.
-pub(super) fn remember(
-    global: &Global,
-    run: CommandRun,
-    file: &Path,
-    (before, after): (Option<&str>, Option<&str>),
-    record: Option<Record>,
-    backup: Option<PathBuf>,
-) -> CliResult {
-    state::create_folder(global)?;
-    let store = store(global)?;
-    let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes: Vec<FileChange> = read_all(&store)?;
-    let is_long = |text: &str| backup.is_some() && text.len() > MAX_STORED_BYTES;
-    changes.push(FileChange {
-        run,
-        file: file.to_owned(),
-        before: before.filter(|text| !is_long(text)).map(str::to_owned),
-        before_sha256: before.filter(|text| is_long(text)).map(digest),
-        after_sha256: after.map(digest),
-        record,
-        entry: after.and_then(|after| entry_in(file, after)).map(|found| found.entry),
-        backup,
-    });
-    loop {
-        let text = serde_json::to_vec(&changes).map_err(|error| {
-            let file = file.display();
-            Failure::failed(format!(
-                "the change of `{file}` cannot be recorded: {error}; use folders with UTF-8 names"
-            ))
-        })?;
-        if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
-            return Ok(store.replace(&lock, &text)?);
+/// The stored list of changes of hosts' files, which this command has locked.
+///
+/// A command keeps the lock from its check of a host's file until the file and all records about it are written.
+/// Otherwise another command could remove a record that the file needs, or take a change back before it is made.
+pub(super) struct ChangeList {
+    store: PrivateFile,
+    lock: FileLock,
+}
+
+impl ChangeList {
+    /// Locks the list; waits up to [`LOCK_TIMEOUT`] while another command changes a host's file.
+    pub(super) fn lock(global: &Global) -> CliResult<Self> {
+        state::create_folder(global)?;
+        let store = store(global)?;
+        let lock = store.lock(LOCK_TIMEOUT)?;
+        Ok(Self { store, lock })
+    }
+
+    fn read(&self) -> CliResult<Vec<FileChange>> {
+        read_all(&self.store)
+    }
+
+    fn replace(&self, changes: &[FileChange]) -> CliResult {
+        Ok(self.store.replace(&self.lock, &serde_json::to_vec(changes)?)?)
+    }
+
+    /// Stores a change that is about to be made, or was made, to a host's file, so that `mgp undo` can take it back.
+    pub(super) fn remember(
+        &self,
+        run: CommandRun,
+        file: &Path,
+        (before, after): (Option<&str>, Option<&str>),
+        record: Option<Record>,
+        backup: Option<PathBuf>,
+    ) -> CliResult {
+        let mut changes = self.read()?;
+        let is_long = |text: &str| backup.is_some() && text.len() > MAX_STORED_BYTES;
+        changes.push(FileChange {
+            run,
+            file: file.to_owned(),
+            before: before.filter(|text| !is_long(text)).map(str::to_owned),
+            before_sha256: before.filter(|text| is_long(text)).map(digest),
+            after_sha256: after.map(digest),
+            record,
+            entry: after.and_then(|after| entry_in(file, after)).map(|found| found.entry),
+            backup,
+        });
+        loop {
+            let text = serde_json::to_vec(&changes).map_err(|error| {
+                let file = file.display();
+                Failure::failed(format!(
+                    "the change of `{file}` cannot be recorded: {error}; use folders with UTF-8 names"
+                ))
+            })?;
+            if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
+                return Ok(self.store.replace(&self.lock, &text)?);
+            }
+            // Forget the oldest change, so that the stored list stays within its limits.
+            changes.remove(0);
         }
-        // Forget the oldest change, so that the stored list stays within its limits.
-        changes.remove(0);
+    }
+
+    /// Removes the change of a file from the list, because the command could not write the file.
+    pub(super) fn forget(&self, run: &CommandRun, file: &Path) -> CliResult {
+        let mut changes = self.read()?;
+        changes.retain(|change| change.run != *run || change.file != file);
+        self.replace(&changes)
     }
 }
 
-/// Removes the change of a file from the list, because the command could not write the file.
-pub(super) fn forget(global: &Global, run: &CommandRun, file: &Path) -> CliResult {
-    let store = store(global)?;
-    let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes: Vec<FileChange> = read_all(&store)?;
-    changes.retain(|change| change.run != *run || change.file != file);
-    Ok(store.replace(&lock, &serde_json::to_vec(&changes)?)?)
-}
-
 pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
-    let store = store(global)?;
-    let changes: Vec<FileChange> = read_all(&store)?;
+    let changes: Vec<FileChange> = read_all(&store(global)?)?;
     if undo.list {
         let rows = changes.into_iter().rev().map(|change| change.row(None)).collect();
         return print(global, &UndoResult { rows, is_list: true });
@@ -199,9 +223,9 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         return Err(no_change());
     }
     // Ask for the proof before reading the files, because hosts may change them while the person types the passphrase.
-    admit_edit(global, &ConfigArg::default()).await?;
-    let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes: Vec<FileChange> = read_all(&store)?;
+    admit_edit_of(global, &ConfigArg::default().file_to_edit()?).await?;
+    let list = ChangeList::lock(global)?;
+    let mut changes = list.read()?;
     let last = changes.last().map(|change| change.run.clone()).ok_or_else(no_change)?;
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
@@ -212,7 +236,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
             Ok(row) => {
                 rows.push(row);
                 changes.remove(at);
-                store.replace(&lock, &serde_json::to_vec(&changes)?)?;
+                list.replace(&changes)?;
             }
             Err(failure) => failures.push(failure),
         }
@@ -343,7 +367,7 @@ impl FileChange {
         let unwritable = |error: std::io::Error| Failure::unwritable(file, &error);
         match (text, &plan.now) {
             (Some(before), Some(now)) if self.after_sha256 == Some(digest(now)) => {
-                replace_file(file, before).map(|()| None).map_err(unwritable)
+                replace(file, Some(now), before).map(|()| None)
             }
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(now)) => {
@@ -372,7 +396,7 @@ impl FileChange {
     }
 
     fn row(&self, backup: Option<PathBuf>) -> UndoRow {
-        let CommandRun { at, command } = self.run.clone();
+        let CommandRun { at, command, .. } = self.run.clone();
         UndoRow { at, command, file: self.file.clone(), backup, differs: None }
     }
 }
@@ -409,8 +433,8 @@ mod tests {
         let long = format!("{{\"history\": \"{}\"}}", "x".repeat(17 << 20));
         let backup = write_backup(&file, &long).unwrap();
         for (before, backup) in [("{}", None), (&*long, Some(backup.clone()))] {
-            remember(&global, run.clone(), &file, (Some(before), Some("{}")), None, backup)
-                .unwrap();
+            let list = ChangeList::lock(&global).unwrap();
+            list.remember(run.clone(), &file, (Some(before), Some("{}")), None, backup).unwrap();
         }
         let changes: Vec<FileChange> = read_all(&store(&global).unwrap()).unwrap();
         assert_eq!(changes.len(), 2);

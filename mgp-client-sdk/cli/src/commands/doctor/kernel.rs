@@ -16,9 +16,10 @@ use tokio::time::{Instant, sleep};
 use super::super::kernel::{failing_webhooks, unread_file};
 use super::report::{Check, Level};
 use crate::args::Global;
-use crate::lock;
+use crate::operator::file_of_kernel;
 use crate::redaction::without_paths;
-use crate::{control, state};
+use crate::state_option::shell_path_or;
+use crate::{control, lock, state};
 
 /// The maximum time that the check waits while another process holds the lock of the state folder, e.g. a kernel that
 /// starts or stops, or a short command.
@@ -213,6 +214,15 @@ async fn absent(global: &Global) -> Check {
         "no kernel is running; a host starts one when it needs it"
     };
     Check::new("kernel", Level::Ok, what)
+}
+
+/// Reports the configuration file of the running kernel if this command reads another one, because the other checks are
+/// then not about the servers of the kernel.
+pub(super) fn check_file(global: &Global, sources: &Sources) -> Option<Check> {
+    let read = file_of_kernel(global, sources.files().last()?)?;
+    let what = format!("the running kernel reads `{}`, and this check does not", read.display());
+    let fix = format!("use `--config {}`", shell_path_or("FILE", &read));
+    Some(Check::new("config", Level::Warn, what).with_fix(fix))
 }
 
 /// Reads the state of the running kernel; an empty state if no kernel runs.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_client_sdk::Client;
 use mgp_discovery::{
     Config, LoadedConfig, Registrations, SecretFile, ServerConfig, Sources, TargetConfig, Trust,
     private_folder,
@@ -54,7 +55,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         // Name a pin only once, even if several agents have it.
         pins.sort();
         pins.dedup();
-        let mut notes = forget(global, arg, former).await?;
+        let (_, mut notes) = forget(global, arg, former).await?;
         notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
@@ -79,47 +80,75 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         Err(failure) => return Err(failure),
     };
     let running = check_running(&client, id).await;
-    if is_in_other_file && !running.as_ref().is_ok_and(|server| server.source == "registered") {
+    let is_registered = running.as_ref().is_ok_and(|server| server.source == "registered");
+    if is_in_other_file && !is_registered {
         return in_file;
     }
-    if let Err(unknown) = running {
+    let unknown = match running {
+        Ok(_) if is_registered => None,
+        // The entry was probably deleted by hand, and the kernel has not applied that yet.
+        Ok(_) => in_file.err().map(|failure| {
+            Failure::failed(format!(
+                "{failure}; if the running kernel has it from another file, name that file with --config"
+            ))
+        }),
+        Err(unknown) => Some(unknown),
+    };
+    if let Some(unknown) = unknown {
         return remove_left(global, arg, unknown).await;
     }
-    let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
+    deregister(&client, id).await?;
+    removed.with_notes(kept_secrets(global, id)?.into_iter().collect()).print(global)
+}
+
+/// Deregisters a server that was registered at run time, and waits until it has finished its running calls.
+async fn deregister(client: &Client, id: &str) -> CliResult {
+    let result = client.mgp().discovery_deregister(&DeregisterParams::new(id)).await?;
     let end = Instant::now() + REMOVE_TIMEOUT;
     let mut is_there = result.status != RegistrationStatus::Deregistered;
     while is_there && Instant::now() < end {
         sleep(POLL_INTERVAL).await;
         let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
-        is_there = all.iter().any(|server| server.id == *id);
+        is_there = all.iter().any(|server| server.id == id);
     }
     if is_there {
         return Err(Failure::failed(format!(
             "`{id}` is still draining; it is removed when its calls have finished"
         )));
     }
-    removed.with_notes(kept_secrets(global, id)?.into_iter().collect()).print(global)
+    Ok(())
 }
 
-/// Deletes the decisions about a server whose entry was deleted by hand. Fails with `unknown` if none are stored.
+/// Deletes the decisions about a server whose entry was deleted by hand, and the files of its bundle. Fails with
+/// `unknown` if there are none.
 async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) -> CliResult {
     let id = &arg.server;
-    let has_state = state::folder(global)?.join("state.db").exists();
     // Refuse a reserved id: the decisions about the kernel's own tools are stored under such an id, and must not be
     // deleted.
-    if NameFlaw::check_server(id, []).is_err() || !has_state {
+    if NameFlaw::check_server(id, []).is_err() {
         return Err(unknown);
     }
-    let db = state::db(global).await?;
-    if !ServerHoldings::read(&db).await?.contains_key(id) {
+    let bundle = BundleFile::folder_of(global, id)?;
+    let has_bundle = bundle.is_dir() && !is_bundle_used(&bundle, arg);
+    if !has_bundle && !is_held(global, id).await? {
         return Err(unknown);
     }
-    let notes = forget(global, arg, None).await?;
-    // Fail if decisions are left: they belong to a server in another file, e.g. one with `enabled = false`.
-    if ServerHoldings::read(&db).await?.contains_key(id) {
+    control::admit_change(global).await?;
+    let (is_gone, mut notes) = forget(global, arg, None).await?;
+    // Fail if the kernel or another file has the server, e.g. with `enabled = false`.
+    if !is_gone {
         return Err(unknown);
     }
+    notes.extend(has_bundle.then(|| remove_bundle(&bundle, arg)));
     ActionReport::new(&**id, "removed").with_notes(notes).print(global)
+}
+
+/// Returns whether decisions about a server are stored.
+async fn is_held(global: &Global, id: &str) -> CliResult<bool> {
+    if !state::folder(global)?.join("state.db").exists() {
+        return Ok(false);
+    }
+    Ok(ServerHoldings::read(&state::db(global).await?).await?.contains_key(id))
 }
 
 /// Returns a note about the stored secrets whose names `mgp servers add` or a registration formed from the id of this
@@ -153,10 +182,14 @@ fn bundle_folder(
     Ok(runs_there.then_some(folder))
 }
 
+fn is_bundle_used(folder: &Path, arg: &ConfiguredServer) -> bool {
+    BundleUsers::read(folder, arg.config.sources().files()).may_use(None)
+}
+
 /// Removes the files of a removed server's bundle, unless another server may use them; returns a note about them.
 fn remove_bundle(folder: &Path, arg: &ConfiguredServer) -> String {
     let shown = folder.display();
-    if BundleUsers::read(folder, arg.config.sources().files()).may_use(None) {
+    if is_bundle_used(folder, arg) {
         return format!(
             "the files of its bundle in {shown} stay, because another server may use them"
         );
@@ -191,15 +224,16 @@ fn has(loaded: &LoadedConfig, id: &str) -> bool {
 }
 
 /// Deletes the decisions about a removed server and the logins at this server, so that a later server with the same id
-/// does not inherit them. `former` is the removed entry.
+/// does not inherit them. `former` is the removed entry. Returns `false` if another server has this id, so that the
+/// decisions stay, and notes about what was deleted or stays.
 async fn forget(
     global: &Global,
     arg: &ConfiguredServer,
     former: Option<(ServerConfig, Proxy)>,
-) -> CliResult<Vec<String>> {
+) -> CliResult<(bool, Vec<String>)> {
     let id = &arg.server;
     if !state::folder(global)?.join("state.db").exists() {
-        return Ok(Vec::new());
+        return Ok((true, Vec::new()));
     }
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
@@ -243,5 +277,5 @@ async fn forget(
             let _ = fs::remove_dir_all(private_folder(&state::folder(global)?, &server));
         }
     }
-    Ok(notes)
+    Ok((forgotten, notes))
 }

@@ -134,6 +134,10 @@ impl BundleFile {
         // Remove the folder that a killed process with the same process id may have left.
         let _ = fs::remove_dir_all(&fresh);
         let unpacked = self.unpack_into(&fresh).and_then(|()| {
+            // Write the list first, because without it the files could never be removed.
+            if has_list {
+                bundle_users::add_user(parent, config)?;
+            }
             match fs::remove_dir_all(folder) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
@@ -142,8 +146,6 @@ impl BundleFile {
         });
         if unpacked.is_err() {
             let _ = fs::remove_dir_all(&fresh);
-        } else if has_list {
-            bundle_users::add_user(parent, config)?;
         }
         unpacked
     }

@@ -10,6 +10,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::place::Place;
+use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
@@ -201,6 +202,48 @@ fn a_bundle_that_leads_out_of_its_folder_is_refused() {
     home.fail(1, &add, "its manifest is too long");
     archive(&path, &[("manifest.json", b"{\"name\": \"x\"}")]);
     home.fail(1, &add, "its manifest has no `version`");
+}
+
+#[test]
+fn the_files_of_a_bundle_whose_entry_was_deleted_by_hand_are_removed_with_the_server() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.succeed(&add);
+    home.write(".config/mgp/servers.toml", "");
+    let removed = home.run(&["servers", "rm", "desk"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.err.contains("removed with it: the files of its bundle"), "{removed:?}");
+    assert!(!home.path(".local/state/mgp/bundles/desk").exists());
+    home.fail(1, &["servers", "rm", "desk"], "there is no server `desk`");
+}
+
+#[test]
+fn the_files_of_a_bundle_stay_if_the_kernel_has_a_server_of_its_id_from_another_file() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.succeed(&add);
+    home.write(".config/mgp/servers.toml", "");
+    let other = home.write("c.toml", "[[servers]]\nid = 'desk'\ncommand = 'no-such-program'\n");
+    let kernel = Kernel::on(home, Some(&other));
+    kernel.home.fail(1, &["servers", "rm", "desk"], "name that file with --config");
+    assert!(kernel.home.path(".local/state/mgp/bundles/desk").exists());
+}
+
+#[test]
+fn a_bundle_whose_users_cannot_be_listed_is_not_unpacked() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    // A folder in the place of the list cannot be written.
+    let folder = home.path(".local/state/mgp/bundles/desk");
+    let mut builder = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder.join(".users")).unwrap();
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.fail(1, &add, "Is a directory");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    assert!(!home.own().exists());
 }
 
 #[test]

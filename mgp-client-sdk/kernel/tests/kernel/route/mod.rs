@@ -12,6 +12,7 @@ mod lists;
 mod members;
 mod portable_names;
 mod refused_questions;
+mod search_notes;
 mod skills_apps;
 mod structured;
 mod system_tools;

@@ -26,6 +26,9 @@ use crate::scoped::spawn_scoped;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
+/// The maximum length of a request that opens a session, in bytes: a session keeps what its client declares.
+const MAX_OPENING_BYTES: usize = 65_536;
+
 impl Post<'_> {
     /// Serves a request in a session; the call continues if the client disconnects.
     pub(in super::super) async fn answer_legacy(
@@ -41,6 +44,9 @@ impl Post<'_> {
             return self.answer_in_session(&session, id, method, params).await;
         }
         self.received.headers.check_legacy_revision()?;
+        if self.size > MAX_OPENING_BYTES {
+            return Err(Refusal::BodyTooLong(MAX_OPENING_BYTES));
+        }
         let state = Arc::clone(self.received.state);
         let session = state.sessions.open(self.principal.clone())?;
         let opening = OpeningSession { state: &state, session: &session };
