@@ -43,7 +43,7 @@ pub(super) fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult
     replace(file, before, after).map(|()| backup)
 }
 
-/// Replaces the host's file, unless its text is no longer `before`.
+/// Replaces the host's file if its text is still `before`.
 pub(super) fn replace(file: &Path, before: Option<&str>, after: &str) -> CliResult {
     let new = NewFile::write(file, after).map_err(|error| Failure::unwritable(file, &error))?;
     put(new, file, before)
