@@ -84,9 +84,14 @@ pub enum LifecycleError {
     /// A server has more open permission requests than allowed.
     #[error("more than {0} requests for permissions are open; wait for their answers")]
     TooManyPermissionRequests(usize),
-    /// The task table is full, or the caller has the maximum number of tasks.
-    #[error("too many tasks are kept; wait for one to end or expire")]
-    TooManyTasks,
+    /// The task table is full.
+    #[error("the server keeps {0} tasks and cannot keep more; try again when some have ended")]
+    TooManyTasks(usize),
+    /// The caller has at least as many tasks as it may have now.
+    #[error(
+        "you may keep at most {0} tasks now; cancel some, fetch the results of ended ones, or wait until they expire"
+    )]
+    TooManyOwnTasks(usize),
     /// The caller has no task with this id; another principal's task is reported the same way.
     #[error("unknown task; it may have expired")]
     UnknownTask,
@@ -195,7 +200,8 @@ impl LifecycleError {
             Self::Saturated
             | Self::TooLarge(_)
             | Self::TooManyPermissionRequests(_)
-            | Self::TooManyTasks
+            | Self::TooManyTasks(_)
+            | Self::TooManyOwnTasks(_)
             | Self::TooManyKeys
             | Self::TooManyTransactions
             | Self::TooManySteps(_)

@@ -2,12 +2,16 @@
 //!
 //! All functions block the calling thread.
 
+mod holder;
+
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use self::holder::lock_holder;
 
 /// The maximum number of back-ups of one file. The number is small, because each back-up contains the secrets that the
 /// file contained at that time.
@@ -88,12 +92,17 @@ pub enum PrivateFileError {
         max_bytes: u64,
     },
     /// Another process, or another handle of this process, held the lock for too long.
-    #[error("another process has held `{path}` for {}; look for one that hangs", crate::duration_words(*.timeout))]
+    #[error(
+        "`{path}` could not be locked within {}, because {} holds it; try again, or end that process if it hangs",
+        crate::duration_words(*.timeout), process_words(*.holder)
+    )]
     Busy {
         /// The path of the lock.
         path: PathBuf,
         /// The time for which the caller waited for the lock.
         timeout: Duration,
+        /// The id of the process that held the lock at the end of that time, if the system reports it.
+        holder: Option<u32>,
     },
 }
 
@@ -149,7 +158,9 @@ impl PrivateFile {
                 return Ok(lock);
             }
             if waited >= timeout {
-                return Err(PrivateFileError::Busy { path: self.beside(".lock"), timeout });
+                let path = self.beside(".lock");
+                let holder = lock_holder(&path);
+                return Err(PrivateFileError::Busy { path, timeout, holder });
             }
             std::thread::sleep(LOCK_INTERVAL);
             waited += LOCK_INTERVAL;
@@ -262,6 +273,10 @@ impl PrivateFile {
         name.push(ending);
         name.into()
     }
+}
+
+fn process_words(process: Option<u32>) -> String {
+    process.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
 
 fn failed(path: &Path, verb: &'static str) -> impl Fn(io::Error) -> PrivateFileError {
@@ -487,6 +502,9 @@ mod tests {
         let held = file.lock(TIMEOUT).unwrap();
         let refused = file.lock(Duration::from_millis(10)).unwrap_err();
         assert!(matches!(refused, PrivateFileError::Busy { .. }), "{refused}");
+        let expected = [process_words(None), process_words(Some(std::process::id()))]
+            .map(|process| format!(", because {process} holds it; try again, or end that"));
+        assert!(expected.iter().any(|text| refused.to_string().contains(text)), "{refused}");
         assert!(file.try_lock("").unwrap().is_none());
         assert!(file.try_lock(".other").unwrap().is_some());
         drop(held);

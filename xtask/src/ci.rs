@@ -22,13 +22,14 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", needs: None, run: |_| tidy::tidy(&Flags::default()) },
     Step { name: "site", needs: None, run: |_| site::site(&Flags::of(&["--check"])) },
     Step { name: "clippy", needs: Some("cargo-clippy"), run: |_| clippy() },
-    Step { name: "test", needs: None, run: |_| test() },
-    Step { name: "doctest", needs: None, run: |_| doctest() },
+    Step { name: "build", needs: None, run: |_| build() },
     Step { name: "features", needs: None, run: |_| features() },
+    Step { name: "doctest", needs: None, run: |_| doctest() },
     Step { name: "doc", needs: None, run: |_| doc() },
+    Step { name: "package", needs: None, run: |_| publish::package() },
+    Step { name: "test", needs: None, run: |_| test() },
     Step { name: "schema", needs: None, run: |_| fresh_schema() },
     Step { name: "api", needs: None, run: |_| api::api(&Flags::default()) },
-    Step { name: "package", needs: None, run: |_| publish::package() },
     Step { name: "deny", needs: None, run: publish::deny },
     Step { name: "msrv", needs: None, run: publish::msrv },
     Step { name: "spec", needs: None, run: |_| goldens() },
@@ -36,8 +37,11 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", needs: None, run: official },
 ];
 
-/// The step that runs at the same time as the steps after it. It keeps one core busy, and has its own build folder.
-const BESIDE: &str = "features";
+/// The steps that run one after another beside the tests, which wait for programs and timers a quarter of their time.
+///
+/// `features` is the first because it has its own build folder: cargo, which starts the tests, needs the usual one for
+/// a moment, and locks it.
+const BESIDE: &[&str] = &["features", "doctest", "doc", "package"];
 
 /// The name of a step, its outcome, and the time that it took.
 type Row = (&'static str, Outcome, Duration);
@@ -48,18 +52,16 @@ pub(crate) fn ci(flags: &Flags) -> Outcome {
     let start = now();
     let only = flags.value("--only");
     let steps = STEPS.iter().filter(|step| only.is_none_or(|only| only == step.name));
-    let table: Vec<Row> = thread::scope(|scope| {
-        let (mut table, mut beside) = (Vec::new(), Vec::new());
-        for step in steps {
-            if step.name == BESIDE {
-                beside.push(scope.spawn(move || row(step, rigour)));
-            } else {
-                table.push(row(step, rigour));
-            }
-        }
-        let panicked = |_| (BESIDE, Err(Failure::new("a thread panicked")), Duration::ZERO);
-        table.extend(beside.into_iter().map(|step| step.join().unwrap_or_else(panicked)));
-        table
+    let (beside, others): (Vec<&Step>, Vec<_>) = steps.partition(|it| BESIDE.contains(&it.name));
+    let tests = others.iter().position(|step| step.name == "test").unwrap_or(others.len());
+    let rows = |steps: &[&Step]| steps.iter().map(|step| row(step, rigour)).collect::<Vec<_>>();
+    let mut table = rows(&others[..tests]);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| rows(&beside));
+        table.extend(rows(&others[tests..]));
+        let panicked =
+            |_| vec![(BESIDE[0], Err(Failure::new("a thread panicked")), Duration::ZERO)];
+        table.extend(beside.join().unwrap_or_else(panicked));
     });
     println!();
     for (name, outcome, took) in &table {
@@ -102,18 +104,27 @@ fn clippy() -> Outcome {
     Program::cargo(&all).args(&["--", "-D", "warnings"]).run()
 }
 
-/// Runs all tests, with nextest if it is installed.
-fn test() -> Outcome {
-    let runner: &[&str] = if has("cargo-nextest") {
-        &["nextest", "run"]
-    } else {
-        // Builds the examples first, because tests start them, and `cargo test` with these flags does not build them.
+/// Compiles all tests, and the examples that they start.
+fn build() -> Outcome {
+    if !has("cargo-nextest") {
+        // `cargo test` with the flags of `tests` does not build the examples.
         Program::cargo(&["build", "--workspace", "--examples"]).run()?;
-        &["test", "--lib", "--bins", "--tests"]
-    };
+    }
+    tests(&["--no-run"]).run()
+}
+
+/// Runs all tests.
+fn test() -> Outcome {
+    tests(&["--no-fail-fast"]).run()
+}
+
+/// Returns the command for all tests, with nextest if it is installed.
+fn tests(more: &[&str]) -> Program {
+    let with_nextest = has("cargo-nextest");
+    let runner: &[&str] =
+        if with_nextest { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
     // Removes `UPDATE_GOLDEN`, because this command must never rewrite golden files.
-    let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
-    all.without("UPDATE_GOLDEN").run()
+    Program::cargo(runner).args(&["--workspace"]).args(more).without("UPDATE_GOLDEN")
 }
 
 fn doctest() -> Outcome {
@@ -138,7 +149,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 
 /// Checks that packages build with each of their feature sets.
 fn features() -> Outcome {
-    // Do not use the usual build folder: Cargo locks it, and other steps use it at the same time.
+    // Do not use the usual build folder: cargo locks it, and the tests start at the same time.
     let folder = target()?.join("features");
     for (package, sets) in FEATURES {
         for set in *sets {

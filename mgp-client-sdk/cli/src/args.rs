@@ -8,6 +8,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use mgp_discovery::{LoadedConfig, Sources};
 
 use crate::exit::{CliResult, Failure};
+use crate::log::LogFormat;
 use crate::state;
 
 /// The heading of the options of every command, so that the help lists them after the command's own options.
@@ -143,6 +144,9 @@ pub(crate) struct Serve {
     /// Write one line of JSON to this file once the kernel serves
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+    /// Form of the log on standard error; the default is `$MGP_LOG_FORMAT`, else text
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
     /// Seconds that a kernel started by this command keeps running after its last host has left
     #[arg(long, value_name = "SECONDS", hide = true)]
     pub(crate) linger: Option<u64>,

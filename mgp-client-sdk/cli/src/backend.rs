@@ -97,9 +97,7 @@ impl Backend {
                 }
                 // Wait while a kernel that starts or stops, or another short command, holds the lock.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
-                LockAttempt::Held(_) => {
-                    return Err(Failure::state_in_use(lock::unserved_text(&folder)));
-                }
+                LockAttempt::Held(_) => return Err(lock::unserved(&folder)),
             }
         }
     }

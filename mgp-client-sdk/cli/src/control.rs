@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error};
@@ -10,6 +9,7 @@ use mgp_discovery::Sources;
 use mgp_types::ErrorCode;
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
+use mgp_types::sync::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Global;
@@ -24,8 +24,16 @@ const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 /// The maximum time after a failed request until the client notices that the connection has ended.
 const CLOSE_DELAY: Duration = Duration::from_millis(100);
 
-/// `true` once this process has connected to a kernel.
-static HAS_CONNECTED: AtomicBool = AtomicBool::new(false);
+/// The kernel to which this process connected last; `None` if it has connected to no kernel.
+static CONNECTED: Mutex<Option<ConnectedKernel>> = Mutex::new(None);
+
+/// A kernel to which this process has connected.
+#[derive(Clone, Copy, Debug)]
+struct ConnectedKernel {
+    pid: u32,
+    /// `true` if this process has opened a connection over which it may change something.
+    may_change: bool,
+}
 
 /// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
@@ -156,25 +164,43 @@ pub(crate) fn request_failure(error: Error) -> Failure {
 }
 
 /// Returns the failure of a command; if its request failed because the kernel stops or has stopped, the failure reports
-/// that.
+/// that, and whether a change was made.
 pub(crate) fn explain_stop(global: &Global, failure: Failure) -> Failure {
-    let code = failure.request_code().filter(|_| HAS_CONNECTED.load(Ordering::Relaxed));
-    let (Some(code), Ok(folder)) = (code, state::folder(global)) else { return failure };
-    let is_stopping = lock::is_stopping(&folder);
-    if !is_stopping && lock::is_held(&folder) {
-        return failure;
-    }
-    match code {
-        ErrorCode::SERVER_DRAINING if is_stopping => {
-            Failure::no_kernel(lock::unserved_text(&folder))
-        }
-        ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel has stopped"),
-        // The client reports the end of the connection with the first code. The kernel answers with the second one if
-        // the time for running calls has passed. Keep the text, because other errors can have these codes too.
-        ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT => Failure::no_kernel(format!(
-            "the kernel stopped before the request ended, so a change may or may not have been made: {failure}"
-        )),
+    let connected = *CONNECTED.lock();
+    match (connected, state::folder(global)) {
+        (Some(kernel), Ok(folder)) => kernel.explain_stop(&folder, failure),
         _ => failure,
+    }
+}
+
+impl ConnectedKernel {
+    /// Returns the failure of a request to this kernel, which has the lock of `folder` while it runs. If the request
+    /// failed because the kernel stops or has stopped, the failure reports that.
+    fn explain_stop(self, folder: &Path, failure: Failure) -> Failure {
+        let Some(code) = failure.request_code() else { return failure };
+        let is_stopping = lock::is_stopping(folder);
+        // Another command, or the next kernel, can hold the lock as soon as this kernel has released it.
+        let holder = lock::kernel_process(folder).filter(|holder| *holder != self.pid);
+        if !is_stopping && holder.is_none() && lock::is_held(folder) {
+            return failure;
+        }
+        let (refused, lost) = if self.may_change {
+            ("; the change was not made, try again", ", so a change may or may not have been made")
+        } else {
+            ("", "")
+        };
+        match code {
+            ErrorCode::SERVER_DRAINING if is_stopping => lock::unserved(folder),
+            ErrorCode::SERVER_DRAINING => {
+                Failure::no_kernel(format!("the kernel has stopped{refused}"))
+            }
+            // The client reports the end of the connection with the first code. The kernel answers with the second one
+            // if the time for running calls has passed. Keep the text, because other errors can have these codes too.
+            ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT => Failure::no_kernel(format!(
+                "the kernel stopped before the request ended{lost}: {failure}"
+            )),
+            _ => failure,
+        }
     }
 }
 
@@ -217,6 +243,7 @@ pub(crate) async fn greet(
 
 async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> CliResult<Client> {
     let path = socket::path_in(&state::folder(global)?);
+    let is_reader = hello.is_reader();
     let greeting = greet(&path, hello, prompt::operator_passphrase).await?;
     let Some(Greeting { line, rest, stream }) = greeting else {
         return Err(Failure::failed(format!(
@@ -224,7 +251,7 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
             path.display()
         )));
     };
-    HelloReply::read(&line, &path)?;
+    let pid = HelloReply::read(&line, &path)?.pid;
     let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -239,7 +266,9 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
         }
         _ => Failure::from(error),
     })?;
-    HAS_CONNECTED.store(true, Ordering::Relaxed);
+    let mut connected = CONNECTED.lock();
+    let may_change = !is_reader || connected.is_some_and(|kernel| kernel.may_change);
+    *connected = Some(ConnectedKernel { pid, may_change });
     Ok(client)
 }
 
@@ -252,7 +281,7 @@ fn no_kernel(folder: &Path) -> Failure {
         ));
     }
     if lock::is_held(folder) {
-        return Failure::no_kernel(lock::unserved_text(folder));
+        return lock::unserved(folder);
     }
     Failure::no_kernel(format!(
         "no kernel is running for `{}`; a connected host starts one when it needs it, and `mgp serve --http 127.0.0.1:8900` serves callers over HTTP",

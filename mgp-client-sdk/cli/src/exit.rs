@@ -1,4 +1,4 @@
-//! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running.
+//! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel serves.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::{fmt, io};
 
 use clap::error::ErrorKind;
 use mgp_types::ErrorCode;
+use tracing::Level;
 
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
-use crate::state_option;
+use crate::{log, state_option};
 
 /// The result of a command of `mgp`.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
@@ -48,9 +49,15 @@ impl Failure {
         Self::with_code(3, message)
     }
 
-    /// Creates the failure of a command that needs the state folder while another process has locked it.
+    /// Creates the failure of a command that needs the state folder while a kernel serves from it.
     pub(crate) fn state_in_use(message: impl fmt::Display) -> Self {
         Self { cause: Cause::StateInUse, ..Self::failed(message) }
+    }
+
+    /// Creates the failure of a command that needs the state folder, or its kernel, while the process that has locked
+    /// the folder does not serve.
+    pub(crate) fn unserved(message: impl fmt::Display) -> Self {
+        Self { cause: Cause::StateInUse, ..Self::no_kernel(message) }
     }
 
     /// Creates the failure of a command that needs the audit log, whose records do not verify.
@@ -106,6 +113,11 @@ impl Failure {
             ),
             _ => Self::failed(format!("standard output cannot be written: {error}")),
         }
+    }
+
+    /// Adds what the command has done before it failed. Removes the cause, so that no caller replaces this text.
+    pub(crate) fn after(self, done: impl fmt::Display) -> Self {
+        Self::with_code(self.code, format!("{done}: {}", self.message))
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -235,12 +247,18 @@ fn explained(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces the report of a panic by one line if the system refused to start a thread, because libraries panic then.
+/// Replaces the report of a panic by one line if the log is JSON, and if the system refused to start a thread, because
+/// libraries panic then.
 pub(crate) fn explain_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| match panic.payload_as_str() {
         Some(text) if text.contains(NOT_STARTED) => {
             print_stderr(&format!("mgp: {}", explained(text)));
+        }
+        text if log::is_json() => {
+            let text = text.unwrap_or("the payload is not a text");
+            let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
+            log::print_json(Level::ERROR, &format!("panic{place}: {text}"));
         }
         _ => usual(panic),
     }));
@@ -254,7 +272,11 @@ pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
         if global.json {
             print_json_error(failure.code, &message);
         }
-        print_stderr(&state_option::add_to(&format!("mgp: {message}")));
+        if log::is_json() {
+            log::print_json(Level::ERROR, &message);
+        } else {
+            print_stderr(&state_option::add_to(&format!("mgp: {message}")));
+        }
     }
     ExitCode::from(failure.code)
 }

@@ -9,6 +9,7 @@ use mgp_discovery::import::{Host, read};
 
 use crate::exit::{CliResult, Failure};
 use crate::this_program::is_mgp;
+use crate::unread_files::may_list_servers;
 
 /// A host that is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,13 +233,18 @@ impl KnownHost {
         Some(if self.format() == Host::OpenCode { or_jsonc(file) } else { file })
     }
 
-    /// Returns the host whose servers `mgp import` reads from a file. The settings of VS Code also count, because they
-    /// can contain servers in addition to its configuration file.
+    /// Returns the host whose servers `mgp import` reads from a file. The settings of VS Code and each file in the
+    /// folder of Continue also count, because they can contain servers in addition to the host's configuration file.
     pub(crate) fn from_imported_file(file: &Path) -> Option<Self> {
         let settings = [".vscode/settings.json", "Code/User/settings.json"];
         let is_settings = settings.iter().any(|end| file.ends_with(end));
         let vscode = || Self::from_name(Host::VsCode.name()).filter(|_| is_settings);
-        Self::from_file(file).or_else(vscode)
+        let is_of_continue = || {
+            let folder = file.parent().filter(|_| may_list_servers(file));
+            folder.is_some_and(|folder| folder.ends_with(".continue/mcpServers"))
+        };
+        let of_continue = || Self::from_name(Host::Continue.name()).filter(|_| is_of_continue());
+        Self::from_file(file).or_else(vscode).or_else(of_continue)
     }
 
     /// Returns the host to which a configuration file belongs. Recognizes the host by the last parts of the file's

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::exit::{CliResult, Failure};
 use crate::log;
+use crate::output::print_stderr;
 
 /// The maximum time that a newly started kernel takes until it serves.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,9 +24,8 @@ const HIDDEN_GROUP: u32 = 0x0800_0000 | 0x0000_0200;
 /// Explains to a person who runs `mgp serve --stdio` in a terminal why it prints nothing.
 pub(crate) fn print_stdin_hint() {
     if io::stdin().is_terminal() {
-        let _ = writeln!(
-            io::stderr(),
-            "mgp: waiting for messages on standard input; hosts start this command by themselves, see `mgp connect --help`"
+        print_stderr(
+            "mgp: waiting for messages on standard input; hosts start this command by themselves, see `mgp connect --help`",
         );
     }
 }

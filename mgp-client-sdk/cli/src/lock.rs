@@ -103,6 +103,11 @@ fn records_stopping(text: &str) -> bool {
     text.lines().nth(1) == Some(STOPPING)
 }
 
+/// Returns the failure of a command while another process holds the lock of a kernel and does not serve.
+pub(crate) fn unserved(folder: &Path) -> Failure {
+    Failure::unserved(unserved_text(folder))
+}
+
 /// Returns the text about a process that holds the lock of a kernel and does not serve; after its last semicolon comes
 /// the remedy.
 pub(crate) fn unserved_text(folder: &Path) -> String {

@@ -1,17 +1,21 @@
 //! Logging of the program: to standard error, or for a detached kernel to files of bounded size.
 
+mod json;
+
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
 use mgp_types::sync::Mutex;
-use tracing::Metadata;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::output::escape_lines;
+use crate::escape::escape_lines;
 use crate::{pipe, state_option};
 
 /// The maximum size of a log. A larger log is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new log is started.
@@ -23,15 +27,56 @@ const SERVER_TARGET: &str = "mgp::child";
 /// The number of bytes that a pipe accepts without blocking if it polls as writable (`PIPE_BUF` on Linux).
 const MAX_PIPE_WRITE: usize = 4096;
 
+/// `true` if this process writes JSON to standard error.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// The form of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text for each event
+    Text,
+    /// A line of JSON for each event
+    Json,
+}
+
+/// Sets the form of the log on standard error: the one of the command line, else the one that `MGP_LOG_FORMAT` names,
+/// else text. Returns the reason if the variable names none.
+pub(crate) fn set_format(of_command: Option<LogFormat>) -> Result<(), String> {
+    let named = std::env::var("MGP_LOG_FORMAT").unwrap_or_default();
+    let format = match of_command {
+        Some(format) => format,
+        None if named.is_empty() => LogFormat::Text,
+        None => LogFormat::from_str(&named, false)
+            .map_err(|_| format!("`MGP_LOG_FORMAT` is `{named}`; write `text` or `json`"))?,
+    };
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Returns whether everything on standard error must be a line of JSON.
+pub(crate) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Writes a message to standard error as a line of JSON.
+pub(crate) fn print_json(level: Level, message: &str) {
+    // Ignore an error: without standard error, the message has no reader.
+    let _ = io::stderr().lock().write_all(json::line(level, message).as_bytes());
+}
+
 /// Starts logging to standard error; `MGP_LOG` overrides the level.
 pub(crate) fn init_stderr(level: &str) {
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter(level))
         .with_writer(StderrLog)
         // Do not enable colours: without the feature `ansi` of `tracing-subscriber`, this would panic.
         .with_ansi(false)
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    if is_json() {
+        log.fmt_fields(json::JsonFields).event_format(json::JsonEvents).init();
+    } else {
+        log.init();
+    }
 }
 
 /// Starts logging to `kernel.log` in the state folder, at level `info` or more verbose. The lines of servers are logged
@@ -86,18 +131,18 @@ impl<'a> MakeWriter<'a> for StderrLog {
     type Writer = NonBlockingStderr;
 
     fn make_writer(&'a self) -> NonBlockingStderr {
-        NonBlockingStderr { is_of_server: false }
+        NonBlockingStderr { is_verbatim: is_json() }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> NonBlockingStderr {
-        NonBlockingStderr { is_of_server: metadata.target() == SERVER_TARGET }
+        NonBlockingStderr { is_verbatim: is_json() || metadata.target() == SERVER_TARGET }
     }
 }
 
 /// A writer to standard error that discards text instead of blocking, because a host might never read the pipe.
 struct NonBlockingStderr {
-    /// `true` for a line that a server has written, which is shown unchanged.
-    is_of_server: bool,
+    /// `true` for a line that is shown unchanged: one that a server has written, or one of JSON.
+    is_verbatim: bool,
 }
 
 impl Write for NonBlockingStderr {
@@ -108,7 +153,7 @@ impl Write for NonBlockingStderr {
         if !is_writable(&stderr) {
             return Ok(text.len());
         }
-        let shown = escape_lines(&line(text, self.is_of_server));
+        let shown = escape_lines(&line(text, self.is_verbatim));
         // The text is lost if the host has closed the pipe. Do not return the error: the logger would panic, because it
         // cannot print the error either.
         let _ = stderr.write_all(cut(&shown).as_bytes());
@@ -120,11 +165,11 @@ impl Write for NonBlockingStderr {
     }
 }
 
-/// Returns a line for the log. Commands of `mgp` in it get the option `--state` of this process, unless a server has
-/// written the line.
-fn line(text: &[u8], is_of_server: bool) -> Cow<'_, str> {
+/// Returns a line for the log. Commands of `mgp` in it get the option `--state` of this process, unless it is shown
+/// unchanged.
+fn line(text: &[u8], is_verbatim: bool) -> Cow<'_, str> {
     match String::from_utf8_lossy(text) {
-        line if is_of_server => line,
+        line if is_verbatim => line,
         Cow::Borrowed(line) => state_option::add_to(line),
         Cow::Owned(line) => state_option::add_to(&line).into_owned().into(),
     }

@@ -8,8 +8,11 @@ mod config_file;
 mod console;
 mod control;
 mod demo;
+mod escape;
 mod example;
 mod exit;
+#[cfg(target_os = "linux")]
+mod first_process;
 mod folder_watch;
 #[cfg(test)]
 mod guides;
@@ -106,6 +109,13 @@ fn allow_huge_pages(is_allowed: bool) {
 }
 
 fn start(global: &Global, command: Command) -> CliResult {
+    if let Command::Serve(serve) = &command {
+        log::set_format(serve.log_format).map_err(Failure::usage)?;
+        #[cfg(target_os = "linux")]
+        if !serve.stdio || serve.standalone {
+            first_process::run();
+        }
+    }
     match command {
         Command::Serve(serve) if serve.no_auth && serve.http.is_none() => {
             Err(Failure::usage("--no-auth requires --http; a stdio client is always known"))

@@ -9,13 +9,15 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mgp_types::{Timestamp, escape_hidden, is_hidden};
+use mgp_types::{Timestamp, escape_hidden};
 use serde::Serialize;
+use tracing::Level;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 use crate::args::Global;
+use crate::escape::{escape_lines, safe_json};
 use crate::exit::{CliResult, Failure};
-use crate::state_option;
+use crate::{log, state_option};
 
 pub(crate) use progress::Progress;
 
@@ -81,27 +83,6 @@ pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
     write_stdout(&line)
 }
 
-/// Escapes invisible characters in a JSON document. Such characters occur only inside strings, so the value does not
-/// change.
-///
-/// JSON does not require escaping DEL and the C1 control characters, but terminals interpret U+009B like `ESC [`.
-fn safe_json(json: &str) -> String {
-    let is_unsafe = |c: char| c != '\n' && is_hidden(c);
-    if !json.contains(is_unsafe) {
-        return json.to_owned();
-    }
-    json.chars().fold(String::new(), |mut out, c| {
-        if is_unsafe(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        } else {
-            out.push(c);
-        }
-        out
-    })
-}
-
 /// Writes to standard output; if the reader has closed it, the command ends without an error.
 pub(crate) fn write_stdout(text: &str) -> CliResult {
     let mut out = io::stdout().lock();
@@ -164,10 +145,14 @@ pub(crate) fn print_note(global: &Global, text: &str) {
     }
 }
 
-/// Prints lines to standard error, where all output for people except results belongs.
+/// Prints lines to standard error, where all output for people except results belongs. If the log is JSON, prints one
+/// line of JSON.
 ///
 /// The text may come from a server, so characters that a terminal interprets are escaped.
 pub(crate) fn print_stderr(text: &str) {
+    if log::is_json() {
+        return log::print_json(Level::INFO, text);
+    }
     let mut lines = escape_lines(text);
     lines.push('\n');
     let _ = io::stderr().lock().write_all(lines.as_bytes());
@@ -433,14 +418,6 @@ impl Cell {
     }
 }
 
-/// Escapes invisible characters except line breaks.
-pub(crate) fn escape_lines(text: &str) -> String {
-    text.split('\n')
-        .map(|line| escape_hidden(line.trim_end_matches('\r')))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
 /// Prints a row of a table whose rows are printed as they arrive: the cells as one line, or with `--json` the value as
 /// one line of JSON.
 pub(crate) fn print_row<const N: usize>(
@@ -545,22 +522,6 @@ mod tests {
         for width in [None, Some(80)] {
             assert!(table(width).contains("files   -      filesystem.write"), "{width:?}");
         }
-    }
-
-    #[test]
-    fn a_character_that_nobody_sees_is_shown_and_json_keeps_its_value() {
-        let text =
-            "a\u{61c}b\u{ad}\u{180e}\u{3164}\u{1160}\u{e0041}\u{fe0f}\u{9b}31m\u{7f}\r\nc\td";
-        let shown = escape_lines(text);
-        assert!(shown.chars().all(|c| c == '\n' || c.is_ascii_graphic()), "{shown}");
-        assert!(shown.starts_with("a\\u{61c}b\\u{ad}") && shown.ends_with("\nc\\td"), "{shown}");
-        let json = serde_json::to_string_pretty(&[text]).unwrap();
-        let safe = safe_json(&json);
-        assert!(
-            safe.is_ascii() && safe.contains("\\u009b") && safe.contains("\\udb40\\udc41"),
-            "{safe}"
-        );
-        assert_eq!(serde_json::from_str::<Vec<String>>(&safe).unwrap(), [text]);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn each_document_has_its_schema() {
 }
 
 /// The environment variables that commands read, each with its meaning.
-const ENVIRONMENT: [(&str, &str); 6] = [
+const ENVIRONMENT: [(&str, &str); 7] = [
     ("MGP_STATE", "The folder of the kernel's state, like `--state`."),
     (
         "XDG_STATE_HOME",
@@ -122,6 +122,10 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "MGP_LOG",
         "The level of the log in place of that of `-v`: `error`, `warn`, `info`, `debug` or `trace`, or directives such as `warn,mgp_transport=debug`. A kernel has the variables of the program that started it.",
+    ),
+    (
+        "MGP_LOG_FORMAT",
+        "The form of what `mgp serve` writes to standard error, like `--log-format`: `text` or `json`.",
     ),
     ("NO_COLOR", "If it is not empty, no colours are printed; the same with `TERM=dumb`."),
 ];
@@ -158,7 +162,7 @@ fn the_page_has_the_help_of_all_commands() {
     page += "With `--json` a command prints one JSON document that follows a schema in [schema/cli](schema/cli); commands without output return `done`.\n";
     page += "Names that other programs use are understood too, e.g. `list` for `ls`, `get` for `show`, `remove` or `delete` for `rm` and `revoke`.\n";
     page += "Results go to standard output, everything else to standard error.\nA DURATION is a number and a unit, e.g. `30s`, `15m`, `12h`, `90d` or `2w`; a TIME is a duration or a timestamp, e.g. `2027-01-31T00:00:00Z`.\n\n";
-    page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed, also for a name that does not exist; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | The command needs a kernel, and none is running, or it has stopped meanwhile |\n";
+    page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed, also for a name that does not exist; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | No kernel serves: the command needs one and none is running, or it is stopping or has stopped meanwhile |\n";
     page += "\nEvery command accepts:\n\n| | |\n|---|---|\n";
     for arg in command.get_arguments().filter(|arg| arg.is_global_set()) {
         let _ = writeln!(page, "{}", row(arg));

@@ -255,7 +255,7 @@ async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
             LockAttempt::Acquired(lock) => return Ok(lock),
             LockAttempt::Held(pid) if is_reachable() => break pid,
             LockAttempt::Held(_) if waited >= timeout => {
-                return Err(Failure::state_in_use(lock::unserved_text(folder)));
+                return Err(lock::unserved(folder));
             }
             LockAttempt::Held(_) => {}
         }

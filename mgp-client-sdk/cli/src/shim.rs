@@ -151,7 +151,7 @@ impl Connector<'_> {
             if waited >= may_start.map_or(STOP_TIMEOUT, |begin| begin + limit)
                 || in_use >= limit.max(DRAIN_TIMEOUT)
             {
-                return Err(Failure::failed(lock::unserved_text(folder)));
+                return Err(lock::unserved(folder));
             }
             if may_start.is_none() && matches!(lock::try_kernel(folder)?, LockAttempt::Acquired(_))
             {

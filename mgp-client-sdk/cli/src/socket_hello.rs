@@ -159,6 +159,11 @@ impl<'a> Hello<'a> {
         self.shim
     }
 
+    /// Returns whether the line is from an operator who only reads.
+    pub(crate) fn is_reader(&self) -> bool {
+        self.role == Role::Operator && !self.changes
+    }
+
     /// Returns whether the line is from a shim of a newer version than this program.
     pub(crate) fn is_newer(&self) -> bool {
         let version = self.version.as_deref().unwrap_or_default();

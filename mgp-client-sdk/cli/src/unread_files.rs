@@ -1,5 +1,5 @@
-//! Finds files from which a host starts servers in addition to those in its configuration file. mgp does not read these
-//! files.
+//! Finds files from which a host starts servers in addition to those in its configuration file. mgp does not change
+//! these files.
 
 use std::io;
 use std::io::ErrorKind::{NotADirectory, NotFound};
@@ -15,9 +15,9 @@ use crate::this_program::is_mgp;
 const MAX_BYTES: u64 = 1 << 20;
 
 impl KnownHost {
-    /// Returns warnings if the host starts further servers from other files, which mgp does not read: files of
+    /// Returns warnings if the host starts further servers from other files, which mgp does not change: files of
     /// Continue, and files of the profiles of VS Code.
-    pub(crate) fn unread_servers(self, home: &Path) -> Vec<String> {
+    pub(crate) fn ungoverned_servers(self, home: &Path) -> Vec<String> {
         match self.format() {
             Host::Continue => self.unread_in_folder(home),
             Host::VsCode => self.unread_in_profiles(home),
@@ -72,48 +72,59 @@ impl KnownHost {
         }
     }
 
+    /// Returns warnings about the other files in the folder of Continue's file.
     fn unread_in_folder(self, home: &Path) -> Vec<String> {
         let file = self.user_file(home);
         let Some(folder) = file.parent() else { return Vec::new() };
-        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-        let paths = entries.flatten().take(MAX_BESIDE).map(|entry| entry.path());
-        let (mut listing, mut unreadable) = (Vec::new(), Vec::new());
-        for path in paths.filter(|path| *path != file && !path.is_dir()) {
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            match lists_servers(&path) {
-                Ok(true) => listing.push(name.to_owned()),
-                Ok(false) => {}
-                Err(_) => unreadable.push(name.to_owned()),
-            }
-        }
-        listing.sort();
-        unreadable.sort();
-        let (folder, file, title) = (folder.display(), file.display(), self.title());
+        let (listing, unreadable) = self.beside(&file);
+        let (folder, name, title) = (folder.display(), self.name(), self.title());
+        let names = |files: &[PathBuf]| {
+            let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+            first_names(&names.map(str::to_owned).collect::<Vec<_>>())
+        };
         let mut warnings = Vec::new();
         if !listing.is_empty() {
-            let names = first_names(&listing);
+            let names = names(&listing);
             warnings.push(format!(
-                "mgp does not read {names} in `{folder}`, so {title} starts the servers there itself, not governed; move them to `{file}`"
+                "mgp cannot change {names} in `{folder}`, so {title} starts the servers there itself, not governed; `mgp import {name} --apply` copies them, then remove them there"
             ));
         }
         if !unreadable.is_empty() {
-            let names = first_names(&unreadable);
+            let names = names(&unreadable);
             warnings.push(format!(
                 "mgp cannot read {names} in `{folder}`, from which {title} may start servers itself, not governed; correct these files, or move them away"
             ));
         }
         warnings
     }
+
+    /// Returns the files beside the host's file from which the host starts further servers: of Continue only.
+    pub(crate) fn files_beside(self, file: &Path) -> Vec<PathBuf> {
+        if self.format() == Host::Continue { self.beside(file).0 } else { Vec::new() }
+    }
+
+    /// Returns the other files in the folder of a file that have servers, and those that cannot be read.
+    fn beside(self, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let (mut listing, mut unreadable) = (Vec::new(), Vec::new());
+        let entries = file.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+        let entries = entries.into_iter().flatten().flatten().take(MAX_BESIDE);
+        let is_other = |path: &PathBuf| path != file && may_list_servers(path) && !path.is_dir();
+        for path in entries.map(|entry| entry.path()).filter(is_other) {
+            match self.starts_others(&path) {
+                Ok(true) => listing.push(path),
+                Ok(false) => {}
+                Err(_) => unreadable.push(path),
+            }
+        }
+        listing.sort();
+        unreadable.sort();
+        (listing, unreadable)
+    }
 }
 
-fn lists_servers(file: &Path) -> io::Result<bool> {
-    let is_list =
-        file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
-    if !is_list {
-        return Ok(false);
-    }
-    let text = read_short(file)?;
-    Ok(["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
+/// Returns whether Continue reads a file of this name in its folder.
+pub(crate) fn may_list_servers(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml")
 }
 
 fn read_short(file: &Path) -> io::Result<String> {

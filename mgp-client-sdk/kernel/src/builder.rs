@@ -44,7 +44,7 @@ use super::policy::policy;
 use super::process_info::ProcessInfo;
 use super::proposals::ProposalState;
 use super::references::References;
-use super::registration::RegisteredServers;
+use super::registration::{RegisteredServers, named_paths};
 use super::reload;
 use super::script_judge::StrictJudge;
 use super::url_sink::UrlSink;
@@ -246,6 +246,11 @@ impl KernelBuilder {
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
         self.registration.secrets = Some(SecretFile::in_folder(folder));
+        if let Some(own) = self.sources.as_ref().and_then(Sources::own_file) {
+            self.registration.config_file = Some(own.to_owned());
+        }
+        self.registration.closed.extend(named_paths(&self.config.kernel, folder));
+        self.registration.closed.extend(self.lock_path.clone());
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
         let search = self.config.kernel.search.clone();

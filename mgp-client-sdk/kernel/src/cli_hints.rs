@@ -251,7 +251,9 @@ fn command_remedy(
             ))
         }
         Refusal::Unconfirmed(refused) => unconfirmed_remedy(refused.why(), details, by),
-        Refusal::Blocked(_) if remedy.is_empty() => validator_remedy(details),
+        Refusal::Blocked(blocked) if remedy.is_empty() => {
+            validator_remedy(details, blocked.is_of_local_host())
+        }
         Refusal::Definition(_) if remedy.contains("approve") => {
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
             let id = shell_word(&format!("{server}.{tool}"))?;
@@ -289,17 +291,12 @@ fn unconfirmed_remedy(why: Unconfirmed, details: &Object, by: &Principal) -> Opt
 }
 
 /// Returns the remedy for a call that a validator has blocked: the configuration key that switches the validator off,
-/// and the one for local hosts if the call may lead to one.
-fn validator_remedy(details: &Object) -> Option<String> {
+/// and the one for local hosts if the call would pass with it.
+fn validator_remedy(details: &Object, is_of_local_host: bool) -> Option<String> {
     let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
     let (server, tool) = (shell_word(&server)?, toml_key(&tool)?);
-    let violation = || text(details, "violation").unwrap_or_default();
-    let leads_to_host = match text(details, "validator").as_deref() {
-        Some("network_restricted") => true,
-        Some("sandbox") => violation().contains("connects to a place that is not public"),
-        _ => false,
-    };
-    let host = if leads_to_host { ", or permit a local host there with `local_hosts`" } else { "" };
+    let host =
+        if is_of_local_host { ", or permit a local host there with `local_hosts`" } else { "" };
     Some(format!(
         "an operator can let it run with `validators = {{ {tool} = \"none\" }}` in `[servers.mgp]` of server `{server}`{host}"
     ))

@@ -16,6 +16,8 @@ pub struct KernelEndpoints {
     pub state: Option<PathBuf>,
     /// `true` if another program has removed or replaced the database in the state folder.
     pub is_state_lost: bool,
+    /// `true` if another program has removed or replaced the write-ahead log of that database.
+    pub is_state_log_lost: bool,
     /// The path of the kernel's local socket.
     pub socket: Option<PathBuf>,
     /// The URL of the kernel's HTTP endpoint.

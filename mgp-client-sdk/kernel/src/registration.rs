@@ -1,11 +1,12 @@
 //! Runs, drains and removes servers that are registered at run time (MGP §15.4, §15.5).
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::{
-    ApprovedRegistration, CodeJudge, KnownServer, PublishedEntry, RegistrationAllowList,
-    RegistrationConfig, Registrations, ServerRunner,
+    ApprovedRegistration, AuditSinkConfig, CodeJudge, KernelConfig, KnownServer, PublishedEntry,
+    RegistrationAllowList, RegistrationConfig, Registrations, ServerRunner, path_in,
 };
 use mgp_security::{NameFlaw, review_text};
 use mgp_toolindex::{AllTools, Sessions};
@@ -30,6 +31,23 @@ pub(super) struct RegisteredServers {
     fleet: Fleet,
     config: SharedConfig,
     sessions: Sessions,
+}
+
+/// Returns the files and folders that the settings of a kernel with this state folder name, and that registered servers
+/// must not access.
+pub(super) fn named_paths(config: &KernelConfig, folder: &Path) -> Vec<PathBuf> {
+    let tls = config.http.tls.iter().flat_map(|(certificate, key)| [certificate, key]);
+    let keys = config.http.tokens.iter().filter_map(|tokens| tokens.keys.as_ref());
+    let keys = keys.filter(|keys| !keys.contains("://"));
+    let sinks = config.audit.sinks.values().filter_map(|sink| match sink {
+        AuditSinkConfig::File(path) => Some(path),
+        _ => None,
+    });
+    let encoder = [&config.search.encoder, &config.search.encoder_library].into_iter().flatten();
+    // The system itself protects its libraries, and each server must be able to list them.
+    let encoder = encoder.filter(|path| !path.starts_with("/usr/"));
+    let texts = tls.chain(keys).chain(&config.audit.dir).chain(sinks).chain(encoder);
+    texts.map(|text| path_in(folder, text)).chain(config.registry.clone()).collect()
 }
 
 /// Creates the registry of servers that are registered at run time.

@@ -15,6 +15,7 @@ use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{ServerId, Stack};
 use tokio::sync::broadcast;
 
+use super::drain_time::DrainTime;
 use super::monitor::monitor_runs;
 use super::persistent_stack::{ActiveConnection, CurrentConnection, PersistentStack};
 use super::record::Recorder;
@@ -69,7 +70,7 @@ struct SupervisedServer {
     server: Option<ServerId>,
     current: Arc<CurrentConnection>,
     /// The time for running calls to finish when the server is stopped.
-    drain: Duration,
+    drain: Arc<DrainTime>,
 }
 
 pub(super) struct WeakSupervisedClient(std::sync::Weak<SupervisedServer>);
@@ -183,13 +184,13 @@ impl SupervisedClient {
         let (ungated, current) = (persistent.ungated(), Arc::clone(persistent.current()));
         // Give running calls half of the time for a stop. The other half is needed if the program does not exit by
         // itself.
-        let drain = (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT);
+        let drain = DrainTime::new((config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT));
         let start_config = StartConfig {
             target,
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            drain,
+            drain: Arc::clone(&drain),
             was_connected: AtomicBool::new(false),
             skips_probe: AtomicBool::new(false),
             is_known_wrong: AtomicBool::new(false),
@@ -256,7 +257,7 @@ impl SupervisedClient {
 
     /// Returns the current connection, if any, and the time for its running calls to finish before a stop.
     pub(super) fn running_calls(&self) -> (Option<Arc<ActiveConnection>>, Duration) {
-        (self.0.current.get(), self.0.drain)
+        (self.0.current.get(), self.0.drain.get())
     }
 
     // === Starting and stopping ===
@@ -274,6 +275,16 @@ impl SupervisedClient {
     /// If the future is dropped, the stop may or may not happen; a stop that has begun is completed.
     pub async fn stop(&self, reason: ShutdownReason) {
         self.0.supervised.stop(reason).await;
+    }
+
+    /// Drains and stops the server as [`stop`](Self::stop) does, but gives its running calls at most this time to
+    /// finish. A drain that has already begun keeps its time.
+    ///
+    /// # Cancel safety
+    /// As for [`stop`](Self::stop); if the future is dropped before the drain begins, the drain has its usual time.
+    pub async fn stop_within(&self, reason: ShutdownReason, drain: Duration) {
+        let _limit = self.0.drain.limit(drain);
+        self.stop(reason).await;
     }
 
     /// Restarts the server now, and resets its count of failures.

@@ -13,6 +13,7 @@
 
 mod announced_stop;
 mod authorization;
+mod drain_time;
 mod handle;
 mod monitor;
 mod persistent_stack;

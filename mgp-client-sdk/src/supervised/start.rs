@@ -10,17 +10,17 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use mgp_lifecycle::{ConnectError, EraChoice};
 use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, Keeper};
-use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ShutdownParams, ShutdownReason};
-use mgp_types::opaque_debug;
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, connection_closed};
 use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, opaque_debug};
 use tokio::sync::watch;
 #[cfg(feature = "http")]
 use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::announced_stop::AnnouncedStop;
+use super::drain_time::DrainTime;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
 use super::start_failure::{exit, failure_cause, is_permanent, refusal_text, spawn_failure};
@@ -106,7 +106,7 @@ pub(super) struct StartConfig {
     pub(super) stack: PersistentStack,
     pub(super) recorder: Option<Recorder>,
     /// The time for running calls to finish when the server is stopped.
-    pub(super) drain: Duration,
+    pub(super) drain: Arc<DrainTime>,
     pub(super) was_connected: AtomicBool,
     /// `true` if the next start sends no probe (the request that detects the era), because the child of the last start
     /// ended before it was connected, or was connected without a probe.
@@ -545,17 +545,16 @@ impl ServerRun {
     /// Waits until running calls have finished, at most for [`StartConfig::drain`]. First asks the server to stop, if
     /// this client started it and the server supports such requests.
     async fn drain(&self, reason: ShutdownReason) {
-        let Some(ReadyServer { client, connection }) = self.ready() else { return };
-        if client.is_closed() {
-            return;
-        }
+        let ready = self.ready().filter(|ready| !ready.client.is_closed());
+        let Some(ReadyServer { client, connection }) = ready else { return };
         client.set_stopping();
-        let until = Instant::now() + self.plan.drain;
+        let drain = self.plan.drain.get();
+        let until = Instant::now() + drain;
         if self.is_own() && client.server().has(Extension::Lifecycle) {
             let mut params = ShutdownParams::new();
             params.reason = Some(reason);
-            params.timeout_ms = Some(mgp_types::millis(self.plan.drain));
-            let answer = timeout(SHUTDOWN_TIMEOUT.min(self.plan.drain), async {
+            params.timeout_ms = Some(mgp_types::millis(drain));
+            let answer = timeout(SHUTDOWN_TIMEOUT.min(drain), async {
                 client.mgp().lifecycle_shutdown(&params).await
             });
             if answer.await.is_ok_and(|answer| answer.is_ok_and(|answer| answer.accepted)) {

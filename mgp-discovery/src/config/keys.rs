@@ -243,11 +243,12 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_inline" KeyKind::Number(0, MANY), "4194304", "The bytes of a reference that are put into an argument of a server without references.";
     }
     "kernel.webhooks.*": {
-        "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused. `${…}` is expanded.";
+        "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused, unless `allow_loopback` or `allow_private` permits them. `${…}` is expanded.";
         "channels" KeyKind::Texts, "[\"*\"]", "The channels, or families such as `tool.*`.";
         "min_severity" KeyKind::Word(SEVERITIES), "info", "The lowest severity.";
         "secret" KeyKind::Text, "", "The key of the signature, e.g. `${keyring:hook}`. The header `mgp-signature` is `sha256=` and the hexadecimal HMAC-SHA256 of the header `mgp-timestamp`, a dot and the body. `${…}` is expanded.";
         "allow_loopback" KeyKind::Switch, "false", "Whether the URL may be on this machine, also over plain `http`.";
+        "allow_private" KeyKind::Switch, "false", "Whether the host of the URL may have any address, e.g. one of a private network, also over plain `http`.";
     }
     "kernel.notify.*": {
         "desktop" KeyKind::Switch, "false", "Shows a notification on the desktop of the user who runs the kernel (`notify-send`, or `osascript` on macOS).";
@@ -261,6 +262,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "after" KeyKind::Duration, "10s", "How long a decision waits before a message is sent, so that those made meanwhile send none. What comes in this time goes into the same message.";
         "quiet" KeyKind::Text, "", "Hours without messages in the time of this machine, e.g. `22:00-07:00`; what waits then is sent after them.";
         "allow_loopback" KeyKind::Switch, "false", "Whether `ntfy` or `webhook` may be on this machine, also over plain `http`.";
+        "allow_private" KeyKind::Switch, "false", "Whether the host of `ntfy` or `webhook` may have any address, e.g. one of a private network, also over plain `http`.";
     }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";

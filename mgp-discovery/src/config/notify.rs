@@ -29,10 +29,12 @@ pub struct NotifyConfig {
     pub quiet: Option<QuietHours>,
     /// If set, the URL of the channel may be an address of this machine.
     pub allow_loopback: bool,
+    /// If set, the host of the channel's URL may have any address, e.g. one of a private network.
+    pub allow_private: bool,
 }
 
 // Omits the secret.
-mgp_types::opaque_debug!(NotifyConfig { way, after, quiet, allow_loopback });
+mgp_types::opaque_debug!(NotifyConfig { way, after, quiet, allow_loopback, allow_private });
 
 /// A channel for notifying a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +138,7 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
             after: reader.duration("after").unwrap_or(AFTER),
             quiet: quiet(&mut reader),
             allow_loopback: reader.switch("allow_loopback").unwrap_or_default(),
+            allow_private: reader.switch("allow_private").unwrap_or_default(),
         };
         all.insert(name, place);
     }

@@ -23,10 +23,12 @@ pub struct WebhookConfig {
     pub secret: Option<String>,
     /// If set, the URL may be an address of this machine.
     pub allow_loopback: bool,
+    /// If set, the host of the URL may have any address, e.g. one of a private network.
+    pub allow_private: bool,
 }
 
 // Omits the secret, and the URL, which can contain a token.
-mgp_types::opaque_debug!(WebhookConfig { channels, min_severity, allow_loopback });
+mgp_types::opaque_debug!(WebhookConfig { channels, min_severity, allow_loopback, allow_private });
 
 pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, WebhookConfig> {
     const PATH: &str = "kernel.webhooks.*";
@@ -54,6 +56,7 @@ pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Webh
             min_severity: reader.text("min_severity").map(|word| word.as_str().into()),
             secret: reader.text("secret"),
             allow_loopback: reader.switch("allow_loopback").unwrap_or_default(),
+            allow_private: reader.switch("allow_private").unwrap_or_default(),
         };
         all.insert(name, webhook);
     }

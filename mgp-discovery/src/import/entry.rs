@@ -244,6 +244,17 @@ pub(super) fn servers_by_name(mut settings: Value) -> Value {
     settings
 }
 
+/// Converts a file of Continue with the entry of a single server, whose name is that of the file, to a table by name,
+/// which other hosts have. Returns other values unchanged.
+pub(super) fn with_single_server(value: Value, file: &Path) -> Value {
+    let is_single = value.get("mcpServers").is_none()
+        && ["command", "url"].iter().any(|key| value.get(key).is_some());
+    let Some(name) = file.file_stem().and_then(|name| name.to_str()).filter(|_| is_single) else {
+        return value;
+    };
+    serde_json::json!({ "mcpServers": { name: value } })
+}
+
 fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = members.remove(from) {
         members.insert(to.to_owned(), value);

@@ -45,7 +45,8 @@ pub enum Host {
     Kiro,
     /// `JetBrains` Junie: `~/.junie/mcp/mcp.json`.
     Junie,
-    /// Continue: `.continue/mcpServers/mcp.json`, and the list of servers in its settings, `~/.continue/config.yaml`.
+    /// Continue: the files in `.continue/mcpServers`, of which `mgp` writes `mcp.json`, and the list of servers in its
+    /// settings, `~/.continue/config.yaml`.
     Continue,
     /// Goose: `~/.config/goose/config.yaml`, with `extensions`.
     Goose,
@@ -251,14 +252,7 @@ fn read_with(
     if text.len() > MAX_FILE_BYTES {
         return Err(foreign(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
     }
-    let end = file.extension().and_then(|end| end.to_str());
-    let value = match (host, end) {
-        (Host::Codex, _) | (Host::Generic, Some("toml")) => json::from_toml(text),
-        (Host::Goose, _) | (Host::Generic, Some("yaml" | "yml")) => json::from_yaml(text),
-        (Host::Continue, Some("yaml")) => json::from_yaml(text).map(entry::servers_by_name),
-        _ => json::parse_json(text),
-    };
-    let value = value.map_err(foreign)?;
+    let value = value_of(host, file, text).map_err(foreign)?;
     let mut import =
         Import { host, source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
     if host == Host::Registry {
@@ -301,6 +295,20 @@ fn read_with(
     if found { Ok(import) } else { Err(no_servers()) }
 }
 
+/// Parses the text of a host's file.
+fn value_of(host: Host, file: &Path, text: &str) -> Result<Value, String> {
+    let end = file.extension().and_then(|end| end.to_str());
+    match (host, end) {
+        (Host::Codex, _) | (Host::Generic, Some("toml")) => json::from_toml(text),
+        (Host::Goose, _) | (Host::Generic, Some("yaml" | "yml")) => json::from_yaml(text),
+        (Host::Continue, Some("yaml" | "yml")) => json::from_yaml(text).map(entry::servers_by_name),
+        (Host::Continue, _) => {
+            json::parse_json(text).map(|value| entry::with_single_server(value, file))
+        }
+        _ => json::parse_json(text),
+    }
+}
+
 /// Returns the folder of the project that a host's file belongs to; this can be the home folder, if the file is the
 /// user's own.
 fn project_of(file: &Path) -> Option<&Path> {
@@ -308,6 +316,11 @@ fn project_of(file: &Path) -> Option<&Path> {
     let of_user = ["opencode/opencode.json", "opencode/opencode.jsonc"];
     if of_user.iter().any(|end| file.ends_with(end)) {
         return None;
+    }
+    // Continue reads each file in this folder.
+    let of_continue = file.parent().filter(|folder| folder.ends_with(".continue/mcpServers"));
+    if let Some(folder) = of_continue {
+        return folder.ancestors().nth(2).filter(|folder| folder.is_absolute());
     }
     let ends = PROJECT_FILES.iter().map(|(_, path)| *path);
     // Add two further files: the settings of VS Code, which can contain servers too, and the second name of the file of

@@ -44,6 +44,12 @@ pub struct RegistrationConfig {
     pub scripts: Option<PathBuf>,
     /// The user's secrets, for servers from a registry; `None` if such servers can get no secrets.
     pub secrets: Option<SecretFile>,
+    /// The user's own configuration file. No permission of a server extends to this file, or to a file that
+    /// `${file:PATH}` names in it.
+    pub config_file: Option<PathBuf>,
+    /// The other files and folders of the kernel to which no permission of a server extends, besides the state folder,
+    /// e.g. its private key.
+    pub closed: Vec<PathBuf>,
 }
 
 impl Default for RegistrationConfig {
@@ -69,6 +75,8 @@ impl Default for RegistrationConfig {
                 .collect(),
             scripts: None,
             secrets: None,
+            config_file: None,
+            closed: Vec::new(),
         }
     }
 }

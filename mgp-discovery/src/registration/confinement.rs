@@ -1,18 +1,17 @@
 //! The rights of the process of a sandboxed server (MGP §15.4).
 
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use mgp_types::mgp::Permission;
 
+use super::closed_paths::ClosedPaths;
 use super::program::is_container;
 use super::record::{Proposal, is_sandboxed};
 use crate::config::ConfineConfig;
-use crate::expand::{ConfinedCode, ProcessRights, real};
-use crate::source::own_user_folders;
+use crate::expand::{ConfinedCode, ProcessRights};
 
 /// Returns the rights of a program; `None` if the program is not confined. `own` is the folder of the server, `script`
-/// its script if the request contained one, and `hidden` has the files and folders to which no permission extends.
+/// its script if the request contained one, and `closed` has the files and folders to which no permission extends.
 ///
 /// Blocks.
 pub(super) fn rights(
@@ -20,55 +19,30 @@ pub(super) fn rights(
     granted: &[Permission],
     script: Option<&Path>,
     own: Option<&Path>,
-    hidden: Vec<PathBuf>,
+    closed: ClosedPaths,
 ) -> Option<ProcessRights> {
     let code = confined_code(program)?;
     let further = further_rights(program, granted)?;
     let named = [&program.command, &program.real].map(PathBuf::from);
     // The code of a package is not in a file that its registry entry, or the agent, names as an argument.
     let files = program.files.iter().filter(|_| code != ConfinedCode::Package);
-    let files = files.map(|file| file.path.clone());
+    let files = files.map(|file| file.path.clone()).filter(|file| !closed.is_of_kernel(file));
     let mut read: Vec<PathBuf> = named.into_iter().chain(files).collect();
     read.extend(script.map(Path::to_owned));
     read.extend(further.read.iter().map(PathBuf::from));
     let own = own.map(Path::to_owned);
     let (private, own) = if code == ConfinedCode::Package { (own, None) } else { (None, own) };
+    let write = further.write.iter().map(PathBuf::from).filter(|path| !closed.is_of_kernel(path));
     Some(ProcessRights {
         read,
-        write: own.into_iter().chain(further.write.iter().map(PathBuf::from)).collect(),
+        write: own.into_iter().chain(write).collect(),
         connects: further.connect,
         listens: further.listen,
         local_sockets: false,
         private,
-        hidden,
+        hidden: closed.into_paths(),
         code,
     })
-}
-
-/// Returns the real paths to which no permission extends: the state folder, the configuration of the kernel, and the
-/// hidden files and folders in the home folder, e.g. keys, tokens and the start files of shells. Not one of them is the
-/// working directory of a program that may write there.
-///
-/// Blocks.
-pub(super) fn closed_paths(
-    state: Option<PathBuf>,
-    program: &Proposal,
-    granted: &[Permission],
-) -> Vec<PathBuf> {
-    let home = env::home_dir().map(|home| real(&home));
-    let writes = granted.contains(&Permission::FilesystemWrite);
-    let open = writes.then(|| real(Path::new(&program.cwd)));
-    let hidden = home.iter().flat_map(|home| hidden_entries(home, open.as_deref()));
-    state.into_iter().chain(own_user_folders()).chain(hidden).collect()
-}
-
-/// Returns the real paths of the hidden entries of a home folder, except `open`.
-fn hidden_entries(home: &Path, open: Option<&Path>) -> Vec<PathBuf> {
-    let entries = fs::read_dir(home).into_iter().flatten().flatten();
-    let hidden = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
-    // The target of a link, e.g. a start file in a folder under version control, needs the same protection.
-    let paths = hidden.map(|entry| real(&entry.path()));
-    paths.filter(|path| !home.starts_with(path) && Some(&**path) != open).collect()
 }
 
 /// Returns the kind of code that a program runs; `None` if the program is not confined.
@@ -135,24 +109,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
-    fn hidden_entries_are_found_with_the_targets_of_links_but_without_an_open_one() {
-        let home = mgp_testkit::temp_dir();
-        let home = real(home.path());
-        for folder in [".ssh", "dotfiles", "notes"] {
-            fs::create_dir(home.join(folder)).unwrap();
-        }
-        fs::write(home.join("dotfiles/profile"), "").unwrap();
-        std::os::unix::fs::symlink("dotfiles/profile", home.join(".profile")).unwrap();
-        std::os::unix::fs::symlink("/", home.join(".root")).unwrap();
-        let mut found = hidden_entries(&home, Some(&home.join("notes")));
-        found.sort();
-        let (keys, profile) = (home.join(".ssh"), home.join("dotfiles/profile"));
-        assert_eq!(found, [keys.clone(), profile.clone()]);
-        assert_eq!(hidden_entries(&home, Some(&keys)), [profile]);
-    }
-
-    #[test]
     fn permissions_give_rights_and_a_package_may_always_connect() {
         let rights = |more: Value, granted: &[Permission]| {
             further_rights(&program(&more), granted).unwrap().to_string()
@@ -176,7 +132,7 @@ mod tests {
             "files": [{ "path": "/home/u/.ssh/id", "sha256": "0" }],
         });
         let package = program(&named);
-        let rights = rights(&package, &[], None, Some(own), Vec::new()).unwrap();
+        let rights = rights(&package, &[], None, Some(own), ClosedPaths::default()).unwrap();
         assert_eq!(rights.private.as_deref(), Some(own));
         assert_eq!(rights.write, Vec::<PathBuf>::new());
         assert_eq!(rights.read, [PathBuf::from("/usr/bin/npx"), "/usr/bin/npx".into()]);

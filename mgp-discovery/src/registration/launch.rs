@@ -9,7 +9,8 @@ use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig, Transport};
 use mgp_types::service::ServerId;
 use mgp_types::store::Store;
 
-use super::confinement::{closed_paths, further_rights, rights};
+use super::closed_paths::ClosedPaths;
+use super::confinement::{further_rights, rights};
 use super::program::{FileCheck, compare_files, is_python};
 use super::record::{Proposal, Record, SPACE, Stage};
 use super::refusal::RegistrationError as Refused;
@@ -19,7 +20,7 @@ use super::servers::ApprovedRegistration;
 use super::source;
 use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
 use crate::error::DiscoveryError;
-use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile, real};
+use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile};
 use crate::source::Origin;
 
 impl Registrations {
@@ -74,9 +75,8 @@ impl RegistrationState {
             let now = compare_files(&program)?;
             let (script, own) =
                 (source::put(folder, &program)?, source::own_folder(folder, &program)?);
-            let state = config.secrets.as_ref().and_then(SecretFile::folder).map(real);
-            let hidden = closed_paths(state, &program, &granted);
-            let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), hidden);
+            let closed = ClosedPaths::new(config, &program, &granted);
+            let rights = rights(&program, &granted, script.as_deref(), own.as_deref(), closed);
             let secrets = secrets(&program, config.secrets.as_ref())?;
             Ok((now, script, own, rights, secrets))
         });

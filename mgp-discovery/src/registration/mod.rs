@@ -6,6 +6,7 @@
 //! (`launch.rs`) until it is removed (`deregister.rs`). `work.rs` runs the slow steps.
 
 mod admission;
+mod closed_paths;
 mod config;
 mod confinement;
 mod creation;

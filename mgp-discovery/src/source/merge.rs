@@ -110,6 +110,13 @@ impl Sources {
         UserFolders::from_env().unused()
     }
 
+    /// Returns the path of the user's own file, whether or not it exists: the file that the user named, or else the file
+    /// in the home directory.
+    #[must_use]
+    pub fn own_file(&self) -> Option<&Path> {
+        self.single.as_ref().or(self.user.as_ref()).map(PathBuf::as_path)
+    }
+
     /// Returns the paths of the files, whether or not they exist.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.single, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)

@@ -10,13 +10,17 @@ pub struct TasksConfig {
     ///
     /// At this limit, a new task replaces the oldest ended task whose outcome was delivered. If there is none, a call
     /// that does not need a task runs without a task, and any other call is refused with code 3001 (resource
-    /// exhausted).
+    /// exhausted). The same applies at the limit of a principal.
     ///
     /// While its call runs, a task occupies the call's permit of a concurrency limit. So `max_tasks` should be lower
     /// than that limit.
     pub max_tasks: usize,
     /// The maximum number of tasks per principal. Default: 64. At this limit, a new task can replace only a task of the
     /// same principal.
+    ///
+    /// A few principals cannot take all places: when at most half of `max_tasks` are free, or at most
+    /// `max_tasks - max_per_principal` if that is less, a principal may have tasks for a quarter of the free places, or
+    /// two tasks if that is more. Tasks whose outcome was delivered count as free places.
     pub max_per_principal: usize,
     /// The time to live of a task from its start, unless its caller asks for another time. Default: 10 minutes.
     ///
@@ -34,6 +38,26 @@ pub struct TasksConfig {
     /// Does not apply to callers of MCP 2025-11-25: they request each task themselves, and get a task even for a call
     /// that completes immediately.
     pub grace: Duration,
+}
+
+/// The divisor for the share of a principal in the free places.
+const FREE_SHARE_DIVISOR: usize = 4;
+
+/// The minimum share of a principal.
+const MIN_SHARE: usize = 2;
+
+impl TasksConfig {
+    /// Returns the number of tasks that a principal may have while other principals take `others` places.
+    pub(super) fn share(&self, others: usize) -> usize {
+        let unused = self.max_tasks.saturating_sub(others);
+        // Keep half of the places for the time when many principals have tasks, but fewer if a single principal could
+        // otherwise not have as many tasks as its limit permits.
+        let beyond_limit = self.max_tasks.saturating_sub(self.max_per_principal);
+        let most = unused.saturating_sub(beyond_limit.min(self.max_tasks / 2));
+        // A principal that has this many tasks has about a quarter of the places that are then free.
+        let of_free = unused.saturating_add(1) / (FREE_SHARE_DIVISOR + 1);
+        MIN_SHARE.max(most).max(of_free).min(self.max_per_principal)
+    }
 }
 
 impl Default for TasksConfig {

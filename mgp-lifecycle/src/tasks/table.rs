@@ -139,14 +139,25 @@ impl Tasks {
     /// Makes room for one more task; returns the task to evict, if any. With `DryRun`, that task stays in the table.
     ///
     /// If the table is full, evicts the oldest ended task whose outcome was delivered. If the owner has the maximum
-    /// number of tasks, evicts only a task of the owner. Returns an error if no task can be evicted.
+    /// number of tasks, evicts only a task of the owner. Returns an error if no task can be evicted, or if the owner
+    /// has used up its share of the table.
     fn make_room(
         &mut self,
         config: &TasksConfig,
         owner: &Caller,
         eviction: Eviction,
     ) -> Result<Option<Arc<Entry>>, LifecycleError> {
-        let own = self.by_id.values().filter(|entry| entry.owner == *owner).count();
+        let (mut own, mut own_taken, mut taken) = (0, 0, 0);
+        for entry in self.by_id.values() {
+            let (is_own, is_taken) = (entry.owner == *owner, !entry.is_delivered());
+            own += usize::from(is_own);
+            own_taken += usize::from(is_own && is_taken);
+            taken += usize::from(is_taken);
+        }
+        let share = config.share(taken - own_taken);
+        if own_taken >= share {
+            return Err(LifecycleError::TooManyOwnTasks(share));
+        }
         let own_full = own >= config.max_per_principal;
         if !own_full && self.by_id.len() < config.max_tasks {
             return Ok(None);
@@ -155,7 +166,7 @@ impl Tasks {
             |entry: &&Arc<Entry>| (!own_full || entry.owner == *owner) && entry.is_delivered();
         let oldest =
             self.by_id.values().filter(can_be_evicted).min_by_key(|entry| entry.number).cloned();
-        let oldest = oldest.ok_or(LifecycleError::TooManyTasks)?;
+        let oldest = oldest.ok_or(LifecycleError::TooManyTasks(config.max_tasks))?;
         if eviction == Eviction::Remove {
             self.by_id.remove(&oldest.id);
         }

@@ -74,10 +74,14 @@ impl Validate for StandardValidators {
             subject = subject.code(code_policy(call.name, checked.definition, &arguments));
         }
         self.set.check(checked.validator, &subject).map_err(|rejection| {
-            if rejection.violations().is_empty() {
-                return Violation::new(rejection.to_string());
+            let reason = rejection.to_string();
+            if rejection.is_of_local_host() {
+                Violation::of_local_host(reason)
+            } else if rejection.violations().is_empty() {
+                Violation::new(reason)
+            } else {
+                Violation::of_code(reason, rejection.body())
             }
-            Violation::of_code(rejection.to_string(), rejection.body())
         })
     }
 }

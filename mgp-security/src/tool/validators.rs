@@ -62,19 +62,27 @@ impl Validate for Arc<dyn Validate> {
 pub struct Violation {
     reason: String,
     code: Option<Box<CodeRejection>>,
+    is_of_local_host: bool,
 }
 
 impl Violation {
     /// Creates a violation described by `words`, which the caller sees.
     #[must_use]
     pub fn new(words: impl Into<String>) -> Self {
-        Self { reason: words.into(), code: None }
+        Self { reason: words.into(), code: None, is_of_local_host: false }
+    }
+
+    /// Creates the violation for a call that is blocked only because of hosts that an operator can permit with
+    /// `local_hosts`.
+    #[must_use]
+    pub fn of_local_host(words: impl Into<String>) -> Self {
+        Self { is_of_local_host: true, ..Self::new(words) }
     }
 
     /// Creates the violation for code that is not accepted; `body` is the rejection for the caller (§7.4).
     #[must_use]
     pub fn of_code(words: impl Into<String>, body: CodeRejection) -> Self {
-        Self { reason: words.into(), code: Some(Box::new(body)) }
+        Self { code: Some(Box::new(body)), ..Self::new(words) }
     }
 }
 
@@ -118,6 +126,12 @@ impl ValidationBlocked {
     /// Returns whether the call was blocked because its code is not accepted.
     pub(crate) fn is_of_code(&self) -> bool {
         matches!(&self.cause, Cause::Violation(violation) if violation.code.is_some())
+    }
+
+    /// Returns whether the call was blocked only because of hosts that an operator can permit with `local_hosts`.
+    #[must_use]
+    pub fn is_of_local_host(&self) -> bool {
+        matches!(&self.cause, Cause::Violation(violation) if violation.is_of_local_host)
     }
 
     /// Returns the error's structured details for the caller (§14.5).

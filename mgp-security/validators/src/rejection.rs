@@ -10,16 +10,28 @@ pub struct Rejection {
     reason: String,
     violations: Vec<String>,
     hints: Option<Box<CodeHints>>,
+    is_of_local_host: bool,
 }
 
 impl Rejection {
     pub(crate) fn new(validator: Validator, reason: impl Into<String>) -> Self {
-        Self { validator, reason: reason.into(), violations: Vec::new(), hints: None }
+        Self {
+            validator,
+            reason: reason.into(),
+            violations: Vec::new(),
+            hints: None,
+            is_of_local_host: false,
+        }
     }
 
     pub(crate) fn code(violations: Vec<String>, hints: CodeHints) -> Self {
-        let reason = "Code validation failed".to_owned();
-        Self { validator: Validator::CodeSafety, reason, violations, hints: Some(Box::new(hints)) }
+        let hints = Some(Box::new(hints));
+        Self { violations, hints, ..Self::new(Validator::CodeSafety, "Code validation failed") }
+    }
+
+    /// Records that the call would pass with other [local hosts](crate::GuardedCall::local_hosts).
+    pub(crate) fn of_local_host(self) -> Self {
+        Self { is_of_local_host: true, ..self }
     }
 
     /// Returns the validator that blocks the call.
@@ -38,6 +50,13 @@ impl Rejection {
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
+    }
+
+    /// Returns whether `sandbox` or `network_restricted` blocks the call only because of hosts that an operator can
+    /// permit as [local hosts](crate::GuardedCall::local_hosts).
+    #[must_use]
+    pub fn is_of_local_host(&self) -> bool {
+        self.is_of_local_host
     }
 
     /// Returns the body of the answer to the caller (§7.4).

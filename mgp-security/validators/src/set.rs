@@ -142,8 +142,23 @@ impl ValidatorSet {
     /// # Errors
     /// [`Rejection`] if the call is blocked.
     pub fn check(&self, validator: &Validator, call: &GuardedCall<'_>) -> Result<(), Rejection> {
-        let reject = |reason: String| Rejection::new(validator.clone(), reason);
         let network = NetworkRules::new().local_hosts(call.local_hosts);
+        self.check_by(validator, call, network).map_err(|rejection| {
+            let uses_list = matches!(validator, Validator::Sandbox | Validator::NetworkRestricted);
+            let passes =
+                uses_list && self.check_by(validator, call, network.any_local_host()).is_ok();
+            if passes { rejection.of_local_host() } else { rejection }
+        })
+    }
+
+    /// Checks a call with the validator of this name, by these rules for hosts.
+    fn check_by(
+        &self,
+        validator: &Validator,
+        call: &GuardedCall<'_>,
+        network: NetworkRules<'_>,
+    ) -> Result<(), Rejection> {
+        let reject = |reason: String| Rejection::new(validator.clone(), reason);
         match validator {
             Validator::None => Ok(()),
             Validator::Sandbox => shell::check(call.tool, call.arguments, network).map_err(reject),

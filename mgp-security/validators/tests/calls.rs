@@ -332,6 +332,30 @@ fn a_hint_of_a_sandboxed_server_admits_nothing() {
 }
 
 #[test]
+fn a_rejection_is_of_a_local_host_only_if_the_call_would_pass_with_one() {
+    for (url, expected) in [
+        ("http://localhost:3000/", true),
+        ("http://10.1.2.3/a?b=http://192.168.0.1/", true),
+        ("https://wiki.corp/", true),
+        ("http://[fd00::1]:8080/", true),
+        ("http://169.254.169.254/", false),
+        ("http://metadata.google.internal/", false),
+        ("http://localhost:22/", false),
+        ("http://me:pw@localhost:3000/", false),
+        ("http://localhost:3000/ http://169.254.169.254/", false),
+    ] {
+        for (validator, arguments) in [
+            (Validator::NetworkRestricted, json!({ "url": url })),
+            (Validator::Sandbox, json!({ "command": format!("curl {url}") })),
+        ] {
+            let call = GuardedCall::new("run_command", &arguments);
+            let rejection = ValidatorSet::new().check(&validator, &call).unwrap_err();
+            assert_eq!(rejection.is_of_local_host(), expected, "{validator} {url}: {rejection}");
+        }
+    }
+}
+
+#[test]
 fn a_local_host_passes_in_scripts_of_a_shell_and_a_public_name_cannot_lead_to_it() {
     let local: [LocalHost; 1] = ["localhost:3000".parse().unwrap()];
     let check = |code: &str| {

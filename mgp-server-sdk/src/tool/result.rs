@@ -1,5 +1,6 @@
 //! Return types of tool functions.
 
+use std::error::Error as StdError;
 use std::fmt;
 
 use mgp_types::mcp::{CallToolResult, ContentBlock, Era};
@@ -63,7 +64,9 @@ pub struct Json<T>(pub T);
 /// A failure that the model should see, returned as a result with `isError`. In contrast, an [`RpcError`] is a failure
 /// of the call itself.
 ///
-/// The operator `?` converts any error that implements [`std::error::Error`].
+/// The operator `?` converts any error that implements [`std::error::Error`]. The model then sees the text of the
+/// error, but not that of its causes: a cause can be meant for the operator only, as the source of an [`RpcError`] is,
+/// which is never sent to a peer. To show the causes too, write `.map_err(ToolError::with_causes)?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError(pub String);
 
@@ -83,6 +86,42 @@ impl ToolError {
     pub fn new(message: impl fmt::Display) -> Self {
         Self(format!("{message:#}"))
     }
+
+    /// Creates a failure from an error and its causes, e.g. `read the config: permission denied`. Leaves out a cause
+    /// whose text is already contained, and everything below an [`RpcError`] among the causes.
+    ///
+    /// An error that wraps an [`RpcError`] transparently, e.g. `mgp_client_sdk::Error`, has the source of the
+    /// [`RpcError`] as its own cause, so this function shows it. Use `?` for such errors.
+    ///
+    /// ```
+    /// use mgp_server_sdk::ToolError;
+    ///
+    /// #[derive(Debug, thiserror::Error)]
+    /// #[error("read the config")]
+    /// struct ReadConfig(#[source] std::io::Error);
+    ///
+    /// fn read() -> Result<(), ReadConfig> {
+    ///     Err(ReadConfig(std::io::Error::other("the disk is full")))
+    /// }
+    /// fn tool() -> Result<(), ToolError> {
+    ///     read().map_err(ToolError::with_causes)
+    /// }
+    /// assert_eq!(tool().unwrap_err().to_string(), "read the config: the disk is full");
+    /// ```
+    #[must_use]
+    pub fn with_causes(error: impl StdError + 'static) -> Self {
+        let mut text = error.to_string();
+        let mut next: Option<&(dyn StdError + 'static)> = Some(&error);
+        while let Some(error) = next {
+            let shown = error.to_string();
+            if !text.contains(&shown) {
+                text.push_str(": ");
+                text.push_str(&shown);
+            }
+            next = error.source().filter(|_| !error.is::<RpcError>());
+        }
+        Self(text)
+    }
 }
 
 impl fmt::Display for ToolError {
@@ -91,7 +130,7 @@ impl fmt::Display for ToolError {
     }
 }
 
-impl<E: std::error::Error> From<E> for ToolError {
+impl<E: StdError> From<E> for ToolError {
     fn from(error: E) -> Self {
         Self(error.to_string())
     }
@@ -236,6 +275,6 @@ fallible! {
     ToolError => ToolError::into_tool_result;
     StructuredError => StructuredError::into_tool_result;
     String => |message| ToolError(message).into_tool_result();
-    Box<dyn std::error::Error + Send + Sync> => |error| ToolError::new(error).into_tool_result();
+    Box<dyn StdError + Send + Sync> => |error| ToolError::new(error).into_tool_result();
     RpcError => Err;
 }

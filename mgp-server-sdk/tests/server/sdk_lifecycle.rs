@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{RawPeer, hello, modern_meta};
+use mgp_transport::duplex;
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, Revision};
 use mgp_types::method::{ElicitationCreate, Request as _};
 use mgp_types::service::CallerRequest;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::time::Instant;
 
 fn server() -> Server {
     Server::new("life", "1")
@@ -189,4 +192,34 @@ async fn a_cancelled_call_ends_and_is_not_answered() {
     let received = raw.ask_all("ping", json!({})).await;
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(monitor.running(), 0);
+}
+
+/// Regression test: after the end of its input, a server waited 2 s for the end of an open stream of changes, although
+/// its client could no longer end the stream.
+#[tokio::test(start_paused = true)]
+async fn an_open_stream_does_not_keep_a_server_after_the_end_of_its_input() {
+    let later = Tool::new("later", "Answers after a second", || async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        "done"
+    });
+    let (here, there) = duplex();
+    let serving = tokio::spawn(server().tool(later).serve(there.reader, there.writer));
+    let (mut lines, mut to) = (BufReader::new(here.reader).lines(), here.writer);
+    let mut send = async |id: u64, method: &str, mut params: Value| {
+        params["_meta"] = modern_meta(&json!({}));
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        to.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    };
+    let wish = json!({"notifications": {"toolsListChanged": true}});
+    send(1, "subscriptions/listen", wish).await;
+    let line = lines.next_line().await.unwrap().unwrap();
+    assert!(line.contains("notifications/subscriptions/acknowledged"), "{line}");
+    send(2, "tools/call", call("later")).await;
+    to.shutdown().await.unwrap();
+    let begun = Instant::now();
+    let line = lines.next_line().await.unwrap().unwrap();
+    assert!(line.contains(r#""id":2"#) && line.contains("done"), "{line}");
+    serving.await.unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert!(lines.next_line().await.unwrap().is_none());
 }

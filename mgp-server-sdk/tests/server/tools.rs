@@ -82,6 +82,47 @@ async fn failures_are_well_formed_and_the_server_survives() {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("read the config")]
+struct ReadConfig(#[source] OpenFile);
+
+#[derive(Debug, thiserror::Error)]
+#[error("open /x: {0}")]
+struct OpenFile(#[source] std::io::Error);
+
+fn read_config() -> Result<&'static str, ReadConfig> {
+    Err(ReadConfig(OpenFile(std::io::Error::other("permission denied"))))
+}
+
+fn ask_caller() -> Result<&'static str, RpcError> {
+    Err(RpcError::internal("not asked").because(std::io::Error::other("rule 7 denies it")))
+}
+
+/// Regression test: a tool could show the causes of an error only if it wrote them into the text itself.
+#[tokio::test]
+async fn the_causes_of_a_failure_are_shown_if_the_tool_adds_them() {
+    let server = Server::new("causes", "1")
+        .tool(Tool::new("all", "Fails", || async { read_config().map_err(ToolError::with_causes) }))
+        .tool(Tool::new("first", "Fails", || async { Ok::<_, ToolError>(read_config()?) }))
+        .tool(Tool::new("private", "Fails", || async {
+            ask_caller().map_err(ToolError::with_causes)
+        }))
+        .tool(Tool::new("asked", "Fails", || async { Ok::<_, ToolError>(ask_caller()?) }));
+    let (mut client, _) = connect_mock(server, "{}").await;
+    for (tool, expected) in [
+        ("all", "read the config: open /x: permission denied"),
+        ("first", "read the config"),
+        // The source of an `RpcError` is for logs only.
+        ("private", "not asked (-32603)"),
+        ("asked", "not asked (-32603)"),
+    ] {
+        let params = format!(r#"{{"name":"{tool}"}}"#);
+        let failed = client.request("tools/call", &params).await.unwrap();
+        let failed: CallToolResult = failed.get().unwrap();
+        assert_eq!(failed.content[0].as_text(), Some(expected), "{tool}");
+    }
+}
+
 #[tokio::test]
 async fn a_streamed_result_that_is_too_long_for_its_caller_is_not_retried() {
     let story = Tool::new("story", "Tells a story", |stream: ResultStream| async move {

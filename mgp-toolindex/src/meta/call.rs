@@ -41,10 +41,9 @@ impl ForwardedCall {
         // wrong member.
         let params: CallToolParams =
             arguments.get().or_else(|_| Params::of("", arguments)?.get())?;
-        let server = match params.extra.get("server_id") {
-            Some(server) => Some(server.get::<String>()?),
-            None => None,
-        };
+        // Some agent frameworks write each member of a schema, so `null` and an empty id are the same as no id.
+        let server: Option<String> = params.extra.decode("server_id")?;
+        let server = server.filter(|id| !id.is_empty());
         let tool = resolve(&params.name, server.as_deref(), index, allowed)?;
         Ok(Self { tool, arguments: params.arguments.unwrap_or_default() })
     }

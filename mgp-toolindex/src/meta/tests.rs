@@ -49,6 +49,9 @@ fn a_call_resolves_to_one_tool_or_lists_the_candidates() {
     check(r#"{"name":"write","arguments":[]}"#, &AllTools, Ok("files.write"));
     check(r#"{"name":"write","arguments":[1]}"#, &AllTools, Err(-32602));
     check(r#"{"name":"write","server_id":{}}"#, &AllTools, Err(-32602));
+    check(r#"{"name":"write","server_id":null,"arguments":null}"#, &AllTools, Ok("files.write"));
+    check(r#"{"name":"write","server_id":""}"#, &AllTools, Ok("files.write"));
+    check(r#"{"name":"read","server_id":""}"#, &AllTools, Err(4003));
     check("{}", &AllTools, Err(-32602));
 }
 

@@ -8,12 +8,18 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{CloseReason, Limits};
 
+/// The time after the last byte that was sent until streams of changes end, if the peer closed its side and all other
+/// calls have completed. Within it, streams can send what is already on its way.
+const STREAM_LINGER: Duration = Duration::from_millis(100);
+
 /// The phase of a connection, with the deadlines of its end.
 #[derive(Default)]
 pub(super) struct Closing {
     phase: Phase,
     /// The time at which the connection ends if its peer still does not read, or if closing has not finished.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// The time at which the connection ends although streams of changes are open.
+    stream_deadline: Option<Pin<Box<Sleep>>>,
     /// If this side drains the connection, the latest time at which it ends, however slowly the peer reads.
     hard_deadline: Option<Instant>,
 }
@@ -40,6 +46,11 @@ impl Closing {
     /// Returns whether messages are still read.
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Open
+    }
+
+    /// Returns whether the peer closed its side, and running calls can still complete.
+    pub(super) fn is_closed_by_peer(&self) -> bool {
+        self.phase == Phase::PeerClosed
     }
 
     /// Returns whether this side closes the connection, and running calls can still complete.
@@ -83,9 +94,10 @@ impl Closing {
         self.deadline = None;
     }
 
-    /// Removes the deadline of an open or draining connection, e.g. because the peer has read something. The next
-    /// deadline is not later than `hard_deadline`.
+    /// Removes the deadline of streams, and that of an open or draining connection, e.g. because the peer has read
+    /// something. The next deadline of the connection is not later than `hard_deadline`.
     pub(super) fn note_progress(&mut self) {
+        self.stream_deadline = None;
         if matches!(self.phase, Phase::Open | Phase::Draining) {
             self.deadline = None;
         }
@@ -99,6 +111,16 @@ impl Closing {
             let left = hard_deadline.map(|latest| latest.saturating_duration_since(Instant::now()));
             Box::pin(sleep(left.map_or(time, |left| left.min(time))))
         });
+        deadline.as_mut().poll(task)
+    }
+
+    /// Waits until nothing was sent for a short time, although streams of changes are open; at most until the deadline,
+    /// as [`poll_deadline`](Self::poll_deadline) does.
+    pub(super) fn poll_stream_deadline(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
+        if self.poll_deadline(time, task).is_ready() {
+            return Poll::Ready(());
+        }
+        let deadline = self.stream_deadline.get_or_insert_with(|| Box::pin(sleep(STREAM_LINGER)));
         deadline.as_mut().poll(task)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll};
 
 use bytestring::ByteString;
-use mgp_types::method::{Request as _, ServerDiscover};
+use mgp_types::method::{Request as _, ServerDiscover, SubscriptionsListen};
 use mgp_types::service::{Call, CallKey, Message, Method, Params, WireRules};
 use mgp_types::{ErrorCode, Id, Payload, RpcError};
 
@@ -77,13 +77,14 @@ impl<R, W> Driver<R, W> {
         }
         let counted = CountedRequest::new(&self.connection.counters, size);
         let request = RunningRequest { id, batch: batch.cloned(), counted };
+        let is_stream = method.as_str() == SubscriptionsListen::METHOD;
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
         if !self.holds_answers()
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
             return self.connection.answer(request, &outcome);
         }
-        self.calls.push(Running { request: Some(request), future });
+        self.calls.push(Running { request: Some(request), is_stream, future });
     }
 
     /// Returns whether a request must be refused at the limits of running calls and of their bytes. Small pings, and

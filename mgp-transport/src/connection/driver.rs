@@ -247,9 +247,11 @@ impl<R, W> Driver<R, W> {
     /// Waits for the next event. Ends a closing connection once its work is done, and any connection at its deadline.
     fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         if let Some(reason) = self.closing.reason() {
-            let has_calls = !self.calls.is_empty() || !self.notifications.is_empty();
-            if self.outbox().unwritten() > 0 || has_calls && !self.closing.drops_calls() {
-                ready!(self.closing.poll_deadline(self.connection.limits.linger_timeout, task));
+            let linger = self.connection.limits.linger_timeout;
+            if self.outbox().unwritten() > 0 || self.awaits_calls() {
+                ready!(self.closing.poll_deadline(linger, task));
+            } else if self.closing.is_closed_by_peer() && !self.calls.is_empty() {
+                ready!(self.closing.poll_stream_deadline(linger, task));
             }
             return Poll::Ready(reason);
         }
@@ -267,6 +269,15 @@ impl<R, W> Driver<R, W> {
         // Set a new deadline and register the task for it. The result is `Pending`, because the deadline is later.
         let _ = self.closing.poll_deadline(stall.max(MIN_BUSY_INTERVAL), task);
         Poll::Pending
+    }
+
+    /// Returns whether the end of a closing connection waits for calls. Once the peer has closed its side, it does not
+    /// wait for streams of changes: they would never end, and many clients kill a server that does not exit soon.
+    fn awaits_calls(&self) -> bool {
+        let is_closed_by_peer = self.closing.is_closed_by_peer();
+        let is_awaited = |call: &Running| !(is_closed_by_peer && call.is_stream);
+        !self.closing.drops_calls()
+            && (!self.notifications.is_empty() || self.calls.iter().any(is_awaited))
     }
 
     /// Returns whether the peer is a child that has received a call and not answered it. Many servers run one call at a

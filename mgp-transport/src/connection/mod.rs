@@ -75,8 +75,10 @@ pub struct Limits {
     /// [child](Connection::for_child) gets more time while it has a call that it has not answered. Default: 30 s.
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
-    /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
-    /// peer gets up to [`stall_timeout`](Self::stall_timeout) in total. Default: 2 s.
+    /// [closed](Connection::close_handle) the connection. If the peer closed its side, streams of changes
+    /// (`subscriptions/listen`) end once all other calls have completed and nothing was sent for 100 ms. If this side
+    /// closed it and the peer continues to read, the peer gets up to [`stall_timeout`](Self::stall_timeout) in total.
+    /// Default: 2 s.
     pub linger_timeout: Duration,
 }
 

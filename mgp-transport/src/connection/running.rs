@@ -29,6 +29,8 @@ pub(super) struct RunningRequest {
 pub(super) struct Running {
     /// `None` after the request has completed.
     pub(super) request: Option<RunningRequest>,
+    /// `true` for a stream of changes, which lasts as long as the peer wants.
+    pub(super) is_stream: bool,
     pub(super) future: BoxFuture<'static, Result<Reply, RpcError>>,
 }
 

@@ -13,3 +13,4 @@ mod http_fetch;
 mod http_sse;
 mod pings;
 mod stdio_kinds_raw;
+mod stream_ends;

@@ -285,6 +285,13 @@ pub enum StoreError {
         "the file of the store was removed or replaced; move it back, or stop this program, remove `…-wal` and `…-shm`, and restore the file from a back-up"
     )]
     Lost,
+    /// Another program has removed or replaced the write-ahead log of the store (`…-wal`). The store therefore accepts
+    /// no changes, because a kill of this process would lose them. If the log was removed, the accepted changes are
+    /// written into the file; then other processes cannot change the store until this process closes it.
+    #[error(
+        "the file `…-wal` of the store was removed or replaced; restart this program, which writes the changes that it has accepted into the store"
+    )]
+    LogLost,
     /// The content of the store is not known, because the store was not opened yet or cannot be read.
     #[error(
         "the content of the store is not known; open it first, or wait until it can be read again"
@@ -315,7 +322,9 @@ impl From<StoreError> for RpcError {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             StoreError::Timeout(_) => (ErrorCode::TIMEOUT, error.to_string()),
-            StoreError::Lost => (ErrorCode::SERVER_NOT_READY, error.to_string()),
+            StoreError::Lost | StoreError::LogLost => {
+                (ErrorCode::SERVER_NOT_READY, error.to_string())
+            }
             // An operator must correct the cause, so the caller receives no details of it.
             _ => (
                 ErrorCode::SERVER_NOT_READY,

@@ -15,8 +15,9 @@ use mgp_types::Timestamp;
 use serde_json::Value;
 
 use crate::args::{ConfigArg, Global};
+use crate::escape::escape_lines;
 use crate::exit::{CliResult, Failure};
-use crate::output::{escape_lines, print_json, write_stdout};
+use crate::output::{print_json, write_stdout};
 use crate::replace_file::replace_file;
 use crate::time_args;
 

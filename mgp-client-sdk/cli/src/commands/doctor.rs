@@ -30,6 +30,7 @@ mod kernel;
 mod names;
 mod outgoing;
 mod pins;
+mod removed;
 mod report;
 mod server;
 mod state;
@@ -61,6 +62,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         Some(store) => config::check(&doctor.config, Arc::clone(store), &mut checks).await,
         None => None,
     };
+    let is_loaded = loaded.is_some();
     let running = kernel::check(global, &mut checks).await;
     checks.extend(state::check_keys(global).await);
     checks.extend(state::check_secrets(global));
@@ -79,6 +81,9 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         if let Some(store) = store {
+            if is_loaded {
+                checks.extend(removed::check(&store, &selected, &running).await);
+            }
             checks.extend(check_agents(global, &*store, &selected.config, &inventory).await);
         }
     }

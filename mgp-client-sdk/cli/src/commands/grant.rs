@@ -374,7 +374,7 @@ async fn grant_server(
             (Vec::new(), 0, 0, None, Some(format!("not started: {error}")))
         }
     };
-    let waiting = probed.as_ref().map_or(0, |probed| held(governance, &server.id, probed));
+    let waiting = probed.as_ref().map_or(0, |probed| held(backend, governance, &server.id, probed));
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
     if let Err(failure) = approve(backend, server, &mut granted, &wanted.because).await? {
@@ -435,12 +435,24 @@ fn is_configured(server: &ServerConfig, permission: &Permission) -> bool {
     })
 }
 
-/// Returns the number of tools whose definition waits for a review.
-fn held(governance: &Governance, server: &ServerId, probed: &ProbedServer) -> usize {
+/// Returns the number of tools whose definition waits for a review, because of its content or because it has changed.
+/// Only the state of the kernel contains the earlier definitions.
+fn held(
+    backend: &Backend,
+    governance: &Governance,
+    server: &ServerId,
+    probed: &ProbedServer,
+) -> usize {
+    let stored = if let Backend::Folder(stored, _) = backend { stored } else { governance };
     // Count names in a set, because a server may list a tool twice.
     let names: BTreeSet<&String> = probed.listed.iter().collect();
-    let state = |name: &str| governance.definitions().state(Some(server), name);
-    names.into_iter().filter(|name| matches!(state(name), DefinitionState::Flagged(_))).count()
+    let is_held = |name: &&String| {
+        [governance, stored].iter().any(|known| {
+            let state = known.definitions().state(Some(server), name);
+            matches!(state, DefinitionState::Flagged(_) | DefinitionState::Changed(_))
+        })
+    };
+    names.into_iter().filter(is_held).count()
 }
 
 /// Returns the kernel's assessment of each of these tools of a server.

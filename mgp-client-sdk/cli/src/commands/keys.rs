@@ -249,9 +249,10 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
         Keys::Revoke(Revoke { id, .. }) => {
             let id = id.as_deref().unwrap_or_default();
             let running = control::admit_and_connect(global).await?;
-            revoke(global, id, operator()).await?;
+            let was_revoked = revoke(global, id, operator()).await?;
             noticed(running).await;
-            ActionReport::new(id, "revoked").print(global)
+            let note = was_revoked.then(|| format!("the key `{id}` was already revoked"));
+            ActionReport::new(id, REVOKED).with_notes(note.into_iter().collect()).print(global)
         }
     }
 }
@@ -318,12 +319,17 @@ pub(crate) async fn list(global: &Global) -> CliResult<Vec<KeyInfo>> {
     Ok(all)
 }
 
-/// Revokes a key, and records who did it.
-pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResult {
+/// Revokes a key, and records who did it. Returns whether the key was revoked before.
+pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResult<bool> {
+    let keys = open(global).await?;
+    let records = keys.records().await?;
+    let was_revoked = records.iter().any(|key| key.id() == id && key.revoked().is_some());
     let audit = OfflineAudit::open(global).await?;
-    let revoked = open(global).await?.with_audit(by, audit.sink()).revoke(id).await;
+    // Also revoke a revoked key again: recording its first revocation may have failed.
+    let revoked = keys.with_audit(by, audit.sink()).revoke(id).await;
     audit.close().await?;
-    revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
+    revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
+    Ok(was_revoked)
 }
 
 /// Revokes all keys of a tenant, and records who did it. Returns each of them with its agent. If this fails, some keys

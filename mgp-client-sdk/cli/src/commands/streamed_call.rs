@@ -6,8 +6,9 @@ use mgp_types::mcp::{CallToolResult, ContentBlock};
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::escape::escape_lines;
 use crate::exit::CliResult;
-use crate::output::{escape_lines, print_json_line, print_note, print_stderr, write_stdout};
+use crate::output::{print_json_line, print_note, print_stderr, write_stdout};
 
 /// A line of `mgp tools call --stream --json`.
 #[derive(Debug, Serialize)]

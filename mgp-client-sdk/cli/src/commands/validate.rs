@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::Global;
+use crate::escape::escape_lines;
 use crate::exit::{CliResult, Failure};
 use crate::output::{
-    Cell, Output, Render, escape_lines, first_line, plural, print, print_json, print_note,
-    print_stderr, write_stdout,
+    Cell, Output, Render, first_line, plural, print, print_json, print_note, print_stderr,
+    write_stdout,
 };
 use crate::signals::{Signals, exit_code};
 use crate::time_args;

@@ -166,7 +166,7 @@ fn keys_table(console: &Console, viewer: &Viewer, keys: &[KeyInfo]) -> Markup {
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (id, operator) = (form.text("id"), &viewer.operator);
     let revoked = if console.kernel.admits_change(operator) {
-        keys::revoke(&console.global, id, operator.principal.clone()).await
+        keys::revoke(&console.global, id, operator.principal.clone()).await.map(drop)
     } else {
         Err(Failure::failed("your key does not permit changes (`admin.write`)"))
     };

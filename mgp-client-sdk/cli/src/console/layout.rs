@@ -8,7 +8,7 @@ use super::Console;
 use super::form::Form;
 use super::operator::Viewer;
 use super::texts::Texts;
-use crate::output::escape_lines;
+use crate::escape::escape_lines;
 use crate::state_option;
 
 /// The maximum length of a notice, which is part of the address of the page that shows it.

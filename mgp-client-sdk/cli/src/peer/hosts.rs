@@ -16,6 +16,9 @@ const MAX_HOSTS: usize = 1024;
 /// The thread name that identifies keeper processes.
 const KEEPER_NAME: &str = "mgp-keeper";
 
+/// The thread name that identifies the first process of a container, see `first_process.rs`.
+const INIT_NAME: &str = "mgp-init";
+
 /// Shells, which start programs for a person or a host. A shell that is the first process of a terminal belongs to a
 /// person, so it does not count as a host.
 const SHELLS: &[&str] =
@@ -172,9 +175,16 @@ impl HostTable {
     }
 }
 
-/// Returns whether the kernel or a keeper is among a process and its ancestors, i.e. whether a server started it.
+/// Returns whether the kernel or a keeper is among a process and its ancestors, i.e. whether a server started it. In a
+/// container whose first process has started the kernel, orphans count too: a server may have left them.
 fn is_below_server(chain: &[ProcessStat], kernel: i32) -> bool {
-    chain.iter().any(|one| one.id.pid == kernel || one.name == KEEPER_NAME)
+    let is_of_server = |one: &ProcessStat| one.id.pid == kernel || one.name == KEEPER_NAME;
+    chain.iter().any(|one| is_of_server(one) || is_first_process(one))
+}
+
+/// Returns whether a process is the first one of a container, and has started the kernel.
+pub(super) fn is_first_process(process: &ProcessStat) -> bool {
+    process.id.pid == 1 && process.name == INIT_NAME
 }
 
 /// Returns the host of a shim; `None` if a person started the shim in a terminal, or its parent has exited.

@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::net::UnixStream;
 
 use super::Place;
-use super::hosts::{HostTable, Inside, is_at_terminal};
+use super::hosts::{HostTable, Inside, is_at_terminal, is_first_process};
 use super::stat::ProcessStat;
 use super::table::{Proc, ProcessTable as _, ancestry};
 
@@ -102,7 +102,7 @@ impl Hosts {
 
     /// Records a known host: the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
-        let Some(chain) = ancestry(&Proc, own_pid()) else { return };
+        let Some(chain) = own_ancestry() else { return };
         // This process takes the place of the shim in this check. The kernel's process id is given as 0, because
         // otherwise this process, the first of the chain, would count as a kernel that started the shim.
         let admitted = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0, |_| false);
@@ -114,7 +114,7 @@ impl Hosts {
 
 /// Returns where this process runs, for a command that works without a kernel.
 pub(crate) fn own_place() -> Place {
-    match ancestry(&Proc, own_pid()) {
+    match own_ancestry() {
         Some(chain) => place(&HostTable::default(), &chain[1..]).at(is_at_terminal(&chain)),
         None => Place::Barred(unreadable()),
     }
@@ -155,6 +155,13 @@ fn hides_processes(mounts: &str) -> bool {
 fn unreadable_because(error: Option<io::Error>) -> String {
     let cause = error.map(|error| format!(": {error}")).unwrap_or_default();
     format!("the ancestors of this process cannot be read{cause}")
+}
+
+/// Returns this process and its ancestors, except the first process of a container, which may have started this kernel.
+fn own_ancestry() -> Option<Vec<ProcessStat>> {
+    let mut chain = ancestry(&Proc, own_pid())?;
+    chain.retain(|one| !is_first_process(one));
+    Some(chain)
 }
 
 fn own_pid() -> i32 {

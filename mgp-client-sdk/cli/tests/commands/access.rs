@@ -333,6 +333,35 @@ fn permissions_are_decided_and_revoked() {
 }
 
 #[test]
+fn doctor_names_what_is_stored_for_a_server_whose_entry_was_deleted_by_hand() {
+    let home = Home::new();
+    for id in ["kept", "gone"] {
+        home.succeed(&["servers", "add", id, "--", &program("echo")]);
+    }
+    home.write("work/mgp.toml", "[[servers]]\nid = 'project'\ncommand = 'project'\n");
+    home.succeed(&["trust", "--yes"]);
+    home.succeed(&["access", "grant", "ada", "project"]);
+    let text = std::fs::read_to_string(home.own()).unwrap();
+    let (before, entry) = text.split_at(text.rfind("[[servers]]").unwrap());
+    assert!(entry.contains("gone") && !entry.contains("kept"), "{entry}");
+    home.write(".config/mgp/servers.toml", before);
+    // The project of the server `project` is in another folder.
+    let doctor = || {
+        let mut command = home.command(&["doctor", "--no-start"]);
+        let output = command.current_dir(home.path(".config")).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report = doctor();
+    let expected = "the configuration has no server `gone`, but stored for it are the access of \
+                    default; the recorded definitions of 1 tool; fix: if no other configuration \
+                    has it, run `mgp servers rm gone`";
+    assert!(report.contains(expected), "{report}");
+    assert!(!report.contains("`kept`") && !report.contains("`project`"), "{report}");
+    home.succeed(&["servers", "rm", "gone"]);
+    assert!(!doctor().contains("`gone`"));
+}
+
+#[test]
 fn a_key_is_shown_once_and_its_revocation_is_recorded() {
     let home = Home::new();
     assert!(home.succeed(&["keys", "ls"]).contains("no keys"));
@@ -351,6 +380,9 @@ fn a_key_is_shown_once_and_its_revocation_is_recorded() {
     assert!(!all.to_string().contains(secret));
     home.silent(&["keys", "revoke", id]);
     assert_eq!(home.json("keys-ls", &["keys", "ls"])[0]["status"], "revoked");
+    let again = home.run(&["keys", "revoke", id]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.err.contains(&format!("the key `{id}` was already revoked")), "{again:?}");
     home.fail(1, &["keys", "revoke", "0000000000000000"], "see `mgp keys ls`");
     let events = home.json("audit-query", &["audit", "query"]);
     let kinds: Vec<_> = events

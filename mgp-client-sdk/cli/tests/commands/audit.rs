@@ -238,3 +238,28 @@ fn changes_are_refused_after_the_database_was_removed_or_replaced_and_status_and
     fs::copy(&away, &database).unwrap();
     home.fail(1, &["access", "grant", "ada", "files", "--force"], "was removed or replaced");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_removed_write_ahead_log_is_reported_and_costs_no_change_that_a_command_confirmed() {
+    let kernel = crate::kernel::Kernel::new("");
+    let home = &kernel.home;
+    home.succeed(&["access", "grant", "ada", "files", "--force"]);
+    fs::remove_file(home.path(".local/state/mgp/state.db-wal")).unwrap();
+    until_blocking("the kernel notices it", || {
+        home.succeed(&["status"]).contains("`state.db-wal` was removed or replaced")
+    });
+    // Once the accepted changes are in the database, the kernel keeps other processes from changing it.
+    until_blocking("the accepted changes are in the database", || {
+        let refused = home.run(&["access", "grant", "eve", "files", "--force"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        refused.err.contains("another process keeps its lock")
+    });
+    let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+    assert!(report.to_string().contains("`state.db-wal` was removed"), "{report}");
+    assert_eq!(code, Some(1));
+    let home = kernel.killed();
+    home.succeed(&["audit", "verify"]);
+    let found = home.json("audit-query", &["audit", "query", "--type", "changes_lost"]);
+    assert_eq!(found, serde_json::json!([]));
+}

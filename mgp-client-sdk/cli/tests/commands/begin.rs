@@ -129,6 +129,32 @@ fn commands_that_edit_one_configuration_at_the_same_time_all_take_effect() {
     assert_eq!((count("id = \""), count("enabled = false")), (4, 4), "{text}");
 }
 
+#[test]
+fn a_lock_of_the_configuration_that_another_process_keeps_is_reported_with_the_remedy() {
+    let home = Home::with_servers(&["a"]);
+    let held = fs::File::create(home.path(".config/mgp/servers.toml.lock")).unwrap();
+    held.lock().unwrap();
+    let refused = home.run(&["servers", "disable", "a"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for text in [
+        "/servers.toml.lock` could not be locked within 5 s, because ",
+        " holds it; try again, or end that process if it hangs",
+    ] {
+        assert!(refused.err.contains(text), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_server_whose_addition_ended_before_its_grants_is_not_added_again_but_granted() {
+    let home = Home::new();
+    let echo = program("echo");
+    // A command that is killed after it has written the entry leaves the same configuration.
+    home.succeed(&["servers", "add", "x", "--no-grant", "--", &echo]);
+    let again = ["servers", "add", "x", "--", &echo];
+    home.fail(1, &again, "`x` is this server already; run `mgp access grant AGENT x`");
+    home.fail(1, &["servers", "add", "x", "--", "cat"], "there is a server `x` already");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_server_that_does_not_start_is_added_with_the_ways_to_correct_it() {

@@ -119,6 +119,18 @@ fn an_imported_tool_with_the_id_of_another_imported_server_waits_for_a_review() 
     until_blocking("its tool waits", || standings(&kernel.home) == ["flagged"]);
 }
 
+/// Regression test: only suspicious definitions were counted, but not those that differ from the recorded ones.
+#[test]
+fn a_second_import_counts_the_definitions_that_have_changed_meanwhile() {
+    let home = imported(&[tool("get_note", "Gets a note."), tool("get_task", "Gets a task.")]);
+    let changed = json!([tool("get_note", "Deletes a note."), tool("get_task", "Gets a task.")]);
+    home.write("tools.json", &changed.to_string());
+    let file = home.path("host.json");
+    let again = ["import", file.to_str().unwrap(), "--apply", "--agent", "other"];
+    let done = home.json("import", &again);
+    assert_eq!(done["granted"][0]["waiting"], 1, "{done}");
+}
+
 #[test]
 fn setup_counts_a_server_that_ended_as_ready_unless_an_operator_keeps_it_stopped() {
     let mut note = tool("get_note", "Gets a note.");

@@ -257,7 +257,7 @@ fn one_command_at_a_time_changes_hosts_files_and_their_records() {
     // Another command holds this lock while it writes its host's file.
     let other = changes.lock(Duration::from_secs(30)).unwrap();
     let recorded = records();
-    home.fail(1, &connect, "has held");
+    home.fail(1, &connect, "could not be locked within");
     assert_eq!((text(&file), records()), (before.clone(), recorded));
     assert!(!home.path(".cursor/mcp.json.bak1").exists());
     drop(other);
@@ -265,7 +265,7 @@ fn one_command_at_a_time_changes_hosts_files_and_their_records() {
     home.succeed(&connect);
     let (connected, recorded) = (text(&file), records());
     let other = changes.lock(Duration::from_secs(30)).unwrap();
-    home.fail(1, &["disconnect", "cursor"], "has held");
+    home.fail(1, &["disconnect", "cursor"], "could not be locked within");
     assert_eq!((text(&file), records()), (connected, recorded));
     assert!(!home.path(".cursor/mcp.json.bak2").exists());
     drop(other);

@@ -121,9 +121,17 @@ fn a_command_may_reach_the_local_hosts_of_its_server_and_no_others() {
     for url in ["http://localhost:3000/health", "http://[::1]:8080/"] {
         assert!(!why(url).0, "{url}");
     }
-    for url in ["http://localhost:3001/", "http://127.0.0.1:8080/", "http://169.254.169.254/"] {
+    for (url, has_remedy) in [
+        ("http://localhost:3001/", true),
+        ("http://127.0.0.1:8080/", true),
+        ("http://169.254.169.254/", false),
+        ("http://localhost:22/", false),
+        ("http://me:pw@localhost:3000/", false),
+        ("http://localhost:3001/ $(id)", false),
+    ] {
         let (is_blocked, reason) = why(url);
-        assert!(is_blocked && reason.contains("permit a local host there"), "{url}: {reason}");
+        assert!(is_blocked, "{url}: {reason}");
+        assert_eq!(reason.contains("permit a local host there"), has_remedy, "{url}: {reason}");
     }
     let shown = kernel.home.succeed(&["servers", "ls", "bench"]);
     assert!(shown.contains("local hosts   localhost:3000, [::1]"), "{shown}");

@@ -503,6 +503,25 @@ fn newer_hosts_start_mgp_instead_of_their_own_servers() {
 }
 
 #[test]
+fn servers_in_further_files_of_continue_are_imported() {
+    let home = Home::new();
+    let list = "name: Tools\nversion: 0.0.1\nschema: v1\nmcpServers:\n  - name: browser\n    command: own\n    env: { KEY: \"${{ secrets.KEY }}\" }\n";
+    home.write(".continue/mcpServers/tools.yaml", list);
+    home.write(".continue/mcpServers/single.json", r#"{"command": "other"}"#);
+    let done = home.run(&["import", "continue", "--apply", "--no-grant"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.err.matches("then remove them there").count(), 1, "{done:?}");
+    let text = fs::read_to_string(home.own()).unwrap();
+    for part in ["id = \"browser\"", "${keyring:KEY}", "id = \"single\"", "\"other\""] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let list = "mcpServers:\n  - { name: tools, command: third }\n";
+    let file = home.write("project/.continue/mcpServers/tools.yml", list);
+    let seen = home.json("import", &["import", file.to_str().unwrap()]);
+    assert_eq!(seen["access"], json!({ "continue": ["tools"] }), "{seen}");
+}
+
+#[test]
 fn the_agent_of_a_host_gets_the_servers_of_its_other_files() {
     let home = Home::new();
     home.succeed(&["connect", "continue", "--agent", "team", "--interactive", "no"]);

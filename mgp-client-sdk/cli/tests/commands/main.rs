@@ -45,6 +45,8 @@ mod kernel;
 #[cfg(unix)]
 mod later;
 #[cfg(unix)]
+mod log_format;
+#[cfg(unix)]
 mod login;
 #[cfg(unix)]
 mod outgoing;

@@ -182,8 +182,17 @@ url = "http://hook.example/h0ok-secret"
 [kernel.webhooks.here]
 url = "http://127.0.0.1:9/in"
 allow_loopback = true
+[kernel.webhooks.inside]
+url = "http://10.0.0.5/in"
+allow_private = true
+[kernel.webhooks.blocked]
+url = "https://10.0.0.5/in"
+allow_loopback = true
 [kernel.notify.phone]
 ntfy = "http://ntfy.example/topic"
+[kernel.notify.chat]
+webhook = "http://chat.internal/hook"
+allow_private = true
 "#,
     );
     let report = home.json("doctor", &["doctor", "--no-start"]);
@@ -197,7 +206,11 @@ ntfy = "http://ntfy.example/topic"
     assert!(keyless.contains("no-such-key") && keyless.contains("\"warn\""), "{keyless}");
     assert!(plain.contains("not https") && plain.contains("allow_loopback"), "{plain}");
     assert!(phone.contains("not https"), "{phone}");
-    assert_eq!(found("webhooks.here`"), None);
+    let blocked = found("webhooks.blocked`").unwrap();
+    assert!(blocked.contains("private") && blocked.contains("allow_private"), "{blocked}");
+    for allowed in ["webhooks.here`", "webhooks.inside`", "notify.chat`"] {
+        assert_eq!(found(allowed), None);
+    }
     assert!(!report.to_string().contains("h0ok-secret"), "{report}");
 }
 

@@ -54,11 +54,20 @@ fn commands_advise_to_wait_while_the_kernel_finishes_its_calls() {
     let mut stop = home.command(&["stop", "--timeout", "5m"]).spawn().unwrap();
     let socket = home.path(".local/state/mgp/mgp.sock");
     until_blocking("the kernel is stopping", || !socket.exists());
-    for command in [&["reload"][..], &["servers", "start", "slow"], &["status"]] {
+    let before = fs::read_to_string(&file).unwrap();
+    let remove = ["servers", "rm", "slow", "--config", file.to_str().unwrap()];
+    for command in [
+        &["reload"][..],
+        &["servers", "start", "slow"],
+        &["status"],
+        &["serve", "--http", "127.0.0.1:0", "--no-auth"],
+        &["access", "grant", "ada", "slow"],
+        &remove,
+    ] {
         home.fail(3, command, "is stopping; wait until it has ended");
     }
-    let serve = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
-    home.fail(1, &serve, "is stopping; wait until it has ended");
+    home.fail(3, &remove, "mgp: nothing was changed: the kernel of `");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
     // The kernel starts no server that is added now.
     let late = home.path("late.begun");
     let added =

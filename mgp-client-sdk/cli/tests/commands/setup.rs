@@ -465,7 +465,7 @@ fn setup_leaves_a_host_with_another_configuration_as_it_is() {
 }
 
 #[test]
-fn files_of_continue_that_mgp_does_not_read_are_named() {
+fn files_of_continue_that_mgp_does_not_change_are_named() {
     let home = Home::new();
     home.write(".continue/mcpServers/mcp.json", r#"{"mcpServers": {}}"#);
     home.write(".continue/mcpServers/other.yaml", "mcpServers:\n  - command: npx\n");
@@ -473,17 +473,17 @@ fn files_of_continue_that_mgp_does_not_read_are_named() {
     home.write(".continue/mcpServers/notes.json", "{}");
     home.write(".continue/mcpServers/notes.md", "command");
     fs::write(home.path(".continue/mcpServers/bad.yaml"), [0xff]).unwrap();
-    let warning = "mgp does not read copied.json, other.yaml in `";
+    let warning = "mgp cannot change copied.json, other.yaml in `";
     for arguments in [&["setup", "continue", "--dry-run"][..], &["import", "continue"]] {
         let shown = home.run(arguments);
         assert_eq!(shown.err.matches(warning).count(), 1, "{arguments:?}: {shown:?}");
         assert!(shown.err.contains("mgp cannot read bad.yaml in `"), "{arguments:?}: {shown:?}");
     }
     let report = home.run(&["doctor", "--no-start"]);
-    assert!(report.out.contains("mgp does not read copied.json, other.yaml"), "{report:?}");
+    assert!(report.out.contains("mgp cannot change copied.json, other.yaml"), "{report:?}");
     fs::remove_dir_all(home.path(".continue/mcpServers")).unwrap();
     let shown = home.run(&["import"]);
-    assert!(!shown.err.contains("does not read"), "{shown:?}");
+    assert!(!shown.err.contains("cannot change"), "{shown:?}");
 }
 
 #[test]

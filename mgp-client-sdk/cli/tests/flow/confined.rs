@@ -247,6 +247,26 @@ async fn a_server_is_not_reported_as_confined_while_its_earlier_rights_apply() {
     host.close().await;
 }
 
+/// The first line of a script that the server can write gives the server no right, so the script cannot start.
+#[test]
+fn the_error_of_a_script_that_its_server_can_write_names_the_interpreter() {
+    if !can_confine() {
+        return;
+    }
+    let world = World::new(
+        "[[servers]]\nid = 'own'\ncommand = '{DIR}/writable/run'\n[servers.confine]\nwrite = ['{DIR}/writable']\n",
+    );
+    let shell = world.write("own/shell", "");
+    std::fs::copy("/bin/sh", &shell).unwrap();
+    let script = world.write("writable/run", &format!("#!{}\nexec cat\n", shell.display()));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).unwrap();
+    let file = world.path("mgp.toml").to_str().unwrap().to_owned();
+    let report = world.command(&["doctor", "--config", &file]).output().unwrap();
+    let report = String::from_utf8_lossy(&report.stdout);
+    assert!(report.contains("its interpreter `") && report.contains("own/shell`"), "{report}");
+}
+
 #[tokio::test]
 async fn a_package_that_may_not_connect_is_named_before_it_fails() {
     let world =

@@ -194,22 +194,34 @@ fn a_listed_program_that_an_agent_registers_writes_only_with_a_grant() {
 }
 
 #[test]
-fn a_program_that_may_read_and_write_reaches_no_hidden_files_of_the_home_folder() {
+fn a_program_that_may_read_and_write_reaches_neither_hidden_files_nor_those_of_the_kernel() {
     if !Confinement::is_supported() {
         return;
     }
-    let served = Served::new("");
-    let files = ["notes/todo", ".profile", ".ssh/id", ".config/mgp/own"];
+    let config = r#"
+[kernel.audit.sinks.all]
+file = "~/events.jsonl"
+
+[[servers]]
+id = "off"
+command = "/bin/cat"
+env = { TOKEN = "${file:token}" }
+enabled = false
+"#;
+    let served = Served::new(config);
+    let files = ["notes/todo", ".profile", ".ssh/id", ".config/mgp/own", "token", "events.jsonl"];
     for file in files {
         let path = served.path(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "x\n").unwrap();
     }
     let mut params = served.asks("made");
-    let tries = r#"for file in notes/todo .profile .ssh/id .config/mgp/own state/secrets.json; do
+    let tries = r#"for file in notes/todo .profile .ssh/id .config/mgp/own state/secrets.json mgp.toml \
+  token events.jsonl; do
   cat "$2/$file" > /dev/null 2>&1 && echo "reads $file" >> "$1/reached"
   (echo x >> "$2/$file") 2> /dev/null && echo "writes $file" >> "$1/reached"
 done
+mv "$2/notes/todo" "$2/mgp.toml" 2> /dev/null && echo "replaces mgp.toml" >> "$1/reached"
 "#;
     params["args"][1] = json!(format!("{tries}{}", params["args"][1].as_str().unwrap()));
     params["args"].as_array_mut().unwrap().push(json!(served.folder.path()));

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mgp_security::Governance;
 use mgp_testkit::{KilledChild, Stopwatch};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::program::program;
@@ -426,6 +428,72 @@ fn a_command_whose_kernel_stops_before_it_answers_reports_that() {
     assert!(stopped.starts_with("mgp: the kernel stopped"), "{last}");
     assert!(!reason.is_empty());
     assert!(life.kernel.wait().unwrap().success());
+}
+
+/// Serves one connection as the kernel with this process id, which ends before it answers a request.
+fn end_before_answer(mut stream: UnixStream, pid: u32) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    let _hello = lines.next();
+    let reply = json!({"mgp": 1, "ok": true, "version": "0.1.0", "pid": pid});
+    let _ = writeln!(stream, "{reply}");
+    for line in lines {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        let (id, method) = (&message["id"], message["method"].as_str().unwrap());
+        let answer = match method {
+            "initialize" => {
+                let version = &message["params"]["protocolVersion"];
+                let info = json!({"name": "mgp", "version": "0.1.0"});
+                let result = json!(
+                    {"protocolVersion": version, "capabilities": {}, "serverInfo": info}
+                );
+                json!({"jsonrpc": "2.0", "id": id, "result": result})
+            }
+            "server/discover" => {
+                let error = json!({"code": -32601, "message": "unknown method"});
+                json!({"jsonrpc": "2.0", "id": id, "error": error})
+            }
+            _ if id.is_null() => continue,
+            _ => return,
+        };
+        let _ = writeln!(stream, "{answer}");
+    }
+}
+
+#[test]
+fn a_command_reports_the_stop_of_its_kernel_although_another_process_uses_the_folder() {
+    let world = World::empty();
+    fs::create_dir(world.state()).unwrap();
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    let pid = std::process::id();
+    let lock = world.state().join("kernel.lock");
+    fs::write(&lock, pid.to_string()).unwrap();
+    let held = fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let listener = UnixListener::bind(world.socket()).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            end_before_answer(stream.unwrap(), pid + 1);
+        }
+    });
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&world.program);
+        command.args(arguments).arg("--state").arg(world.state()).stdin(Stdio::null());
+        let ended = command.output().unwrap();
+        let printed = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{arguments:?}: {printed}");
+        assert!(printed.contains("the kernel stopped before the request ended"), "{printed}");
+        printed
+    };
+    let uncertain = "so a change may or may not have been made";
+    assert!(run(&["permissions", "reset", "echo", "shell.execute"]).contains(uncertain));
+    for reading in [&["permissions", "ls"][..], &["access", "query", "ada", "echo"], &["status"]] {
+        assert!(!run(reading).contains(uncertain), "{reading:?}");
+    }
+    world.config(&world.server("echo", "exec true"));
+    let file = world.config_file();
+    let printed = run(&["servers", "rm", "echo", "--config", file.to_str().unwrap()]);
+    assert!(printed.starts_with("mgp: `echo` was removed from the configuration"), "{printed}");
+    assert!(!fs::read_to_string(file).unwrap().contains("servers"));
 }
 
 #[test]

@@ -472,11 +472,23 @@ async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
     mgp_testkit::until_blocking("it is refused", || {
         let error = mgp(&world, &["webhooks"])[0]["last_error"].clone();
         error.as_str().is_some_and(|error| {
-            error.contains("/…` must not be fetched") && error.contains("`allow_loopback`")
+            error.contains("/…` must not be fetched")
+                && error.contains("`allow_loopback`")
+                && error.contains("`allow_private`")
         })
     });
     let failing = mgp(&world, &["status"])["failing_webhooks"].as_object().unwrap().clone();
     let origin = url.rsplit_once('/').unwrap().0;
     assert!(failing.contains_key(&format!("{origin}/… (test)")), "{failing:?}");
     assert!(posted.try_recv().is_err());
+
+    // The permission applies to the waiting event too.
+    configure(
+        &world,
+        &format!(
+            "[kernel.webhooks.test]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\nallow_private = true\n"
+        ),
+    );
+    let sent = posted.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(sent.value()["data"]["call"], 1);
 }

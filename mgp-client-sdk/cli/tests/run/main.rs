@@ -16,6 +16,7 @@ mod ends;
 mod events;
 mod exports;
 mod first;
+mod first_process;
 #[path = "../world/host.rs"]
 mod host;
 mod judged;

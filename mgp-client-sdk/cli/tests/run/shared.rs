@@ -445,5 +445,5 @@ fn a_host_gets_a_reason_although_the_process_that_uses_the_folder_never_serves()
     assert!(String::from_utf8_lossy(&report).contains(&reason));
     let refused = world.output(&["--stdio"]);
     let shown = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && shown.contains(&reason), "{shown}");
+    assert!(refused.status.code() == Some(3) && shown.contains(&reason), "{shown}");
 }

@@ -50,6 +50,9 @@ pub(super) async fn info(
     findings.extend(audit_finding(&kernel));
     let removed = || KernelFinding::new("error", STATE_REMOVED);
     findings.extend(reachable.is_state_lost.then(removed));
+    let log_removed = || KernelFinding::new("error", STATE_LOG_REMOVED);
+    let is_log_removed = reachable.is_state_log_lost && !reachable.is_state_lost;
+    findings.extend(is_log_removed.then(log_removed));
     info.findings = findings.into();
     info.agents = kernel.0.config.agents();
     info.variables = named_variables(&kernel.0.config.config());
@@ -73,6 +76,9 @@ const LOG_REMOVED: &str = "the file of the audit log was removed, so calls are r
 
 /// The finding about a database of the kernel's state that another program has removed or replaced.
 const STATE_REMOVED: &str = "`state.db` was removed or replaced, so changes are refused, and access entries, permissions and approved definitions are lost when the kernel stops; run `mgp stop`, remove `state.db-wal` and `state.db-shm`, and restore `state.db` from a back-up together with its `state.db-wal`";
+
+/// The finding about a write-ahead log of that database that another program has removed or replaced.
+const STATE_LOG_REMOVED: &str = "`state.db-wal` was removed or replaced, so changes and calls are refused; restart the kernel: run `mgp stop`, which loses no change";
 
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
     let removed = || kernel.governance().log()?.is_removed().then(|| LOG_REMOVED.to_owned());

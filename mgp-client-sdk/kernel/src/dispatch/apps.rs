@@ -1,6 +1,6 @@
 //! Pages that hosts show for the results of tools (MCP Apps, SEP-1865).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mgp_toolindex::{Allowed, Resolved, ToolIndex, listed_tool, name_for};
 use mgp_types::RpcError;
@@ -8,7 +8,7 @@ use mgp_types::mcp::{Tool, UiToolMeta};
 use mgp_types::service::{Context, ServerId};
 
 use super::dispatcher::Dispatcher;
-use super::entry_lookup::refreshed_servers;
+use super::entry_lookup::refresh_lists;
 use super::names::NameTable;
 use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
@@ -25,21 +25,37 @@ pub(super) async fn fit(
     if !cx.caller.shows_apps {
         tools.retain(|tool| !is_listed_for_pages_only(index, caller, &tool.name));
     }
-    if tools.iter().all(|tool| UiToolMeta::of(tool).is_none()) {
+    let have_page = tools.iter().filter(|tool| UiToolMeta::of(tool).is_some());
+    let owners = have_page.filter_map(|tool| server_of(index, caller, tool));
+    let owners: BTreeSet<ServerId> = owners.collect();
+    if owners.is_empty() {
         return Ok(());
     }
-    let servers = refreshed_servers(dispatcher, cx, ListKind::Resources).await;
+    let servers = dispatcher.visible_servers(cx);
+    // Read only the lists that contain the pages: a server that never returns its resources must not delay the tools of
+    // the others.
+    let with_pages = servers.iter().filter(|server| owners.contains(server.id()));
+    let with_pages: Vec<_> = with_pages.cloned().collect();
+    refresh_lists(dispatcher, &with_pages, ListKind::Resources).await;
     let names = NameTable::new(ListKind::Resources, &servers);
     for tool in tools {
         let Some(mut ui) = UiToolMeta::of(tool) else { continue };
         let Some(uri) = &mut ui.resource_uri else { continue };
-        let Resolved::One(found) = index.resolve(&tool.name, caller) else { continue };
-        if let Some(shown) = names.shown_name(&ServerId::from(found.server_id()), uri) {
+        let Some(server) = server_of(index, caller, tool) else { continue };
+        if let Some(shown) = names.shown_name(&server, uri) {
             *uri = shown;
             ui.put(tool)?;
         }
     }
     Ok(())
+}
+
+/// Returns the server of a listed tool; `None` if the kernel itself has the tool.
+fn server_of(index: &ToolIndex, caller: &dyn Allowed, tool: &Tool) -> Option<ServerId> {
+    match index.resolve(&tool.name, caller) {
+        Resolved::One(found) => Some(ServerId::from(found.server_id())),
+        _ => None,
+    }
 }
 
 /// Completes a tool list for a host that shows pages. If the list lacks a tool with a page, e.g. because it has only

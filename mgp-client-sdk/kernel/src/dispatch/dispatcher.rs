@@ -16,7 +16,7 @@ use super::meta_tools::MetaToolConfig;
 use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
-use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
+use crate::fleet::{Fleet, ListGroup, ManagedServer, VisibleFleet};
 use crate::kernel_hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
@@ -103,13 +103,13 @@ impl Dispatcher {
         servers_with_tools(&self.0.fleet, &self.0.view, cx)
     }
 
-    /// Waits for the first lists of the servers with tools that the caller may see, at most until `limit` after each
+    /// Waits for the first tools of the servers with tools that the caller may see, at most until `limit` after each
     /// server was added.
     pub(super) async fn wait_for_first_tools(&self, cx: &Context, limit: Duration) {
         // Return early in the usual case, because it is then not necessary to read the rules about access.
-        if self.0.fleet.all().values().any(|server| server.delays_lists()) {
+        if self.0.fleet.all().values().any(|server| server.delays_tools()) {
             let servers = self.servers_with_tools(cx);
-            self.wait_for_first_lists(cx, &servers, limit).await;
+            self.wait_for_first_lists(cx, &servers, ListGroup::Tools, limit).await;
         }
     }
 
@@ -128,17 +128,18 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for the first lists of the given servers, at most until `limit` after each server was added.
+    /// Waits for the first lists of a group of the given servers, at most until `limit` after each server was added.
     pub(super) async fn wait_for_first_lists(
         &self,
         cx: &Context,
         servers: &[Arc<ManagedServer>],
+        group: ListGroup,
         limit: Duration,
     ) {
         // Do not wait if the caller is a kernel: if two kernels are servers of each other, each would wait for the
         // other.
         if !kernel_hops::is_from_kernel(cx) {
-            self.0.fleet.synced_within(servers, limit).await;
+            self.0.fleet.synced_within(servers, group, limit).await;
         }
     }
 
@@ -151,7 +152,7 @@ impl Dispatcher {
     pub(super) fn no_tools_text(&self, cx: &Context) -> &'static str {
         let visible = self.servers_with_tools(cx);
         let is_loading =
-            |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
+            |server: &Arc<ManagedServer>| server.delays_tools() || server.is_starting();
         if visible.iter().any(is_loading) {
             return "They are still being loaded: search all the same.";
         }

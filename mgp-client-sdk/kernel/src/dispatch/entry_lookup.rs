@@ -46,11 +46,20 @@ pub(super) async fn refreshed_servers(
     kind: ListKind,
 ) -> Vec<Arc<ManagedServer>> {
     let servers = dispatcher.visible_servers(cx);
-    dispatcher.wait_for_first_lists(cx, &servers, FIRST_LIST_TIMEOUT).await;
+    dispatcher.wait_for_first_lists(cx, &servers, kind.group(), FIRST_LIST_TIMEOUT).await;
+    refresh_lists(dispatcher, &servers, kind).await;
+    servers
+}
+
+/// Refreshes the stale lists of servers, for a limited time. Does not wait for the first lists of new servers.
+pub(super) async fn refresh_lists(
+    dispatcher: &Dispatcher,
+    servers: &[Arc<ManagedServer>],
+    kind: ListKind,
+) {
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
     // Ignore the time-out: the lists of the servers that have answered are now fresh.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
-    servers
 }
 
 /// Refreshes a stale list of a server. If the list changed, notifies the clients and stores the lists of the server.

@@ -8,7 +8,7 @@ use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, To
 use mgp_types::mcp::{self, CallToolParams};
 use mgp_types::mgp::{CallExtension, ServerState};
 use mgp_types::service::{Call, Context, Params, ServerId, Target, Visibility as _};
-use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
+use mgp_types::{ErrorCode, Extras, Object, Payload, RawObject, RpcError};
 
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
@@ -254,7 +254,7 @@ fn find_held(
 ) -> Result<Option<Arc<ManagedServer>>, RpcError> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let CallToolParams { name, arguments, extra, .. } = naming_params(call, address)?.get()?;
-    let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
+    let wanted = named_server(&extra);
     let all = fleet.all();
     let is_wanted = |id: &ServerId| wanted.as_deref().is_none_or(|wanted| wanted == id.as_str());
     let qualified = all.iter().filter_map(|(id, server)| {
@@ -380,7 +380,7 @@ struct WantedTool {
 impl WantedTool {
     fn of(params: &RawObject) -> Result<Self, RpcError> {
         let CallToolParams { name, extra, .. } = params.get()?;
-        let server_id = extra.get("server_id").and_then(|server| server.get().ok());
+        let server_id = named_server(&extra);
         Ok(Self { name, server_id })
     }
 
@@ -400,6 +400,12 @@ impl WantedTool {
         };
         all.filter(is_named).max_by_key(|server| server.id().as_str().len())
     }
+}
+
+/// Returns the id of the server in the params of a call; `None` also if it is empty, because some agent frameworks
+/// write each member of a schema.
+fn named_server(extra: &Extras) -> Option<String> {
+    extra.get("server_id")?.get().ok().filter(|id: &String| !id.is_empty())
 }
 
 /// Returns known names that are similar to an unknown name, because the caller may mean one of these tools.

@@ -153,9 +153,19 @@ impl SenderContext {
     }
 
     /// Returns an HTTP client that is allowed to send to this URL.
-    pub(super) fn fetch(&self, url: &str, allow_loopback: bool) -> Result<GuardedFetch, String> {
-        let fetch =
-            if allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
+    pub(super) fn fetch(
+        &self,
+        url: &str,
+        allow_loopback: bool,
+        allow_private: bool,
+    ) -> Result<GuardedFetch, String> {
+        let fetch = if allow_private {
+            GuardedFetch::for_chosen(url)
+        } else if allow_loopback {
+            GuardedFetch::for_server(url)
+        } else {
+            GuardedFetch::new()
+        };
         let fetch = fetch.and_then(|fetch| fetch.proxy(self.proxy.clone()));
         let fetch = fetch.map_err(|error| error.to_string())?;
         Ok(fetch.with_limits(TIMEOUT, MAX_ANSWER))
@@ -461,8 +471,8 @@ pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt
             let is_forbidden = matches!(error, FetchError::Forbidden { .. });
             let mut why = mgp_types::clip(&error.hiding_path().to_string(), MAX_ERROR);
             if is_forbidden {
-                why += "; only `https` at public addresses is permitted, and this machine with \
-                        `allow_loopback`";
+                why += "; only `https` at public addresses is permitted, this machine with \
+                        `allow_loopback`, and a private network with `allow_private`";
             }
             Attempt::Failed(why)
         }

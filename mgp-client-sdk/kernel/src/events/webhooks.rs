@@ -29,7 +29,7 @@ impl Webhook {
     pub(super) fn new(sender: &SenderContext, mut config: WebhookConfig) -> Result<Self, String> {
         let secret = sender.expand(config.secret.as_deref())?;
         config.url = sender.expand(Some(&config.url))?.unwrap_or_default();
-        let fetch = sender.fetch(&config.url, config.allow_loopback)?;
+        let fetch = sender.fetch(&config.url, config.allow_loopback, config.allow_private)?;
         Ok(Self { config, fetch, secret })
     }
 

@@ -31,14 +31,18 @@ pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
             () = sleep(CHECK_INTERVAL) => {}
         }
         let end = Instant::now() + MAX_COLLECT;
+        let mut was_starting = false;
         loop {
             sleep(COLLECT_INTERVAL).await;
             let Some(fleet) = fleet.upgrade() else { return };
-            let is_starting = fleet.all().values().any(|server| server.delays_lists());
-            if !is_starting || Instant::now() >= end {
+            let is_starting = fleet.all().values().any(|server| server.delays_tools());
+            // After a start, wait once more: the requests that waited for it are answered now, and their clients must
+            // not be notified of changes that these answers contain.
+            if !(is_starting || was_starting) || Instant::now() >= end {
                 announce(&fleet, changes.take());
                 break;
             }
+            was_starting = is_starting;
         }
     }
 }

@@ -111,13 +111,13 @@ impl ManagedServer {
     /// `drain`, if it is given.
     pub(super) async fn stop_within(&self, reason: &ShutdownReason, drain: Option<Duration>) {
         let clients = self.clients();
-        let mut stop = pin!(self.stop_for(reason));
+        let mut stop = pin!(self.stop_for(reason, drain));
         if let Some(drain) = drain {
             if timeout(drain, &mut stop).await.is_ok() {
                 return;
             }
             tracing::info!(server = %self.id(), ?drain, "drain timeout: closing connections");
-            // Close the connections. This ends the drain, for which `stop` waits.
+            // Close the connections. This ends a drain that began earlier with more time, for which `stop` waits.
             join_all(clients.iter().map(Client::close)).await;
         }
         stop.await;
@@ -134,7 +134,7 @@ impl ManagedServer {
                 return;
             }
             let reason = ShutdownReason::OperatorRequest;
-            tokio::join!(server.stop_isolated(&reason), server.restart_sessions());
+            tokio::join!(server.stop_isolated(&reason, None), server.restart_sessions());
             // If an operator has stopped or removed the server meanwhile, stop it again.
             if server.hold().forbids_start() {
                 return server.stop().await;

@@ -192,8 +192,11 @@ impl Instance {
         }
     }
 
-    pub(super) async fn stop(&self, reason: &ShutdownReason) {
-        let stops = self.sessions().map(|session| session.client().stop(reason.clone()));
+    /// Drains and stops all sessions. If `drain` is given, running calls have at most this time to finish.
+    pub(super) async fn stop(&self, reason: &ShutdownReason, drain: Option<Duration>) {
+        let drain = drain.unwrap_or(Duration::MAX);
+        let stops =
+            self.sessions().map(|session| session.client().stop_within(reason.clone(), drain));
         futures_util::future::join_all(stops).await;
     }
 }

@@ -111,14 +111,14 @@ impl Instances {
         of_each.collect()
     }
 
-    pub(super) async fn stop(&self, reason: &ShutdownReason) {
+    pub(super) async fn stop(&self, reason: &ShutdownReason, drain: Option<Duration>) {
         let InstanceTable { parts, by_owner } = &*self.0;
         let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
         parts.context.stopped.add(&parts.config.id, owners);
         // Do not let the drain wait for answers of callers, because they cannot reach these instances any more.
         let sessions = all.iter().flat_map(|one| one.instance.sessions());
         sessions.for_each(|session| session.hop().end_all_parked());
-        let stops = all.iter().map(|one| one.instance.stop(reason));
+        let stops = all.iter().map(|one| one.instance.stop(reason, drain));
         futures_util::future::join_all(stops).await;
     }
 }
@@ -183,7 +183,7 @@ impl InstanceTable {
         let Some(instance) = table.remove(owner) else { return };
         tracing::debug!(server = %self.parts.config.id, ?owner, "stopping idle instance");
         tokio::spawn(async move {
-            instance.instance.stop(&ShutdownReason::IdleTimeout).await;
+            instance.instance.stop(&ShutdownReason::IdleTimeout, None).await;
         });
     }
 }

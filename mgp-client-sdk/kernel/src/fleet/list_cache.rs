@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
 use super::list_reading::{entry_key, read_list};
+use super::refresh_queue::ListGroup;
 
 /// The time for which a list counts as fresh if its server does not announce changes.
 const FRESH_TTL: Duration = Duration::from_secs(2);
@@ -135,6 +136,14 @@ impl ListKind {
             Self::Templates => ResourcesTemplatesList::METHOD,
             Self::Prompts => PromptsList::METHOD,
             Self::Skills => SkillsList::METHOD,
+        }
+    }
+
+    /// Returns the group of lists with which the kernel reads this list.
+    pub(crate) fn group(self) -> ListGroup {
+        match self {
+            Self::Resources | Self::Templates | Self::Skills => ListGroup::Resources,
+            Self::Prompts => ListGroup::Prompts,
         }
     }
 

@@ -330,23 +330,37 @@ impl ManagedServer {
     }
 
     /// Ends the wait for the first lists, because the kernel has read them, or the server does not answer or is
-    /// stopped. If the wait ends now, notifies the clients, even if the server has no tools: their tool lists may have
-    /// contained only meta tools.
+    /// stopped. If the wait for the tools ends now, notifies the clients, even if the server has no tools: their tool
+    /// lists may have contained only meta tools.
     pub(super) fn finish_first_sync(&self) {
         if self.first_sync.finish() {
             self.context().changed_lists.add(&self.id, ListGroup::Tools);
         }
     }
 
-    /// Returns whether searches must wait for the first lists of the server; requests for lists wait less long.
+    /// Ends the wait for the tools as [`finish_first_sync`](Self::finish_first_sync) does, but not the wait for the
+    /// other lists.
+    pub(super) fn finish_first_tools(&self) {
+        if self.first_sync.finish_tools() {
+            self.context().changed_lists.add(&self.id, ListGroup::Tools);
+        }
+    }
+
+    /// Returns whether searches must wait for the first tools of the server; requests for lists of tools wait less
+    /// long.
+    pub(crate) fn delays_tools(&self) -> bool {
+        self.first_sync.delays_tools()
+    }
+
+    /// Returns whether any request must wait for the first lists of the server.
     pub(crate) fn delays_lists(&self) -> bool {
         self.first_sync.delays_lists()
     }
 
-    /// Waits for the lists of a new server, at most until `limit` after it was added. Returns `false` if the server did
-    /// not answer.
-    pub(super) async fn synced(&self, limit: Duration) -> bool {
-        self.first_sync.wait(limit).await
+    /// Waits for the lists of a group of a new server, at most until `limit` after it was added. Returns `false` if the
+    /// server did not answer.
+    pub(super) async fn synced(&self, group: ListGroup, limit: Duration) -> bool {
+        self.first_sync.wait(group, limit).await
     }
 
     /// Returns whether the server may have tools that the kernel does not know, because this kernel has not read its
@@ -364,7 +378,7 @@ impl ManagedServer {
         matches!(self.state(), ServerState::Connecting | ServerState::Restarting)
     }
 
-    /// Starts a server whose lists this kernel has not read. Waits until the lists are read, the server has failed, or
+    /// Starts a server whose tools this kernel has not read. Waits until the tools are read, the server has failed, or
     /// the time limit has passed. If the server connected only after the first wait for its lists, or has announced a
     /// change of its tools, also waits until its tools are read.
     pub(crate) async fn sync(&self, limit: Duration) {
@@ -375,7 +389,8 @@ impl ManagedServer {
             if self.client().client().is_err() {
                 self.start().await;
             }
-            self.client().client().is_ok() && self.first_sync.wait_at_most(limit).await
+            let is_connected = self.client().client().is_ok();
+            is_connected && self.first_sync.wait_at_most(ListGroup::Tools, limit).await
         };
         if self.lists_may_be_outdated()
             && !tokio::time::timeout(left(), read).await.unwrap_or_default()
@@ -438,12 +453,13 @@ impl ManagedServer {
 
     /// Drains and stops all instances because an operator requests it or has changed the configuration.
     pub(crate) async fn stop(&self) {
-        self.stop_for(&ShutdownReason::OperatorRequest).await;
+        self.stop_for(&ShutdownReason::OperatorRequest, None).await;
     }
 
-    /// Drains and stops all instances. Servers with the extension `lifecycle` receive the reason.
-    pub(super) async fn stop_for(&self, reason: &ShutdownReason) {
-        tokio::join!(self.stop_isolated(reason), self.shared.stop(reason));
+    /// Drains and stops all instances. If `drain` is given, running calls have at most this time to finish. Servers
+    /// with the extension `lifecycle` receive the reason and the time.
+    pub(super) async fn stop_for(&self, reason: &ShutdownReason, drain: Option<Duration>) {
+        tokio::join!(self.stop_isolated(reason, drain), self.shared.stop(reason, drain));
     }
 
     /// Cancels the calls that wait for answers of their callers.
@@ -452,9 +468,9 @@ impl ManagedServer {
     }
 
     /// Stops the instances of all principals; their next calls create new instances.
-    pub(super) async fn stop_isolated(&self, reason: &ShutdownReason) {
+    pub(super) async fn stop_isolated(&self, reason: &ShutdownReason, drain: Option<Duration>) {
         if let Some(instances) = &self.isolated {
-            instances.stop(reason).await;
+            instances.stop(reason, drain).await;
         }
     }
 

@@ -24,6 +24,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
 
+use super::first_sync::OTHER_LISTS_DELAY;
 use super::instance::READY_TIMEOUT;
 use super::list_cache::ListKind;
 use super::managed_server::ManagedServer;
@@ -173,10 +174,11 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         drop(observers);
-        // End the wait for the first lists when the prompts were read, because they are the last list that the kernel
-        // reads of a new server.
-        if group == ListGroup::Prompts {
-            server.finish_first_sync();
+        match group {
+            ListGroup::Tools => finish_tools_soon(&server),
+            ListGroup::Resources => {}
+            // End the wait for all lists, because the prompts are the last list that the kernel reads of a new server.
+            ListGroup::Prompts => server.finish_first_sync(),
         }
         // Store the lists only if the server has not been removed while it answered.
         if fleet.is_present(&server) {
@@ -184,6 +186,22 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             stored_lists::save(store, server.id(), server.lists()).await;
         }
     }
+}
+
+/// Ends the wait for the first tools of a server, which were just read: when its other lists are read too, or after a
+/// short time if the server does not return them.
+fn finish_tools_soon(server: &Arc<ManagedServer>) {
+    if !server.lists_may_be_outdated() {
+        return;
+    }
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        // The prompts are the last list; with them, the wait for the tools ends too.
+        let others = server.first_sync().wait_at_most(ListGroup::Prompts, OTHER_LISTS_DELAY);
+        if !others.await {
+            server.finish_first_tools();
+        }
+    });
 }
 
 /// Waits for a while after the read of a list has failed. Then marks the list as stale again, if the server is

@@ -152,17 +152,23 @@ impl Fleet {
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
-    /// Waits for the lists of new servers like a search, i.e. for a limited time after each server was added.
+    /// Waits for the tools of new servers like a search, i.e. for a limited time after each server was added.
     pub(crate) async fn synced(&self) {
         let all: Vec<_> = self.all().values().cloned().collect();
-        self.synced_within(&all, FIRST_SYNC_TIMEOUT).await;
+        self.synced_within(&all, ListGroup::Tools, FIRST_SYNC_TIMEOUT).await;
     }
 
-    /// Waits for the lists of new servers, at most until `limit` after each was added. If a server does not answer even
-    /// within the longer time limit of searches, records this, so that the next kernel does not wait for the server.
-    pub(crate) async fn synced_within(&self, servers: &[Arc<ManagedServer>], limit: Duration) {
+    /// Waits for the lists of a group of new servers, at most until `limit` after each was added. If a server does not
+    /// answer even within the longer time limit of searches, records this, so that the next kernel does not wait for
+    /// the server.
+    pub(crate) async fn synced_within(
+        &self,
+        servers: &[Arc<ManagedServer>],
+        group: ListGroup,
+        limit: Duration,
+    ) {
         let waits = servers.iter().map(|server| async move {
-            if server.synced(limit).await {
+            if server.synced(group, limit).await {
                 return;
             }
             if limit >= FIRST_SYNC_TIMEOUT {
@@ -172,7 +178,7 @@ impl Fleet {
             // Do not record a server that is only slow, because searches of the next kernel would not wait for it.
             let (fleet, server) = (self.downgrade(), Arc::clone(server));
             tokio::spawn(async move {
-                let is_synced = server.synced(FIRST_SYNC_TIMEOUT).await;
+                let is_synced = server.synced(group, FIRST_SYNC_TIMEOUT).await;
                 if let Some(fleet) = fleet.upgrade().filter(|_| !is_synced) {
                     fleet.record_silent(&server);
                 }

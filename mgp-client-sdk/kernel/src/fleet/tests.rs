@@ -2,6 +2,7 @@
 
 mod access;
 mod announcements;
+mod first_lists;
 mod lifecycle;
 mod silent;
 mod stops;
@@ -18,7 +19,9 @@ use mgp_server_sdk::{
 };
 use mgp_testkit::{until, until_shown};
 use mgp_transport::{Connection, duplex};
-use mgp_types::mcp::{ElicitParams, Era, ListChanged, ListPromptsResult, Revision};
+use mgp_types::mcp::{
+    ElicitParams, Era, ListChanged, ListPromptsResult, ListToolsResult, Revision,
+};
 use mgp_types::method::{PromptsList, Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::proposal::SessionState;
@@ -33,6 +36,7 @@ use super::ManagedServer;
 use super::first_start_permits::{FIRST_START_PERMIT_TIMEOUT, SLOW_START_PERMIT_TIMEOUT};
 use super::first_sync::FIRST_SYNC_TIMEOUT;
 use super::idle::IDLE_TIMEOUT;
+use super::refresh_queue::ListGroup;
 use crate::Kernel;
 
 /// A kernel with one server, whose instances are numbered.
@@ -290,7 +294,8 @@ async fn calls_wait_for_no_other_starts_and_first_starts_not_for_one_that_hangs(
     drop(starts);
     assert!(next.waits_for_first_start());
     let fleet = &world.kernel.0.fleet;
-    fleet.synced_within(std::slice::from_ref(&next), FIRST_SYNC_TIMEOUT).await;
+    let started = std::slice::from_ref(&next);
+    fleet.synced_within(started, ListGroup::Tools, FIRST_SYNC_TIMEOUT).await;
     assert!(!fleet.context().known.is_silent(&next.config()), "it had no chance to answer");
 
     let (starts, slow) = (world.take_permits().await, take_all(&slow_starts).await);
@@ -525,12 +530,14 @@ async fn check_announced(kernel: &Kernel) {
 async fn the_late_answer_of_a_server_without_tools_is_announced() {
     let late = || {
         let waits = around(|call, inner: Stack| async move {
-            if call.method().as_str() == PromptsList::METHOD {
-                tokio::time::sleep(Duration::from_secs(20)).await;
+            if call.method().as_str() != ToolsList::METHOD {
+                return inner.send(call).await;
             }
-            inner.send(call).await
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Reply::of(&ListToolsResult::new(Vec::new()))
         });
-        Server::new("late", "1").prompt(Prompt::new("p", "Asks", || async { "p" })).layer(waits)
+        let server = Server::new("late", "1").layer(waits);
+        server.offer(|offer| offer.capabilities.tools = Some(ListChanged::new()))
     };
     let mgp = open(Isolation::Shared, &[]);
     let builder = Kernel::builder().local_with("clock", mgp.clone(), clock);

@@ -347,6 +347,23 @@ mcpServers:
 }
 
 #[test]
+fn further_files_of_continue_have_a_list_or_a_single_server() {
+    let list =
+        "name: tools\nversion: 0.0.1\nschema: v1\nmcpServers:\n  - name: own\n    command: own\n";
+    for end in ["yaml", "yml"] {
+        let file = format!("/p/.continue/mcpServers/tools.{end}");
+        let import = read(Host::Continue, Path::new(&file), list).unwrap();
+        assert_eq!(names(&import), ["own"]);
+        assert_eq!(import.servers[0].entry.cwd.as_deref(), Some("/p"), "{file}");
+    }
+    let file = Path::new("/p/.continue/mcpServers/single.json");
+    for single in [r#"{"command": "own"}"#, r#"{"url": "https://x.org/mcp"}"#] {
+        assert_eq!(names(&read(Host::Continue, file, single).unwrap()), ["single"]);
+    }
+    assert!(read(Host::Continue, file, r#"{"name": "own"}"#).is_err());
+}
+
+#[test]
 fn what_vs_code_replaces_is_replaced_here() {
     let text = r#"{"servers": {"a": {
         "command": "~/bin/a", "args": ["~", "~/projects", "~other", "a~/b"], "cwd": "~/work",

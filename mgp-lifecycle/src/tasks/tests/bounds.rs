@@ -75,6 +75,69 @@ async fn a_full_table_takes_no_new_tasks_and_evicts_delivered_ones() {
     assert_eq!(code(&mut client, "tasks/get", &named(&first)).await, -32602);
 }
 
+/// Regression test: two callers could take all places for a day.
+#[tokio::test(start_paused = true)]
+async fn callers_that_take_all_tasks_they_can_leave_some_for_others() {
+    let layer = layer(config());
+    let stack = over(&layer, |_| std::future::pending());
+    let mut taken = Vec::new();
+    for agent in 'a'..='h' {
+        // Several connections of a caller have one share together.
+        let mut clients = [modern(stack.clone()), modern(stack.clone())];
+        for client in &mut clients {
+            client.cx.principal = Principal::local().agent(agent.to_string());
+        }
+        let mut count = 0;
+        let refused = loop {
+            let called = clients[count % 2].request("tools/call", r#"{"name":"must"}"#).await;
+            match called {
+                Ok(_) => count += 1,
+                Err(refused) => break refused,
+            }
+        };
+        let expected = format!("you may keep at most {count} tasks now; cancel some");
+        assert!(refused.message().starts_with(&expected), "{refused}");
+        assert_eq!(refused.code().0, 3001);
+        taken.push(count);
+    }
+    assert_eq!(taken, [64, 13, 10, 8, 6, 5, 4, 3]);
+}
+
+#[test]
+fn a_lone_caller_may_have_as_many_tasks_as_its_limit_permits() {
+    for (max_tasks, max_per_principal) in
+        [(128, 64), (10, 8), (8, 8), (8, 64), (2, 1), (usize::MAX, usize::MAX - 1)]
+    {
+        let config = TasksConfig { max_tasks, max_per_principal, ..config() };
+        assert_eq!(config.share(0), max_per_principal.min(max_tasks), "{max_tasks}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_outcome_was_delivered_takes_no_place_from_its_caller() {
+    let layer = layer(TasksConfig { max_tasks: 8, max_per_principal: 4, ..config() });
+    let stack = over(&layer, slow);
+    let mut other = modern(stack.clone());
+    other.cx.principal = Principal::new("t", "s");
+    let mut client = modern(stack);
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        tasks.push(call(&mut other).await);
+    }
+    for _ in 0..2 {
+        tasks.push(call(&mut client).await);
+    }
+    assert_eq!(code(&mut client, "tools/call", r#"{"name":"must"}"#).await, 3001);
+    sleep(Duration::from_secs(61)).await;
+    for task in &tasks[..4] {
+        get(&mut other, task).await;
+    }
+    // The places of the other caller count as free again.
+    for _ in 0..2 {
+        assert!(call(&mut client).await["taskId"].is_string());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_finds_the_table_full_after_its_start_may_have_run() {
     let grace = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 mod address;
 mod bare;
+mod embedded;
 mod file_url;
 mod filter;
 mod offline;
@@ -11,12 +12,11 @@ mod store;
 mod target;
 
 use crate::argument_values::{Leaf, key_words, leaves};
-use crate::words::Words;
+use crate::{shell, words::Words};
 
 pub(crate) use rules::port_of;
 pub use rules::{NetworkRules, Resolver};
 use serde_json::Value;
-use std::net::IpAddr;
 pub(crate) use target::{check_range, is_ambiguous};
 
 /// Words in keys of arguments that contain a URL.
@@ -113,7 +113,8 @@ static LOCAL: Words = Words::new(
 const OWN: [&str; 6] =
     ["localhost", "ip6-localhost", "ip6-loopback", "metadata", "instance-data", "rancher-metadata"];
 /// Words in keys of arguments that contain a command. URLs in a command count as targets.
-static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
+static COMMANDS: Words =
+    Words::new("command commands cmd cmds curl wget args argv request fetch shell script");
 /// Words in keys of arguments that contain a text. A text can mention URLs that are not targets.
 static TEXTS: Words = Words::new(
     "\
@@ -164,7 +165,7 @@ pub(crate) fn check(
             _ => {}
         }
     }
-    Ok(())
+    shell::check_connections(tool, arguments, offline, |key| kind(key) == Kind::Command, rules)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,10 +182,15 @@ enum Kind {
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
     let is_property = words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last));
-    if is_property || words.iter().any(|word| RULES.has(word)) || is_network(&words) {
+    let joined = words.concat();
+    if is_property
+        || joined.ends_with("noproxy")
+        || words.iter().any(|word| RULES.has(word))
+        || is_network(&words)
+    {
         return Kind::Other;
     }
-    let joined = known(&words.concat());
+    let joined = known(&joined);
     let last = words.iter().rev().find_map(|word| known(word));
     match (joined.or(last), words.iter().any(|word| HOSTS.has(word.as_str()))) {
         // `host_name` and `server_name` mean a host, although `name` alone means a text.
@@ -241,7 +247,7 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         return true;
     }
     if text.contains(char::is_whitespace) {
-        return are_words(text, NAMES.has(last)) && embedded(text, rules).is_ok();
+        return are_words(text, NAMES.has(last)) && embedded::check(text, rules).is_ok();
     }
     if let Some((user, host)) = text.split_once('@') {
         // No other characters may precede the `@`. If e.g. a slash did, a client would take the text before the slash
@@ -433,7 +439,7 @@ fn check_text(
         return judged;
     }
     match kind {
-        Kind::Command => embedded(trimmed, rules),
+        Kind::Command => embedded::check(trimmed, rules),
         Kind::Url => each(trimmed, |url| check_reference(&without_breaks(url), rules)),
         Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => {
             each(trimmed, |url| rules.check_url(url))
@@ -444,7 +450,7 @@ fn check_text(
                 let host = joined.split('/').next().unwrap_or(&joined);
                 rules.for_place(&joined).check_host(host)?;
             }
-            embedded(trimmed, rules)
+            embedded::check(trimmed, rules)
         }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
             // Check only the part before the slash: the part after it is the length of a CIDR network, or a path.
@@ -516,51 +522,6 @@ fn begins_url(text: &str) -> bool {
         && (rest.starts_with("://")
             || rest.starts_with(':')
                 && network.iter().any(|known| scheme.eq_ignore_ascii_case(known)))
-}
-
-/// Checks the words of a command that are URLs, or hosts with a port.
-fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
-    for word in text.split(|c: char| {
-        c.is_whitespace()
-            || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')
-    }) {
-        // Remove the name of an option or of a value, which can precede a URL, e.g. in `--proxy=http://…`.
-        let target = match word.split_once("=http") {
-            Some((name, _)) if !begins_url(word) => &word[name.len() + 1..],
-            _ => word,
-        };
-        let lower = target.to_ascii_lowercase();
-        let place = word.split(['/', '?', '#']).next().unwrap_or(word);
-        let host = place.split(':').next().unwrap_or(place);
-        let rules_of_word = rules.for_bare_url(word);
-        // `bash` opens a connection for such a path.
-        let device = word.split_once("/dev/tcp/").or_else(|| word.split_once("/dev/udp/"));
-        if let Some((_, rest)) = device {
-            rules_of_word.check_host(rest.split('/').next().unwrap_or(rest))?;
-        }
-        // The address can follow the letter or the name of an option, e.g. in `-h10.0.0.1`, or other parts, e.g. in
-        // `a.example:80:10.0.0.1`.
-        if !word.contains("://") {
-            let glued = word.strip_prefix('-').and_then(|option| option.get(1..));
-            let value = word.split_once('=').filter(|(name, _)| kind(name) == Kind::Host);
-            let parts = word.split(':').skip(2).filter(|part| part.contains('.'));
-            let mut all = glued.into_iter().chain(value.map(|(_, value)| value)).chain(parts);
-            all.try_for_each(|part| bare::literal(part, rules_of_word))?;
-        }
-        if host.eq_ignore_ascii_case("localhost")
-            || host.parse::<IpAddr>().is_ok()
-            || word.starts_with('[') && word.contains("::")
-        {
-            rules_of_word.check_host(place)?;
-        } else if !place.contains("::") {
-            // Skip a word with two colons in a row: it mostly names an item of a program and not an IPv6 address.
-            bare::literal(place, rules_of_word)?;
-        }
-        if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
-            rules.check_url(target)?;
-        }
-    }
-    Ok(())
 }
 
 /// Returns a text without the characters that are ignored everywhere in a URL.

@@ -16,7 +16,9 @@ pub trait Resolver: Debug + Send + Sync {
 pub struct NetworkRules<'a> {
     pub(super) resolver: Option<&'a dyn Resolver>,
     /// The hosts outside of the public internet that pass.
-    pub(super) local: &'a [LocalHost],
+    local: &'a [LocalHost],
+    /// `true` if all hosts pass that an operator can permit as local hosts.
+    any_local: bool,
     /// `true` if URLs of files in arguments pass.
     pub(super) allows_files: bool,
 }
@@ -59,9 +61,26 @@ impl<'a> NetworkRules<'a> {
         self
     }
 
+    /// Returns the rules by which each host passes that an operator can permit as a local host.
+    pub(crate) fn any_local_host(self) -> Self {
+        Self { any_local: true, ..self }
+    }
+
     /// Returns the rules by which no local host passes.
     pub(crate) fn without_local_hosts(self) -> Self {
-        Self { local: &[], ..self }
+        Self { local: &[], any_local: false, ..self }
+    }
+
+    /// Returns whether a name is that of a local host that passes.
+    pub(super) fn permits_name(&self, name: &str, port: Option<u16>) -> bool {
+        self.local.iter().any(|local| local.permits_name(name, port))
+            || self.any_local && name.parse::<LocalHost>().is_ok()
+    }
+
+    /// Returns whether an address is that of a local host that passes.
+    pub(super) fn permits_address(&self, address: IpAddr, port: Option<u16>) -> bool {
+        self.local.iter().any(|local| local.permits_address(address, port))
+            || self.any_local && !LocalHost::is_metadata(address)
     }
 
     /// Returns the rules for a host that a path can follow. A network such as `10.1.2.3/8` is not a local host, even if

@@ -85,11 +85,17 @@ pub(super) fn url(text: &str, rules: NetworkRules<'_>) -> Result<Url, String> {
 }
 
 /// Returns whether clients read the host of a URL in different ways: in a URL with a backslash before an `@`, some take
-/// the text after the `@` for the host, unlike browsers.
+/// the text after the `@` for the host, unlike browsers. In a URL such as `ssh://a.example%2F@b.example/`, git decodes
+/// `%2F` before it searches for the host.
 pub(crate) fn is_ambiguous(url: &str) -> bool {
-    let place = url.split_once(':').map_or(url, |(_, rest)| rest).trim_start_matches(['/', '\\']);
+    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+    let place = rest.trim_start_matches(['/', '\\']);
     let place = place.split(['/', '?', '#']).next().unwrap_or(place);
+    let (user, host) = place.rsplit_once('@').unwrap_or(("", place));
+    let is_encoded = host.contains('%') || user.replace("%40", "").contains('%');
+    let of_git = ["ssh", "git", "git+ssh", "ssh+git"];
     place.split_once('\\').is_some_and(|(_, after)| after.contains('@'))
+        || is_encoded && of_git.iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// Returns whether browsers refuse a port, because it belongs to another protocol.
@@ -150,7 +156,7 @@ pub(super) fn check_host(
         Host::Ipv6(address) => return check_address((*address).into(), port, rules),
         Host::Domain(name) => name.trim_end_matches('.').to_ascii_lowercase(),
     };
-    let is_local = rules.local.iter().any(|local| local.permits_name(&name, port));
+    let is_local = rules.permits_name(&name, port);
     if !is_local {
         check_name(&name)?;
     }
@@ -207,8 +213,7 @@ fn check_address(
     port: Option<u16>,
     rules: NetworkRules<'_>,
 ) -> Result<(), String> {
-    let is_local = rules.local.iter().any(|local| local.permits_address(address, port));
-    if is_local { Ok(()) } else { public(address) }
+    if rules.permits_address(address, port) { Ok(()) } else { public(address) }
 }
 
 /// Checks that an address belongs to the public internet.

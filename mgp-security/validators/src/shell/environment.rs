@@ -101,7 +101,7 @@ pub(super) fn values(arguments: &Value, used: &BTreeSet<&str>) -> Vec<(String, S
 
 /// Visits the variables under each key in [`KEYS`], in the forms that servers accept: members of an object, texts such
 /// as `NAME=value`, and objects with `name` and `value`.
-fn visit_all(arguments: &Value, each: &mut Visit<'_>) -> Result<(), String> {
+pub(super) fn visit_all(arguments: &Value, each: &mut Visit<'_>) -> Result<(), String> {
     match arguments {
         Value::Array(items) => items.iter().try_for_each(|item| visit_all(item, each)),
         Value::Object(members) => members.iter().try_for_each(|(key, value)| match value {

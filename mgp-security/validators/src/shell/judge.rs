@@ -7,7 +7,7 @@ use super::{
     interpreters::{self, is_interpreter, is_shell_path, own_options},
     lex::{Word, assignment},
     paths::is_system,
-    powershell, programs, reading, runners, stdin, stores, tables, targets,
+    powershell, programs, reading, runners, settings, stdin, stores, tables, targets,
 };
 use crate::hidden::imitates_ascii;
 use crate::words::{Words, has};
@@ -66,7 +66,7 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
         match assignment(word) {
             Some((name, value)) => {
                 environment::check(name, value)?;
-                targets::variable(name, value, frame.network)?;
+                settings::variable(name, value, frame.network)?;
             }
             None => break,
         }

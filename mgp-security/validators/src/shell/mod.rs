@@ -4,12 +4,14 @@ mod argv;
 mod braces;
 mod builds;
 mod changes;
+mod connections;
 mod devices;
 mod environment;
 mod files;
 mod filters;
 mod find;
 mod folder;
+mod forwards;
 mod frame;
 mod git;
 mod interpreters;
@@ -21,6 +23,7 @@ mod programs;
 mod reading;
 mod runners;
 mod script;
+mod settings;
 mod stdin;
 mod stores;
 mod tables;
@@ -33,6 +36,7 @@ use crate::{
     network::NetworkRules,
     words::Words,
 };
+pub(crate) use connections::check as check_connections;
 use frame::{Frame, Stdin};
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
@@ -78,10 +82,7 @@ pub(crate) fn check(
         }
     }
     environment::check_all(arguments)?;
-    let proxies = targets::PROXIES.into_iter().collect();
-    for (name, value) in environment::values(arguments, &proxies) {
-        targets::variable(&name, &value, network)?;
-    }
+    environment::visit_all(arguments, &mut |name, value| settings::variable(name, value, network))?;
     let texts = leaves.iter().filter_map(|leaf| leaf.value.as_str());
     let used = texts.flat_map(used_variables).collect();
     let variables = Variables::of_environment(environment::values(arguments, &used))?;

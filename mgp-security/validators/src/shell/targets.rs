@@ -2,7 +2,7 @@
 
 use super::{
     argv::{Args, Refusal, long_name},
-    git,
+    forwards, git, settings,
 };
 use crate::network::{NetworkRules, check_range, is_ambiguous, port_of};
 use crate::words::{Words, has};
@@ -18,6 +18,8 @@ struct Client {
     data: &'static str,
     /// Short options whose value is a target.
     targets: &'static str,
+    /// Short options whose value is a forwarding of `ssh`.
+    forwards: &'static str,
     /// Long options whose value does not name a target.
     long: &'static str,
     /// The form of the command's operands.
@@ -49,7 +51,7 @@ const fn client(
     long: &'static str,
     operands: Operands,
 ) -> Client {
-    Client { names, valued, data: "", targets: "", long, operands }
+    Client { names, valued, data: "", targets: "", forwards: "", long, operands }
 }
 
 const CLIENTS: &[Client] = &[
@@ -144,12 +146,21 @@ const CLIENTS: &[Client] = &[
     },
     Client {
         targets: "J",
-        ..client("ssh mosh sftp ssh-copy-id", "BbcDEeFIiLlmOoPpQRSWw", "", Operands::Remotes)
+        forwards: "LRDW",
+        ..client("ssh", "BbcEeFIilmOoPpQSw", "", Operands::Remotes)
     },
-    Client { targets: "J", ..client("autossh", "MBbcDEeFIiLlmOoPpQRSWw", "", Operands::Remotes) },
+    Client {
+        targets: "J",
+        forwards: "LRDW",
+        ..client("autossh", "MBbcEeFIilmOoPpQSw", "", Operands::Remotes)
+    },
+    Client {
+        targets: "J",
+        ..client("mosh sftp ssh-copy-id", "BbcDEeFIiLlmOoPpQRSWw", "", Operands::Remotes)
+    },
     client("ssh-keyscan", "fpTtO", "", Operands::Remotes),
     Client { targets: "J", ..client("scp", "cDFiloPSX", "", Operands::Paths) },
-    client("sshfs", "opF", "", Operands::Paths),
+    Client { targets: "J", ..client("sshfs", "opF", "", Operands::Paths) },
     client(
         "rsync",
         "efTBM@",
@@ -167,12 +178,19 @@ const CLIENTS: &[Client] = &[
         "ffmpeg ffprobe mpv vlc yt-dlp youtube-dl gallery-dl wkhtmltopdf wkhtmltoimage chromium \
         google-chrome chrome firefox weasyprint pandoc convert magick rclone aws grpcurl websocat wscat \
         ab wrk hey siege k6 vegeta oha nikto sqlmap ffuf gobuster dirb wfuzz pip npm yarn pnpm go cargo \
-        podman docker helm kubectl gh glab openssl invoke-webrequest iwr invoke-restmethod irm \
-        start-bitstransfer",
+        podman helm gh glab openssl invoke-webrequest iwr invoke-restmethod irm start-bitstransfer",
         "odmHtTc",
         "header output data message body title notes",
         Operands::Schemes,
     ),
+    Client {
+        targets: "H",
+        ..client("docker nerdctl", "odmtTc", "data message body title notes", Operands::Schemes)
+    },
+    Client {
+        targets: "s",
+        ..client("kubectl oc", "odmHtTc", "output data message body", Operands::Schemes)
+    },
     client("socat", "bTtx", "", Operands::Parts),
 ];
 
@@ -192,7 +210,8 @@ static TRANSFER: Client = client(
 static TARGETS: Words = Words::new(
     "\
     proxy preproxy socks4 socks4a socks5 socks5-hostname proxy1.0 resolve connect-to doh-url url \
-    base endpoint endpoint-url index-url extra-index-url registry host connect server",
+    base endpoint endpoint-url index-url extra-index-url registry host connect server kube-apiserver \
+    dns-servers http-proxy https-proxy ftp-proxy all-proxy",
 );
 /// Long options of any client whose value is data, so that even a URL in it is not a target.
 static DATA: Words = Words::new(
@@ -202,43 +221,15 @@ static DATA: Words = Words::new(
     body title notes grep",
 );
 
-/// Variables that name the proxy of most network programs.
-pub(super) const PROXIES: [&str; 8] = [
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "all_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "FTP_PROXY",
-    "ALL_PROXY",
-];
-/// Commands whose operands set variables for other commands.
-const SETTERS: &str = "env export declare typeset readonly local";
-
-/// Checks a variable that a command or a call sets, if it is one of [`PROXIES`].
-///
-/// # Errors
-/// A description of the reason why the proxy is refused.
-pub(super) fn variable(name: &str, value: &str, rules: NetworkRules<'_>) -> Result<(), Refusal> {
-    if !PROXIES.contains(&name) {
-        return Ok(());
-    }
-    named(value, rules)
-        .map_err(|why| format!("`{name}` connects to a place that is not public: {why}"))
-}
-
 /// Checks the targets in the arguments of a network program.
 ///
 /// # Errors
 /// A description of the reason why a target is refused.
 pub(super) fn check(name: &str, args: Args<'_>, rules: NetworkRules<'_>) -> Result<(), Refusal> {
-    if has(SETTERS, name) {
-        let mut set = args.texts().filter_map(|text| text.split_once('='));
-        return set.try_for_each(|(name, value)| variable(name, value, rules));
-    }
+    settings::check(name, args, rules)?;
     let Some(client) = client_of(name, args) else { return Ok(()) };
     let refused = |why: String| format!("`{name}` connects to a place that is not public: {why}");
+    forwards::sockets(name, args).map_err(refused)?;
     if name == "openssl" {
         openssl(args, rules).map_err(refused)?;
     }
@@ -262,6 +253,11 @@ pub(super) fn check(name: &str, args: Args<'_>, rules: NetworkRules<'_>) -> Resu
         }
     }
     Ok(())
+}
+
+/// Returns whether a program is a network program, or sets variables for one.
+pub(super) fn is_client(name: &str) -> bool {
+    settings::sets_variables(name) || CLIENTS.iter().any(|client| has(client.names, name))
 }
 
 /// Returns the form of the arguments of a network program.
@@ -318,32 +314,24 @@ fn short<'a>(
     let letters = &word[1..];
     for (at, letter) in letters.char_indices() {
         let is_target = client.targets.contains(letter);
-        if !client.valued.contains(letter) && !is_target {
+        let is_forward = client.forwards.contains(letter);
+        if !client.valued.contains(letter) && !is_target && !is_forward {
             continue;
         }
         let rest = &letters[at + letter.len_utf8()..];
         let value = if rest.is_empty() { words.next().unwrap_or_default() } else { rest };
         return if is_target {
-            named(value, rules)
+            named(value.strip_prefix('=').unwrap_or(value), rules)
+        } else if is_forward {
+            forwards::check(letter, value, rules)
         } else if letter == 'o' && client.targets == "J" {
-            setting(value, rules)
+            forwards::settings(value, rules)
         } else if is_url(value) && !client.data.contains(letter) {
             // The value is a file or a list, which some programs also read from a URL, so check it if it is a URL.
             with_scheme(value, rules)
         } else {
             Ok(())
         };
-    }
-    Ok(())
-}
-
-/// Checks a setting of `ssh`, e.g. `HostName=10.0.0.1`, which can name another host than the operand.
-fn setting(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
-    let separates = |c: char| c == '=' || c.is_whitespace();
-    let text = text.trim_start();
-    let (name, value) = text.split_once(separates).unwrap_or((text, ""));
-    if name.eq_ignore_ascii_case("HostName") || name.eq_ignore_ascii_case("ProxyJump") {
-        return named(value.trim_matches(|c: char| separates(c) || c == '"'), rules);
     }
     Ok(())
 }
@@ -478,7 +466,7 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Checks the value of an option that contains a target, e.g. `example.com:80:10.0.0.1` of `--resolve`.
-fn named(value: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+pub(super) fn named(value: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     if let Some(url) = with_slashes(value) {
         with_scheme(&url, rules)?;
     }
@@ -544,7 +532,7 @@ fn with_scheme(word: &str, rules: NetworkRules<'_>) -> Result<(), String> {
 ///
 /// Among names without a dot, refuses only `localhost` and similar names: any other name can be an alias from the
 /// program's configuration.
-fn place(text: &str, is_host: bool, rules: NetworkRules<'_>) -> Result<(), String> {
+pub(super) fn place(text: &str, is_host: bool, rules: NetworkRules<'_>) -> Result<(), String> {
     let host = user_removed(text);
     let port = port_of(host);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -15,6 +16,7 @@ use landlock::{
     CreateRulesetError, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use seccompiler::{
@@ -35,6 +37,9 @@ const LIMITS: [(Resource, u64); 4] = [
     (Resource::Nofile, 512),
     (Resource::Data, 2 << 30),
 ];
+
+/// The maximum number of bytes that are read of the first line of a script.
+const MAX_LINE_BYTES: u64 = 4096;
 
 pub(super) fn is_available() -> bool {
     let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -81,9 +86,41 @@ pub(super) fn run(
             command.env(delayed, value).env_remove(&name);
         }
     }
+    let program = program.to_string_lossy();
+    if let Some(interpreter) = denied_interpreter(Path::new(&*program)) {
+        let interpreter = interpreter.display();
+        report(&format!(
+            "`{program}` cannot be started: its interpreter `{interpreter}` is not among the files that the confined server may read; permit the server to read it, or move `{program}` out of the folders that the server can write"
+        ));
+        return ExitCode::from(127);
+    }
     let error = command.args(arguments).exec();
-    report(&format!("`{}` cannot be started: {error}", program.to_string_lossy()));
+    report(&format!("`{program}` cannot be started: {error}"));
     ExitCode::from(127)
+}
+
+/// Returns the interpreter that the first line of a script names, if only the confinement denies this process to read
+/// the interpreter.
+fn denied_interpreter(script: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |name: &Path| {
+        let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
+        let is_path = name.components().count() > 1;
+        let file = if is_path { Some(name.to_owned()) } else { files.find(|file| file.is_file()) };
+        // Opening a named pipe would block.
+        file.filter(|file| file.is_file())
+    };
+    let mut line = String::new();
+    let begin = fs::File::open(found(script)?).ok()?.take(MAX_LINE_BYTES);
+    BufReader::new(begin).read_line(&mut line).ok()?;
+    let mut words = line.strip_prefix("#!")?.split_whitespace();
+    let named = Path::new(words.next()?);
+    let searched = words.find(|word| !word.starts_with('-')).filter(|_| named.ends_with("env"));
+    let interpreter = found(searched.map_or(named, Path::new))?;
+    let opened = fs::File::open(&interpreter);
+    let is_denied = opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    // Landlock does not change the result of this call.
+    (is_denied && access(interpreter.as_path(), Access::READ_OK).is_ok()).then_some(interpreter)
 }
 
 fn restrict(rights: &Confinement) -> Result<(), String> {

@@ -64,7 +64,7 @@ impl Endpoint {
         self.uri.scheme() == Some(&Scheme::HTTPS)
     }
 
-    pub(super) fn uri(&self) -> &Uri {
+    pub(in crate::http) fn uri(&self) -> &Uri {
         &self.uri
     }
 

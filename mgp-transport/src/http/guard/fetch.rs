@@ -92,6 +92,17 @@ impl GuardedFetch {
         Self::under(Rules { loopback, ..Rules::default() })
     }
 
+    /// Creates a downloader for a URL that the operator chose: its host is allowed at any address, e.g. one of a
+    /// private network, and also over plain `http`. All other hosts must be public servers.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`GuardedFetch::for_server`].
+    pub fn for_chosen(url: &str) -> Result<Self, HttpClientError> {
+        let endpoint = Endpoint::parse(url)?;
+        let hosts = endpoint.uri().host().map(bare).into_iter().collect();
+        Self::under(Rules { hosts, ..Rules::default() })
+    }
+
     /// Allows a host by name, at any address and also over plain `http`, e.g. an authorization server
     /// in the operator's network.
     ///

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,6 +21,11 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
+
+/// A passive checkpoint, which does not wait for readers: it leaves out the pages that a reader still uses, and a later
+/// checkpoint writes them. Its result is whether another connection prevents it, the number of pages in the log, and
+/// the number of those that are in the file now.
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
 /// A lock that is held while the file is created. Otherwise another thread could open the database before the creating
 /// thread has closed its descriptor of the file. The other thread would then lose its locks: SQLite loses all locks of
@@ -41,17 +47,61 @@ pub(super) struct OpenFile {
     pub(super) identity: FileIdentity,
 }
 
-/// The path of an open database file, and the identity of the file that had this path when it was opened.
+/// The paths of an open database file and of its write-ahead log, and the identities of the files that had these paths
+/// when they were opened.
 pub(super) struct FileIdentity {
     path: PathBuf,
     own: Metadata,
+    log_path: PathBuf,
+    /// The identity of the log; `None` if it could not be read.
+    own_log: Option<Metadata>,
 }
 
 impl FileIdentity {
-    /// Returns an error if another program has removed or replaced the file: a change of the open file would be lost
-    /// when the file is closed.
+    fn of(path: PathBuf) -> Result<Self, StoreError> {
+        // SQLite follows symbolic links, and creates the log beside the file itself.
+        let file = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let log_path = beside(&file, "-wal");
+        let own = fs::metadata(&path).map_err(StoreError::failed)?;
+        let own_log = fs::metadata(&log_path).ok();
+        Ok(Self { path, own, log_path, own_log })
+    }
+
+    /// Returns an error if another program has removed or replaced one of the files. A change would be lost: without
+    /// the file when it is closed, without the log when this process is killed.
     pub(super) fn refuse_lost(&self) -> Result<(), StoreError> {
-        if is_other_file(&self.own, &self.path) { Err(StoreError::Lost) } else { Ok(()) }
+        if is_other_file(&self.own, &self.path) {
+            return Err(StoreError::Lost);
+        }
+        let is_other_log = |own| is_other_file(own, &self.log_path);
+        if self.own_log.as_ref().is_some_and(is_other_log) {
+            return Err(StoreError::LogLost);
+        }
+        Ok(())
+    }
+
+    /// Writes the accepted changes into the file after the log was removed, because a kill of this process would lose
+    /// them. From then on, keeps other processes from changing the file with a transaction that stays open: they would
+    /// write into a new log, which this process does not read, and with the old one it would then damage the file.
+    pub(super) fn leave_log(&self, conn: &Connection) -> rusqlite::Result<()> {
+        // Leave the file as it is if the new log has content, e.g. that of a copy: after a kill, SQLite would apply
+        // older pages to newer ones.
+        let is_log_empty = match fs::metadata(&self.log_path) {
+            Ok(log) => log.len() == 0,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if !is_log_empty || !conn.is_autocommit() {
+            return Ok(());
+        }
+        let is_complete = conn.query_row(CHECKPOINT, [], |row| {
+            let is_busy: bool = row.get(0)?;
+            let (logged, written): (i64, i64) = (row.get(1)?, row.get(2)?);
+            Ok(!is_busy && logged == written)
+        })?;
+        if is_complete {
+            conn.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        Ok(())
     }
 }
 
@@ -69,8 +119,7 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     let opened = connect(config, purpose).and_then(prepared).and_then(|conn| {
         synchronise(&conn, config.durability)?;
         let unsynced = is_empty && config.durability == Durability::Normal;
-        let own = fs::metadata(&path).map_err(StoreError::failed)?;
-        let identity = FileIdentity { path: path.clone(), own };
+        let identity = FileIdentity::of(path.clone())?;
         Ok(OpenFile { conn, unsynced, identity })
     });
     opened.map_err(|error| match error {
@@ -85,9 +134,7 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
 /// Syncs all commits, and the names of the files, to disk; this is possible on any connection. Returns `false` if
 /// another connection prevents it at the moment.
 pub(super) fn settle(conn: &Connection) -> rusqlite::Result<bool> {
-    // A passive checkpoint does not wait for readers: it leaves out the pages that a reader still uses, and the next
-    // checkpoint writes them.
-    let is_busy: bool = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
+    let is_busy: bool = conn.query_row(CHECKPOINT, [], |row| row.get(0))?;
     Ok(!is_busy)
 }
 
@@ -204,11 +251,16 @@ fn create_file(path: &Path) -> Result<(), PrivateFileError> {
     private_file::create(path)?;
     drop(guard);
     for ending in ["", "-wal", "-shm"] {
-        let mut name = OsString::from(path);
-        name.push(ending);
-        private_file::check(Path::new(&name))?;
+        private_file::check(&beside(path, ending))?;
     }
     Ok(())
+}
+
+/// Returns the path of a file that belongs to the database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
@@ -219,6 +271,10 @@ fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
 mod tests {
     use super::super::Db;
     use super::*;
+    #[cfg(unix)]
+    use crate::Payload;
+    #[cfg(unix)]
+    use crate::store::{Change, Store as _};
 
     #[tokio::test]
     async fn a_read_of_a_database_in_memory_cannot_write() {
@@ -226,5 +282,50 @@ mod tests {
         let create = |conn: &Connection| Ok(conn.execute_batch("CREATE TABLE words (word TEXT)")?);
         assert!(db.read(create).await.is_err());
         db.write(create).await.unwrap();
+    }
+
+    /// Returns the keys in a store, and an empty list if it cannot be read.
+    #[cfg(unix)]
+    async fn keys(path: &Path) -> Vec<String> {
+        let Ok(db) = Db::open(path).await else { return Vec::new() };
+        let loaded = db.load("s").await;
+        db.close().await;
+        let records = loaded.map(|loaded| loaded.records).unwrap_or_default();
+        records.into_iter().map(|record| record.key).collect()
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_removed_write_ahead_log_costs_no_change_that_was_accepted() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("a.db");
+        let db = Db::open(&path).await.unwrap();
+        let put = |key: &str| Change::new().put("s", key, Payload::from_trusted("1"));
+        db.commit(put("kept")).await.unwrap();
+        let (log, away) = (beside(&path, "-wal"), beside(&path, "-away"));
+        fs::rename(&log, &away).unwrap();
+        let mut copies = 0;
+        mgp_testkit::until("the file alone has the change", async || {
+            let refused = db.commit(put("refused")).await;
+            assert!(matches!(refused, Err(StoreError::LogLost)), "{refused:?}");
+            // After a kill of this process, only the file would remain.
+            copies += 1;
+            let copy = folder.path().join(format!("copy-{copies}.db"));
+            fs::copy(&path, &copy).unwrap();
+            keys(&copy).await == ["kept"]
+        })
+        .await;
+        // A change of another process would be in a new log, which this process does not read.
+        let mut other = DbConfig::new(&path);
+        other.lock_timeout = Duration::from_millis(50);
+        mgp_testkit::until("others cannot change the file", async || {
+            assert!(db.commit(put("refused")).await.is_err());
+            matches!(other.clone().open().await, Err(StoreError::Busy(_)))
+        })
+        .await;
+        fs::rename(&away, &log).unwrap();
+        db.commit(put("later")).await.unwrap();
+        db.close().await;
+        assert_eq!(keys(&path).await, ["kept", "later"]);
     }
 }

@@ -36,8 +36,9 @@ pub(super) use tests::Folder;
 /// Committed changes survive the end of the process; with [`Durability::Full`], they also survive a loss of power.
 /// [`Store::revision`] usually reports the changes of other processes within 100 ms. If another program removes or
 /// replaces the file, changes fail with [`StoreError::Lost`]. The file must be on a local disk; while it is in use, the
-/// folder also contains `…-wal` and `…-shm`. When the last handle is dropped, queued jobs are completed and the file is
-/// closed. The two other files are removed when no process uses them any more.
+/// folder also contains `…-wal`, without which changes fail with [`StoreError::LogLost`], and `…-shm`. When the last
+/// handle is dropped, queued jobs are completed and the file is closed. The two other files are removed when no process
+/// uses them any more.
 ///
 /// ```
 /// use mgp_types::Payload;

@@ -98,7 +98,17 @@ fn commit(
     file: Option<&FileIdentity>,
     batch: &mut [Box<dyn Job>],
 ) -> Result<u64, StoreError> {
-    file.map_or(Ok(()), FileIdentity::refuse_lost)?;
+    if let Err(lost) = file.map_or(Ok(()), FileIdentity::refuse_lost) {
+        if let (StoreError::LogLost, Some(file)) = (&lost, file) {
+            // Ignore a failure: the next change tries it again.
+            let _ = file.leave_log(conn);
+        }
+        return Err(lost);
+    }
+    if !conn.is_autocommit() {
+        // The log is back, so end the transaction of `leave_log`.
+        conn.execute_batch("ROLLBACK")?;
+    }
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for job in batch {
         tx.execute_batch("SAVEPOINT job")?;

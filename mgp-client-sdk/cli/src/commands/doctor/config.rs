@@ -8,7 +8,7 @@ use mgp_types::store::Store;
 
 use super::report::{Check, Level};
 use crate::args::ConfigArg;
-use crate::commands::known_names::{disabled, no_server};
+use crate::commands::known_names::{self, no_server};
 use crate::exit::CliResult;
 use crate::output::plural;
 
@@ -80,11 +80,22 @@ fn reported(finding: &ConfigFinding) -> Check {
     check
 }
 
-/// The configuration to check, and the ids of configured servers that an error makes unusable.
+/// The configuration to check, and the ids of configured servers that are not used.
 #[derive(Default)]
 pub(super) struct Selected {
     pub(super) config: Config,
+    /// The ids of servers that an error makes unusable.
     pub(super) broken: Vec<String>,
+    /// The ids of servers that the configuration switches off.
+    disabled: Vec<String>,
+}
+
+impl Selected {
+    /// Returns whether the configuration has a server, even one that is broken or switched off.
+    pub(super) fn has(&self, id: &str) -> bool {
+        let mut unused = self.broken.iter().chain(&self.disabled);
+        self.config.server(id).is_some() || unused.any(|other| other == id)
+    }
 }
 
 /// Selects the servers named on the command line, or all servers. Deletes the `checks` about servers that are not
@@ -95,16 +106,16 @@ pub(super) fn select(
     checks: &mut Vec<Check>,
 ) -> CliResult<Selected> {
     let Some(loaded) = loaded else { return Ok(Selected::default()) };
-    let LoadedConfig { mut config, mut broken, disabled: off, .. } = loaded;
+    let LoadedConfig { mut config, mut broken, disabled, .. } = loaded;
     if named.is_empty() {
-        return Ok(Selected { config, broken });
+        return Ok(Selected { config, broken, disabled });
     }
     let is_known = |id: &String| {
         broken.contains(id) || config.servers.iter().any(|server| server.id.as_str() == *id)
     };
     if let Some(unknown) = named.iter().find(|id| !is_known(id)) {
-        if off.contains(unknown) {
-            return Err(disabled(unknown));
+        if disabled.contains(unknown) {
+            return Err(known_names::disabled(unknown));
         }
         let ids = config.servers.iter().map(|server| server.id.as_str());
         return Err(no_server(unknown, ids.chain(broken.iter().map(String::as_str))));
@@ -112,5 +123,5 @@ pub(super) fn select(
     config.servers.retain(|server| named.iter().any(|id| id == server.id.as_str()));
     broken.retain(|server| named.contains(server));
     checks.retain(|check| check.server.as_ref().is_none_or(|id| named.contains(id)));
-    Ok(Selected { config, broken })
+    Ok(Selected { config, broken, disabled })
 }

@@ -62,7 +62,7 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
         let fix = format!("run `mgp import {name} --apply`, then remove them there");
         Check::new("host", Level::Warn, what).with_fix(fix)
     });
-    let beside = host.unread_servers(home).into_iter();
+    let beside = host.ungoverned_servers(home).into_iter();
     let beside = beside.map(|what| Check::new("host", Level::Warn, what));
     settings.into_iter().chain(beside).collect()
 }

@@ -15,8 +15,8 @@ use super::server::split_remedy;
 use crate::redaction::without_paths;
 
 /// The remedy if a webhook's URL is not permitted.
-const URL_FIX: &str =
-    "only `https` at public addresses is permitted, and this machine with `allow_loopback = true`";
+const URL_FIX: &str = "only `https` at public addresses is permitted, this machine with \
+                       `allow_loopback = true`, and a private network with `allow_private = true`";
 
 /// Reports each collector and sink with a URL or header that cannot be expanded; `folder` is the state folder. If no
 /// kernel runs, also reports each webhook that could not be sent to; otherwise the kernel reports the failures of its
@@ -74,6 +74,7 @@ struct Delivery {
     url: Option<String>,
     secret: Option<String>,
     allow_loopback: bool,
+    allow_private: bool,
 }
 
 fn deliveries(kernel: &KernelConfig) -> Vec<Delivery> {
@@ -82,6 +83,7 @@ fn deliveries(kernel: &KernelConfig) -> Vec<Delivery> {
         url: Some(one.url.clone()),
         secret: one.secret.clone(),
         allow_loopback: one.allow_loopback,
+        allow_private: one.allow_private,
     });
     let places = kernel.notify.iter().map(|(name, one)| Delivery {
         key: format!("kernel.notify.{name}"),
@@ -91,6 +93,7 @@ fn deliveries(kernel: &KernelConfig) -> Vec<Delivery> {
         },
         secret: one.secret.clone(),
         allow_loopback: one.allow_loopback,
+        allow_private: one.allow_private,
     });
     webhooks.chain(places).collect()
 }
@@ -115,8 +118,13 @@ impl Delivery {
             }
         };
         let url = url.as_str();
-        let fetch =
-            if self.allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
+        let fetch = if self.allow_private {
+            GuardedFetch::for_chosen(url)
+        } else if self.allow_loopback {
+            GuardedFetch::for_server(url)
+        } else {
+            GuardedFetch::new()
+        };
         let judged = fetch.map_err(|error| error.to_string()).and_then(|fetch| {
             fetch.check_url(url).map_err(|error| error.hiding_path().to_string())
         });

@@ -102,10 +102,15 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
             ),
         );
     }
-    warn_of_unread(global, host, &home);
+    warn_of_ungoverned(global, host, &home);
     // A project's file may come from other people, so it is read only with `--project`.
     let project = if import.project { host.project_file(&current_folder()?) } else { None };
-    let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
+    let with_others = |file: PathBuf| {
+        let others = host.files_beside(&file);
+        std::iter::once(file).chain(others)
+    };
+    let of_user = with_others(host.user_file(&home)).chain(settings);
+    let files = of_user.chain(project.into_iter().flat_map(with_others));
     // Keep a file whose folder cannot be read: reading the file later reports the error.
     Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
 }
@@ -126,7 +131,7 @@ pub(in crate::commands) fn read_host_file(
             )),
         );
     }
-    warn_of_unread(global, host, &home);
+    warn_of_ungoverned(global, host, &home);
     let file = host.user_file(&home);
     if !file.try_exists().unwrap_or(true) {
         return Ok(None);
@@ -138,8 +143,8 @@ pub(in crate::commands) fn read_host_file(
     }
 }
 
-fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
-    for warning in host.unread_servers(home) {
+fn warn_of_ungoverned(global: &Global, host: KnownHost, home: &Path) {
+    for warning in host.ungoverned_servers(home) {
         print_note(global, &with_tilde(&warning));
     }
 }
@@ -175,7 +180,9 @@ pub(in crate::commands) fn read_servers(
 /// Reads the entries in the text of a host's file. Only the user's own file is allowed to name stored secrets.
 fn read_entries(global: &Global, host: KnownHost, file: &Path, text: &str) -> CliResult<Read> {
     let home = home()?;
-    let mut of_user = std::iter::once(host.user_file(&home)).chain(host.settings_file(&home));
+    let user_file = host.user_file(&home);
+    let others = host.settings_file(&home).into_iter().chain(host.files_beside(&user_file));
+    let mut of_user = std::iter::once(user_file).chain(others);
     let is_same =
         |own: &PathBuf| file == own || Some(file) == dunce::canonicalize(own).ok().as_deref();
     let Some(user_file) = of_user.find(is_same) else {

@@ -155,6 +155,12 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
         ImportOutcome::Skipped(reason) => {
             return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
+        // An earlier run of this command may have been killed before it granted access.
+        ImportOutcome::Present(id) => {
+            return Err(Failure::failed(format!(
+                "`{id}` is this server already; run `mgp access grant AGENT {id}` to give an agent access, or `mgp servers rm {id}` to add it again"
+            )));
+        }
         _ => {
             let id = &add.id;
             return Err(Failure::failed(format!(

@@ -218,7 +218,7 @@ fn plan(file: &Path, import: &Import) -> CliResult<Plan> {
     match plan.lines().first().map(|line| &line.outcome) {
         Some(ImportOutcome::Added(id)) if id == name => Ok(plan),
         Some(ImportOutcome::Present(id)) => Err(Failure::failed(format!(
-            "`{id}` is this server already; `mgp servers update {id}` looks for a newer version"
+            "`{id}` is this server already; `mgp servers update {id}` looks for a newer version, and `mgp access grant AGENT {id}` gives an agent access"
         ))),
         Some(ImportOutcome::Skipped(why)) => {
             Err(Failure::failed(format!("`{name}` was not added: {why}")))

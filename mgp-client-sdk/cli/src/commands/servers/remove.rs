@@ -48,20 +48,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     let own = ConfigFile::open(file.clone())?;
     let in_file = own.check_server(id);
     if in_file.is_ok() {
-        admit_edit(global, &arg.config).await?;
-        let former = login::configured_in(&file, id);
-        let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
-        let mut pins = own.remove_server(id)?;
-        // Name a pin only once, even if several agents have it.
-        pins.sort();
-        pins.dedup();
-        let (_, mut notes) = forget(global, arg, former).await?;
-        notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
-        if !pins.is_empty() {
-            notes.push(format!("removed with it: the pins {}", pins.join(", ")));
-        }
-        notes.extend(kept_secrets(global, id)?);
-        notes.extend(arg.config.approval_note());
+        let notes = remove_configured(global, arg, &file, &own).await?;
         return removed.with_notes(notes).print(global);
     }
     // Ask the kernel about a server that is not in the configuration file: it might have been registered at run time,
@@ -101,6 +88,40 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     removed.with_notes(kept_secrets(global, id)?.into_iter().collect()).print(global)
 }
 
+/// Removes the entry of a server from a configuration file, and what is stored for the server; returns notes about it.
+async fn remove_configured(
+    global: &Global,
+    arg: &ConfiguredServer,
+    file: &Path,
+    own: &ConfigFile,
+) -> CliResult<Vec<String>> {
+    let id = &arg.server;
+    admit_edit(global, &arg.config).await?;
+    let former = login::configured_in(file, id);
+    let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
+    // Open the decisions before the edit: without them, e.g. while a kernel is stopping, nothing must be removed.
+    let decisions = open_decisions(global).await;
+    let decisions = decisions.map_err(|failure| failure.after("nothing was changed"))?;
+    let mut pins = own.remove_server(id)?;
+    // Name a pin only once, even if several agents have it.
+    pins.sort();
+    pins.dedup();
+    let forgotten = forget(global, arg, former, decisions).await;
+    let (_, mut notes) = forgotten.map_err(|failure| {
+        let done = format!(
+            "`{id}` was removed from the configuration, but what is stored for it may remain until `mgp servers rm {id}` runs again"
+        );
+        control::explain_stop(global, failure).after(done)
+    })?;
+    notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
+    if !pins.is_empty() {
+        notes.push(format!("removed with it: the pins {}", pins.join(", ")));
+    }
+    notes.extend(kept_secrets(global, id)?);
+    notes.extend(arg.config.approval_note());
+    Ok(notes)
+}
+
 /// Deregisters a server that was registered at run time, and waits until it has finished its running calls.
 async fn deregister(client: &Client, id: &str) -> CliResult {
     let result = client.mgp().discovery_deregister(&DeregisterParams::new(id)).await?;
@@ -134,7 +155,8 @@ async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) 
         return Err(unknown);
     }
     control::admit_change(global).await?;
-    let (is_gone, mut notes) = forget(global, arg, None).await?;
+    let decisions = open_decisions(global).await?;
+    let (is_gone, mut notes) = forget(global, arg, None, decisions).await?;
     // Fail if the kernel or another file has the server, e.g. with `enabled = false`.
     if !is_gone {
         return Err(unknown);
@@ -223,6 +245,14 @@ fn has(loaded: &LoadedConfig, id: &str) -> bool {
     loaded.config.server(id).is_some() || unused.any(|other| other == id)
 }
 
+/// Opens the backend with the decisions about servers; returns `None` if none were stored yet.
+async fn open_decisions(global: &Global) -> CliResult<Option<Backend>> {
+    if !state::folder(global)?.join("state.db").exists() {
+        return Ok(None);
+    }
+    Backend::open(global, Intent::Change).await.map(Some)
+}
+
 /// Deletes the decisions about a removed server and the logins at this server, so that a later server with the same id
 /// does not inherit them. `former` is the removed entry. Returns `false` if another server has this id, so that the
 /// decisions stay, and notes about what was deleted or stays.
@@ -230,15 +260,13 @@ async fn forget(
     global: &Global,
     arg: &ConfiguredServer,
     former: Option<(ServerConfig, Proxy)>,
+    decisions: Option<Backend>,
 ) -> CliResult<(bool, Vec<String>)> {
     let id = &arg.server;
-    if !state::folder(global)?.join("state.db").exists() {
-        return Ok((true, Vec::new()));
-    }
+    let Some(backend) = decisions else { return Ok((true, Vec::new())) };
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
     let trust = Trust::new(Arc::new(db.clone()));
-    let backend = Backend::open(global, Intent::Change).await?;
     let forgotten = match &backend {
         Backend::Kernel(client) => {
             let mut params = KernelReloadParams::new();

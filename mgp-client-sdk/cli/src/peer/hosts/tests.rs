@@ -79,6 +79,17 @@ fn the_kernel_and_keepers_of_other_programs_admit_no_agent() {
 }
 
 #[test]
+fn an_orphan_is_inside_if_the_first_process_of_a_container_has_started_the_kernel() {
+    let hosts = HostTable::default();
+    let first = ProcessStat { name: INIT_NAME.to_owned(), ..process(1, 0, 0) };
+    let table = system().with(process(60, 1, 300), "/bin/sh").with(process(61, 0, 310), "/bin/sh");
+    assert_eq!(inside(&hosts, &table, 60), None, "the first process has not started the kernel");
+    let table = table.with(first, "/usr/bin/mgp");
+    assert_eq!(inside(&hosts, &table, 60), Some(Inside::Server));
+    assert_eq!(inside(&hosts, &table, 61), None, "it has entered the container from outside");
+}
+
+#[test]
 fn a_host_has_one_name_and_another_window_may_have_its_own() {
     let mut hosts = HostTable::default();
     let table = system()

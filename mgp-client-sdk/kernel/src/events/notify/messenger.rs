@@ -63,7 +63,7 @@ impl Messenger {
         let secret = sender.expand(config.secret.as_deref())?;
         let receiver = |url: &str, secret| {
             let url = sender.expand(Some(url))?.unwrap_or_default();
-            let fetch = sender.fetch(&url, config.allow_loopback)?;
+            let fetch = sender.fetch(&url, config.allow_loopback, config.allow_private)?;
             Ok::<_, String>(Receiver { url, fetch, secret })
         };
         let way = match &config.way {

@@ -102,6 +102,23 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
     assert_eq!(other.call("which").await.unwrap_err().code(), ErrorCode::TOOL_NAME_CONFLICT);
 }
 
+/// Regression test: clients built with smolagents, `LlamaIndex` and other frameworks could not use `mgp_tools_call`,
+/// because they write each member of its schema.
+#[tokio::test]
+async fn a_call_with_an_empty_server_id_names_no_server() {
+    let kernel = world().await;
+    let mut client = Requests::new(&kernel);
+    for server in [json!(null), json!("")] {
+        let forwarded = |name: &str| json!({ "name": name, "server_id": server, "arguments": {} });
+        let found = json!({ "name": "mgp_tools_call", "arguments": forwarded("a.which") });
+        let answer = client.ask("tools/call", found).await.unwrap();
+        assert_eq!(answer["content"][0]["text"], "a", "{answer}");
+        let unknown = json!({ "name": "mgp_tools_call", "arguments": forwarded("whihc") });
+        let refused = client.ask("tools/call", unknown).await.unwrap_err();
+        assert!(refused.message().contains("unknown tool `whihc`; did you mean"), "{refused}");
+    }
+}
+
 #[tokio::test]
 async fn refused_names_and_arguments_come_with_what_was_probably_meant() {
     let kernel = world().await;

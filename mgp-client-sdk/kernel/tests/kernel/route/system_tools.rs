@@ -10,12 +10,13 @@ use mgp_kernel::Kernel;
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
-use mgp_types::method::{HealthPing, HealthStatusGet};
+use mgp_types::method::{HealthPing, HealthStatusGet, LifecycleShutdown};
 use mgp_types::mgp::{
     AccessGrantParams, HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams,
     StatusParams, StatusResult,
 };
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{Call, Principal, ServerId, gate};
+use mgp_types::sync::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -164,6 +165,33 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, ended.notified()).await.unwrap();
     assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
+    operator.close().await;
+}
+
+/// Regression test: the server received the kernel's own time limit, e.g. 30 s, whatever the request contained.
+#[tokio::test]
+async fn the_timeout_of_a_shutdown_reaches_the_server() {
+    let received: Arc<Mutex<Option<ShutdownParams>>> = Arc::default();
+    let sees = Arc::clone(&received);
+    let make = move || {
+        let sees = Arc::clone(&sees);
+        let now = Tool::new("now", "The time", || async { "noon" });
+        Server::new("w", "1").tool(now).around(gate(move |call: &Call| {
+            if call.is::<LifecycleShutdown>() {
+                *sees.lock() = Some(call.params().get()?);
+            }
+            Ok(())
+        }))
+    };
+    let kernel = kernel_with("w", open(&["now"]), 1, make).await;
+    let operator = host_as(&kernel, Principal::local().operator(), host_of(Era::Legacy)).await;
+    let mut params = ShutdownParams::new();
+    params.server_id = Some("w".to_owned());
+    params.timeout_ms = Some(1234);
+    assert!(operator.mgp().lifecycle_shutdown(&params).await.unwrap().accepted);
+    until("the server is asked to stop", async || received.lock().is_some()).await;
+    let received = received.lock().take().unwrap();
+    assert_eq!((received.timeout_ms, received.server_id), (Some(1234), None));
     operator.close().await;
 }
 

@@ -12,16 +12,17 @@ use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_lifecycle::TaskTicket;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, TasksConfig};
-use mgp_testkit::{temp_dir, until};
+use mgp_testkit::{hello, temp_dir, until};
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskStatus, TaskSupport};
 use mgp_types::method::ToolsList;
 use mgp_types::service::{Call, Reply, Stack, around};
+use serde_json::json;
 use tokio::sync::Notify;
 
 use super::world::{
     Guest, NotifyOnDrop, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era,
-    open, recorded_calls, wait_for_tools,
+    open, raw_peer, recorded_calls, wait_for_tools,
 };
 
 const TOOLS: [&str; 3] = ["slow", "only", "asks"];
@@ -83,7 +84,7 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
         let (kernel, _) = world(below).await;
         let builder = host_of(above).on_elicitation(|question: ElicitParams| async move {
             assert_eq!(question.message, "The server `s` asks:\nWho comes?");
-            question.accept_with(&serde_json::json!({ "name": "Ann" }))
+            question.accept_with(&json!({ "name": "Ann" }))
         });
         let host = host(&kernel, "ann", builder).await;
         for (tool, expected) in [("only", "done too"), ("asks", "Ann")] {
@@ -166,7 +167,7 @@ async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like
             let builder = builder.local_with("s", open(&TOOLS), make);
             let kernel = audited(builder, folder.path(), 3).await;
             let builder = host_of(above).on_elicitation(|question: ElicitParams| async move {
-                question.accept_with(&serde_json::json!({ "name": "Ann" }))
+                question.accept_with(&json!({ "name": "Ann" }))
             });
             let host = host(&kernel, "ann", builder).await;
             let result = host.call("only").await;
@@ -230,7 +231,7 @@ async fn a_tool_that_runs_as_a_task_of_the_modern_era_is_called_by_a_legacy_host
     let builder = Kernel::builder().local_with("s", open(&TOOLS), apart);
     let kernel = audited(builder, folder.path(), 3).await;
     let builder = host_of(Era::Legacy).on_elicitation(|question: ElicitParams| async move {
-        question.accept_with(&serde_json::json!({ "name": "Ann" }))
+        question.accept_with(&json!({ "name": "Ann" }))
     });
     let host = host(&kernel, "ann", builder).await;
     for (tool, expected) in [("only", "done too"), ("asks", "Ann"), ("only", "done too")] {
@@ -317,7 +318,7 @@ async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
             count.fetch_add(1, Ordering::Relaxed);
             async move {
                 assert_eq!(question.message, "The server `s` asks:\nWho comes?");
-                question.accept_with(&serde_json::json!({ "name": "Ann" }))
+                question.accept_with(&json!({ "name": "Ann" }))
             }
         });
         let host = host(&kernel, "ann", builder).await;
@@ -359,7 +360,7 @@ async fn the_answers_of_a_host_without_tasks_continue_the_task_that_asks() {
         let kernel = build_with_tools(builder, [("s", 1)]).await;
         let builder = host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
             let name = if question.message.ends_with("Who comes?") { "Ann" } else { "Bob" };
-            question.accept_with(&serde_json::json!({ "name": name }))
+            question.accept_with(&json!({ "name": name }))
         });
         let host = host(&kernel, "ann", builder).await;
         // A call whose progress is observed offers no tasks.
@@ -489,4 +490,42 @@ async fn a_restart_waits_for_the_task_that_a_call_became() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     kernel.restart_server(&"s".into()).await;
     assert_eq!(running.await.unwrap().unwrap().to_text(), "done");
+}
+
+/// Regression test: two agents could keep all tasks of the kernel for a day, so that others got none.
+#[tokio::test]
+async fn agents_that_take_all_tasks_they_can_leave_some_for_others() {
+    let make = || {
+        let endless = Tool::new("endless", "Never ends", || async {
+            std::future::pending::<()>().await;
+            "done"
+        });
+        let mut tasks = TasksConfig::default();
+        (tasks.max_tasks, tasks.max_per_principal) = (1000, 1000);
+        Server::new("s", "1").tasks(tasks).tool(endless.task(TaskSupport::Optional))
+    };
+    let kernel = kernel_with("s", open(&["endless"]), 1, make).await;
+    let call = json!({ "name": "endless", "arguments": {}, "task": { "ttl": 86_400_000 } });
+    let (mut sessions, mut taken) = (Vec::new(), Vec::new());
+    for agent in ["ann", "bob", "cat"] {
+        // A second session of an agent gets no further tasks.
+        let mut count = 0;
+        for _ in 0..2 {
+            let mut session = raw_peer(&kernel, agent);
+            session.ask("initialize", hello("2025-11-25", &json!({}))).await;
+            session.notify("notifications/initialized", json!({})).await;
+            let refused = loop {
+                let answer = session.ask("tools/call", call.clone()).await;
+                if !answer["result"]["task"].is_object() {
+                    break answer.to_string();
+                }
+                count += 1;
+            };
+            let expected = format!("you may keep at most {count} tasks now; cancel some");
+            assert!(refused.contains(&expected), "{refused}");
+            sessions.push(session);
+        }
+        taken.push(count);
+    }
+    assert_eq!(taken, [64, 13, 10]);
 }
