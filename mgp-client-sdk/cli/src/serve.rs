@@ -50,8 +50,10 @@ const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time any other kernel waits for a command that holds the lock of the state folder.
 const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The time for which a killed kernel may still accept connections, until the system has closed its files.
+const ENDING_TIME: Duration = Duration::from_millis(200);
 
 /// The clients that a kernel serves in addition to the clients of its local socket.
 enum Mode {
@@ -242,21 +244,21 @@ async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sour
     }
 }
 
-/// Locks the state folder for this process. Fails as soon as a kernel that holds the lock accepts connections.
+/// Locks the state folder for this process. Fails once a kernel that holds the lock has accepted connections for
+/// [`ENDING_TIME`].
 ///
 /// A shared kernel waits up to [`KERNEL_LOCK_TIMEOUT`] for the previous kernel to stop. Any other kernel waits up to
 /// [`COMMAND_LOCK_TIMEOUT`], which is long enough for a short command.
 async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
     let timeout = if is_shared { KERNEL_LOCK_TIMEOUT } else { COMMAND_LOCK_TIMEOUT };
     let is_reachable = || socket::connect(&socket::path_in(folder)).is_ok();
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut reachable) = (Duration::ZERO, Duration::ZERO);
     let pid = loop {
         match lock::try_kernel(folder)? {
             LockAttempt::Acquired(lock) => return Ok(lock),
-            LockAttempt::Held(pid) if is_reachable() => break pid,
-            LockAttempt::Held(_) if waited >= timeout => {
-                return Err(lock::unserved(folder));
-            }
+            LockAttempt::Held(pid) if reachable > ENDING_TIME => break pid,
+            LockAttempt::Held(_) if is_reachable() => reachable += LOCK_INTERVAL,
+            LockAttempt::Held(_) if waited >= timeout => return Err(lock::unserved(folder)),
             LockAttempt::Held(_) => {}
         }
         sleep(LOCK_INTERVAL).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_discovery::Trust;
 use mgp_security::FolderError;
-use mgp_types::store::{Db, DbConfig, Durability};
+use mgp_types::store::{Db, DbConfig, Durability, StoreError};
 use tokio::time::timeout;
 
 use crate::args::Global;
@@ -19,6 +19,10 @@ use crate::pipe;
 const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
 
 const DATABASE: &str = "state.db";
+
+/// The error about a locked database. A kernel whose `state.db-wal` was removed keeps the lock, and its status has the
+/// remedy.
+const BUSY: &str = "the store is busy: another process keeps its lock; if a kernel runs, see `mgp status`, else look for a process that hangs";
 
 /// The time that databases get to close when this process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -217,8 +221,12 @@ pub(crate) async fn open_db(global: &Global, durability: Durability) -> CliResul
     if matches!(file.try_exists(), Ok(false)) && folder.join("digest.key").exists() {
         return Err(FolderError::StateMissing(file).into());
     }
-    let failed = |error| {
-        Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
+    let failed = |error: StoreError| {
+        let shown = match error {
+            StoreError::Busy(_) => BUSY.to_owned(),
+            error => error.to_string(),
+        };
+        Failure::failed(format!("the state in `{}` cannot be used: {shown}", file.display()))
     };
     let mut config = DbConfig::new(&file);
     config.durability = durability;

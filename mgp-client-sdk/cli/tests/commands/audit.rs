@@ -253,7 +253,7 @@ fn a_removed_write_ahead_log_is_reported_and_costs_no_change_that_a_command_conf
     until_blocking("the accepted changes are in the database", || {
         let refused = home.run(&["access", "grant", "eve", "files", "--force"]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
-        refused.err.contains("another process keeps its lock")
+        refused.err.contains("another process keeps its lock; if a kernel runs, see `mgp status`")
     });
     let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
     assert!(report.to_string().contains("`state.db-wal` was removed"), "{report}");

@@ -34,7 +34,8 @@ fn with_the_format_json_each_line_on_standard_error_is_an_event() {
         "[[servers]]\nid = 'echo'\ncommand = 'sh'\nargs = ['-c', '''{script}''', '{}']\n",
         program("echo")
     );
-    let config = home.write("c.toml", &(server + "[agents.ada]\nbudgte = 1\n"));
+    let absent = "[[servers]]\nid = 'gone'\ncommand = '/absent/program'\n";
+    let config = home.write("c.toml", &(server + absent + "[agents.ada]\nbudgte = 1\n"));
     let (ready, log) = (home.path("ready.json"), home.path("log"));
     let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth", "--config"]);
     command.arg(config).arg("--ready-file").arg(&ready);
@@ -42,7 +43,9 @@ fn with_the_format_json_each_line_on_standard_error_is_an_event() {
     let output = File::create(&log).unwrap();
     let mut kernel = KilledChild(command.stdout(Stdio::null()).stderr(output).spawn().unwrap());
     let text = || fs::read_to_string(&log).unwrap();
-    until_blocking("the server wrote its line", || ready.exists() && text().contains("quoted"));
+    until_blocking("the servers wrote a line and failed", || {
+        ready.exists() && text().contains("quoted") && text().contains("server failed")
+    });
     home.silent(&["stop"]);
     assert!(kernel.wait().unwrap().success());
     let events = events(&text());
@@ -52,6 +55,8 @@ fn with_the_format_json_each_line_on_standard_error_is_an_event() {
     };
     assert_eq!(find("did you mean `budget`?")["level"], "WARN");
     assert_eq!(find("serving at http://")["level"], "INFO");
+    let reason = &find("server failed")["fields"]["reason"];
+    assert!(reason.as_str().unwrap().starts_with("the server did not start"), "{reason}");
     let of_server =
         |event: &Value| event["target"] == "mgp::child" && event["message"] == "a 'quoted' line";
     assert!(events.iter().any(of_server), "{events:?}");

@@ -98,7 +98,7 @@ fn is_failure(change: &Transition) -> bool {
 /// Logs a failure and stores its reason. Does not log further failed starts with the same reason.
 fn note_failure(change: &Transition, server: &ServerId, log: &ServerLog) {
     if log.set_failure(&change.reason) || change.from == ServerState::Connected {
-        tracing::warn!(%server, reason = ?change.reason, "server failed");
+        tracing::warn!(%server, reason = &*change.reason, "server failed");
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use super::world::{
     Guest, NotifyOnDrop, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era,
-    open, raw_peer, recorded_calls, wait_for_tools,
+    open, raw_peer_of, recorded_calls, wait_for_tools,
 };
 
 const TOOLS: [&str; 3] = ["slow", "only", "asks"];
@@ -507,11 +507,12 @@ async fn agents_that_take_all_tasks_they_can_leave_some_for_others() {
     let kernel = kernel_with("s", open(&["endless"]), 1, make).await;
     let call = json!({ "name": "endless", "arguments": {}, "task": { "ttl": 86_400_000 } });
     let (mut sessions, mut taken) = (Vec::new(), Vec::new());
+    let stack = kernel.server().into_stack().unwrap();
     for agent in ["ann", "bob", "cat"] {
         // A second session of an agent gets no further tasks.
         let mut count = 0;
         for _ in 0..2 {
-            let mut session = raw_peer(&kernel, agent);
+            let mut session = raw_peer_of(stack.clone(), agent);
             session.ask("initialize", hello("2025-11-25", &json!({}))).await;
             session.notify("notifications/initialized", json!({})).await;
             let refused = loop {

@@ -14,7 +14,7 @@ pub(crate) use mgp_testkit::until;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitParams, Era, Revision};
 use mgp_types::mgp::{AccessGrantParams, DefaultPolicy, RiskLevel};
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, Stack};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -141,8 +141,12 @@ pub(crate) async fn host_as(
 
 /// Connects a peer without an SDK to a kernel, as the local user's agent with this name.
 pub(crate) fn raw_peer(kernel: &Kernel, agent: &str) -> RawPeer {
+    raw_peer_of(kernel.server().into_stack().unwrap(), agent)
+}
+
+/// Connects an agent to a stack, which several of them can share.
+pub(crate) fn raw_peer_of(stack: Stack, agent: &str) -> RawPeer {
     let (here, there) = duplex();
-    let stack = kernel.server().into_stack().unwrap();
     let connection = Connection::new(there.reader, there.writer, stack);
     tokio::spawn(connection.principal(Principal::local().agent(agent)).run());
     RawPeer::new(here.reader, here.writer)
