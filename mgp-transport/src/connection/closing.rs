@@ -20,7 +20,7 @@ pub(super) struct Closing {
     deadline: Option<Pin<Box<Sleep>>>,
     /// The time at which the connection ends although streams of changes are open.
     stream_deadline: Option<Pin<Box<Sleep>>>,
-    /// If this side drains the connection, the latest time at which it ends, however slowly the peer reads.
+    /// The latest time at which a closing connection ends, however slowly the peer reads.
     hard_deadline: Option<Instant>,
 }
 
@@ -74,15 +74,20 @@ impl Closing {
     }
 
     /// Allows running calls to complete after the peer closed its side.
-    pub(super) fn start_lingering(&mut self, linger: Duration) {
+    pub(super) fn start_lingering(&mut self, limits: &Limits) {
         self.phase = Phase::PeerClosed;
-        self.deadline = Some(Box::pin(sleep(linger)));
+        self.deadline = Some(Box::pin(sleep(limits.linger_timeout)));
+        self.set_hard_deadline(limits);
     }
 
     /// Stops reading; running calls can still complete.
     pub(super) fn start_draining(&mut self, limits: &Limits) {
         self.phase = Phase::Draining;
         self.deadline = None;
+        self.set_hard_deadline(limits);
+    }
+
+    fn set_hard_deadline(&mut self, limits: &Limits) {
         self.hard_deadline =
             Instant::now().checked_add(limits.stall_timeout.max(limits.linger_timeout));
     }
@@ -101,6 +106,11 @@ impl Closing {
         if matches!(self.phase, Phase::Open | Phase::Draining) {
             self.deadline = None;
         }
+    }
+
+    /// Removes the deadline of a connection whose peer closed its side, but still reads what waits for it.
+    pub(super) fn note_slow_reader(&mut self) {
+        self.deadline = None;
     }
 
     /// Waits until the deadline. If no deadline is set yet, this method sets it to `time` from now, or to

@@ -137,6 +137,9 @@ where
     fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
         if self.writing.write(&mut self.connection, task)? {
             self.closing.note_progress();
+            if self.closing.is_closed_by_peer() && self.outbox().unwritten() > 0 {
+                self.closing.note_slow_reader();
+            }
         }
         Ok(())
     }
@@ -195,7 +198,7 @@ where
         if let Some((message, size)) = self.reading.last(&self.connection) {
             self.dispatch(message, size, None, task);
         }
-        self.closing.start_lingering(self.connection.limits.linger_timeout);
+        self.closing.start_lingering(&self.connection.limits);
         Progress::Made
     }
 

@@ -76,9 +76,9 @@ pub struct Limits {
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
     /// [closed](Connection::close_handle) the connection. If the peer closed its side, streams of changes
-    /// (`subscriptions/listen`) end once all other calls have completed and nothing was sent for 100 ms. If this side
-    /// closed it and the peer continues to read, the peer gets up to [`stall_timeout`](Self::stall_timeout) in total.
-    /// Default: 2 s.
+    /// (`subscriptions/listen`) end once all other calls have completed and nothing was sent for 100 ms. While a peer
+    /// reads, but slower than this side writes, the time starts again, up to [`stall_timeout`](Self::stall_timeout) in
+    /// total. Default: 2 s.
     pub linger_timeout: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The peer closed its side. Answers were still written, for at most [`Limits::linger_timeout`].
+    /// The peer closed its side. Answers were still written, within [`Limits::linger_timeout`].
     #[error("the peer closed the connection")]
     Eof,
     /// This side closed the connection.

@@ -365,23 +365,30 @@ async fn a_connection_that_is_drained_can_still_be_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_last_answers_whole() {
-    let Server { mut client, ending, monitor, running } = Server::start(delayed_answer(120_000));
-    client.writer.write_all(&requests(8)).await.unwrap();
-    while monitor.unread_bytes() < 800_000 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    ending.drain();
-    let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
-    loop {
-        // The peer reads slowly, but always within the linger timeout.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        match soon(client.reader.read(&mut piece)).await.unwrap() {
-            0 => break,
-            count => all += count,
+    for peer_closes in [false, true] {
+        let Server { mut client, ending, monitor, running } =
+            Server::start(delayed_answer(120_000));
+        client.writer.write_all(&requests(8)).await.unwrap();
+        while monitor.unread_bytes() < 800_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        if peer_closes {
+            client.writer.shutdown().await.unwrap();
+        } else {
+            ending.drain();
+        }
+        let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
+        loop {
+            // The peer reads slowly, but always within the linger timeout.
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            match soon(client.reader.read(&mut piece)).await.unwrap() {
+                0 => break,
+                count => all += count,
+            }
+        }
+        assert!(all > 8 * 120_000, "{all}");
+        assert_eq!(matches!(running.await.unwrap(), CloseReason::Eof), peer_closes);
     }
-    assert!(all > 8 * 120_000, "{all}");
-    assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
 /// Regression test: with such limits, the connection panicked as soon as its peer did not read.
