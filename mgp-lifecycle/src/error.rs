@@ -189,7 +189,6 @@ pub enum LifecycleError {
 }
 
 impl LifecycleError {
-    /// Returns the code that the caller receives.
     fn code(&self) -> ErrorCode {
         match self {
             Self::NotReady { state: ServerState::Draining, .. } | Self::Draining(_) => {
@@ -263,9 +262,7 @@ impl From<LifecycleError> for RpcError {
             LifecycleError::IdempotencyConflict => {
                 let mut hints = Recovery::default().no_retry();
                 hints.category = Some(Category::Validation);
-                let mut details = started(false);
-                // Encoding a string cannot fail.
-                let _ = details.encode("reason", "IDEMPOTENCY_CONFLICT");
+                let details = started(false).with("reason", "IDEMPOTENCY_CONFLICT");
                 error.recovery(hints.details(details))
             }
             LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
@@ -335,12 +332,9 @@ fn not_ready_state(state: &ServerState, subject: &str) -> String {
 
 fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
     // With `started: false` the caller knows that the call had no effect and can be retried.
-    let mut details = started(false);
-    let _ = details.encode("state", state.as_str());
-    if let Some(server) = server {
-        let _ = details.encode("server_id", server.as_str());
-    }
-    details
+    started(false)
+        .with("state", state.as_str())
+        .with_optional("server_id", server.map(ServerId::as_str))
 }
 
 fn in_words(time: Duration) -> String {
@@ -406,11 +400,9 @@ fn circuit_open(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) 
     // Round up: a caller that waits slightly too short would be refused again.
     let ms = mgp_types::millis(wait);
     hints.retry_after_ms = Some(ms.saturating_add(1));
-    let mut details = started(false);
-    let _ = details.encode("circuit", "open");
-    if let Some(server) = server {
-        let _ = details.encode("server_id", server.as_str());
-    }
+    let details = started(false)
+        .with("circuit", "open")
+        .with_optional("server_id", server.map(ServerId::as_str));
     hints.details(details)
 }
 
@@ -430,27 +422,20 @@ fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
     } else {
         hints
     };
-    let mut details = started(false);
-    // Encoding a string cannot fail.
-    let _ = details.encode("state", ServerState::Draining.as_str());
-    let _ = details.encode("reason", reason.as_str());
+    let details = started(false)
+        .with("state", ServerState::Draining.as_str())
+        .with("reason", reason.as_str());
     hints.details(details)
 }
 
 /// Returns the error details for a call that took longer than this limit.
 fn exceeded(limit: Duration) -> Object {
-    let mut details = Object::new();
-    // Encoding a number cannot fail.
-    let _ = details.encode("timeout_ms", &mgp_types::millis(about(limit)));
-    details
+    Object::new().with("timeout_ms", &mgp_types::millis(about(limit)))
 }
 
 /// Returns the error details that state whether a call was started.
 fn started(started: bool) -> Object {
-    let mut details = Object::new();
-    // Encoding a boolean cannot fail.
-    let _ = details.encode("started", &started);
-    details
+    Object::new().with("started", &started)
 }
 
 #[cfg(test)]

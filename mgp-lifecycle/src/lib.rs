@@ -57,7 +57,7 @@ pub use supervise::{
     ClientOf, LiveServer, RestState, RestartLimitExceeded, StateReport, SuperviseConfig,
     Supervised, Supervisor, SupervisorAction, SupervisorEvent, supervise,
 };
-pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
+pub use tasks::{TaskTables, TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};
 pub use transaction::{
     CompensationCall, StepTask, TransactionLayer, TransactionService, TransactionTools,

@@ -484,7 +484,6 @@ impl<S: Snapshot> StoreCache<S> {
         Ok(true)
     }
 
-    /// Returns the time of the next expiry.
     fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
         let snapshot = Arc::clone(&self.now.read());
         snapshot.next_expiry(now)

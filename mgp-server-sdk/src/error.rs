@@ -177,11 +177,10 @@ impl PermissionMissing {
 impl From<PermissionMissing> for RpcError {
     fn from(missing: PermissionMissing) -> Self {
         let code = ErrorCode::PERMISSION_DENIED;
-        let mut details = Object::new();
-        // Encoding a string cannot fail.
-        let _ = details.encode("permission", missing.permission.as_str());
-        let _ = details.encode("status", missing.standing.as_str());
-        let _ = details.encode("remedy", remedy(missing.standing));
+        let details = Object::new()
+            .with("permission", missing.permission.as_str())
+            .with("status", missing.standing.as_str())
+            .with("remedy", remedy(missing.standing));
         let mut recovery = Recovery::default_for(code).unwrap_or_default();
         recovery.details = Some(details);
         Self::new(code, missing.to_string()).recovery(recovery).because(missing)

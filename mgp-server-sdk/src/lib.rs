@@ -195,8 +195,8 @@ pub use log::Logger;
 pub use manifest::Manifest;
 pub use mgp_lifecycle::{Drain, DrainConfig, Idempotency, RemainingCalls, Transactions};
 pub use mgp_lifecycle::{
-    LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, RoundsConfig, TasksConfig,
-    Timeouts,
+    LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, RoundsConfig, TaskTables,
+    TasksConfig, Timeouts,
 };
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};

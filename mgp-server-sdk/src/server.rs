@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    Health, LimitConfig, MgpOffer, RoundsConfig, ServerOffer, TasksConfig, Timeouts,
+    Health, LimitConfig, MgpOffer, RoundsConfig, ServerOffer, TaskTables, TasksConfig, Timeouts,
 };
 use mgp_stream::{CallbackLayer, CancelLayer};
 use mgp_transport::Limits;
@@ -56,6 +56,7 @@ pub struct Server {
     outer_gates: Vec<Gate>,
     pub(crate) steps: StepLayers,
     tasks: TasksConfig,
+    task_tables: TaskTables,
     task_support: Option<TaskSupportFn>,
     typed_tools: Option<TypedToolsFn>,
     cancel: CancelLayer,
@@ -143,6 +144,7 @@ impl Server {
             outer_gates: Vec::new(),
             steps: StepLayers::default(),
             tasks: TasksConfig::default(),
+            task_tables: TaskTables::default(),
             task_support: None,
             typed_tools: None,
             cancel: CancelLayer::default(),
@@ -259,6 +261,13 @@ impl Server {
     /// [task support](crate::Tool::task) can become tasks.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    /// Sets the tables to which the server adds the table of its tasks, so that the program can remove the tasks of a
+    /// tenant.
+    pub fn task_tables(mut self, tables: &TaskTables) -> Self {
+        self.task_tables = tables.clone();
         self
     }
 

@@ -54,7 +54,6 @@ impl Gate {
 
 mgp_types::opaque_debug!(Gate);
 
-/// Builds the stack of a server from its parts.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts {
         outer,
@@ -102,7 +101,6 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     outer.around(gated)
 }
 
-/// Puts the gates around the inner services.
 fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
     gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }

@@ -136,7 +136,6 @@ impl Backend {
         }
     }
 
-    /// Returns the permission decisions of one server, or of all servers.
     pub(crate) async fn permissions(
         &self,
         server: Option<&str>,

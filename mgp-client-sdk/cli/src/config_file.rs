@@ -111,7 +111,6 @@ impl ConfigFile {
         Ok(true)
     }
 
-    /// Returns the ids of all servers in the file.
     pub(crate) fn server_ids(&self) -> CliResult<Vec<String>> {
         let document = self.document()?;
         let id = |server: &dyn TableLike| server.get("id")?.as_str().map(str::to_owned);
@@ -457,12 +456,10 @@ fn agent_table<'a>(document: &'a mut DocumentMut, agent: &str) -> Option<&'a mut
 const ID_RULE: &str =
     "begin with a letter or digit, and use only letters, digits, `.`, `_` and `-`, at most 128";
 
-/// Checks that a text is a valid name for an agent in a configuration.
 pub(crate) fn check_agent(name: &str) -> CliResult {
     check_name(name, "agent name")
 }
 
-/// Checks that a text is a valid id for a server in a configuration.
 pub(crate) fn check_server_id(id: &str) -> CliResult {
     check_name(id, "id")
 }

@@ -75,7 +75,6 @@ impl Failure {
         Self { cause: Cause::NoServers, ..Self::failed(message) }
     }
 
-    /// Creates the failure for a file that cannot be written.
     pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
             io::ErrorKind::ResourceBusy => "; if it is mounted by itself, mount its folder instead",

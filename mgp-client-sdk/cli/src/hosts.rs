@@ -443,7 +443,6 @@ impl ValueEnum for KnownHost {
     }
 }
 
-/// Returns the user's home folder.
 pub(crate) fn home() -> CliResult<PathBuf> {
     std::env::home_dir().ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))
 }

@@ -45,17 +45,21 @@ pub(crate) fn check_address(address: &str) -> CliResult {
 /// Returns the layer that admits callers with API keys, and with access tokens if they are configured.
 pub(crate) async fn auth_layer(
     config: &HttpAccessConfig,
-    proxy: &Proxy,
+    kernel: &Kernel,
     folder: &Path,
 ) -> CliResult<AuthLayer> {
-    let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
+    let (governance, proxy) = (kernel.governance(), kernel.proxy());
+    let file = FileKeys::new(folder.join("keys.json"));
+    let keys = ApiKeys::open(file.remember_revoked(Arc::clone(governance.store()))).await?;
+    let keys = keys.with_audit(Principal::local(), Arc::clone(governance.audit()));
+    keys.end_expired();
     let Some(tokens) = &config.tokens else {
         if keys.records().await?.is_empty() {
             tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add AGENT`");
         }
         return Ok(AuthLayer::new().keys(keys));
     };
-    let tokens = resource_server(tokens, proxy, folder)
+    let tokens = resource_server(tokens, &proxy, folder)
         .map_err(|why| Failure::failed(format!("`kernel.http.tokens` cannot be used: {why}")))?;
     Ok(AuthLayer::new().keys(keys).tokens(tokens))
 }

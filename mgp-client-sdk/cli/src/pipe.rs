@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::{fs, io};
 
-/// Refuses a pipe.
 pub(crate) fn refuse(path: &Path) -> io::Result<()> {
     if is_pipe(path) { Err(io::Error::other("it is a pipe; move it away")) } else { Ok(()) }
 }

@@ -16,7 +16,6 @@ pub(crate) struct ReadyLine<'a> {
     pub(crate) pid: u32,
     /// The kernel's URL for MCP over HTTP; `None` if it does not serve HTTP.
     pub(crate) http: Option<&'a str>,
-    /// The path of the kernel's local socket.
     pub(crate) socket: Option<&'a Path>,
     /// The ids of all configured servers, running or not.
     pub(crate) servers: &'a [String],

@@ -157,7 +157,7 @@ fn options(global: &Global, args: Serve) -> CliResult<Options> {
         }),
     };
     Ok(Options {
-        folder: state::create_folder(global)?,
+        folder: state::create_kernel_folder(global)?,
         sources: config.sources(),
         lock_file: args.locked.then(|| commands::lock::read(&config)).transpose()?,
         mode,
@@ -167,7 +167,7 @@ fn options(global: &Global, args: Serve) -> CliResult<Options> {
 
 /// Runs the kernel that several hosts share, in a detached process.
 pub(crate) async fn run_shared(global: &Global, args: SharedKernel) -> CliResult {
-    let folder = state::create_folder(global)?;
+    let folder = state::create_kernel_folder(global)?;
     // The configuration files are found from the folder of the first host. Then the kernel leaves that folder, because
     // it also serves hosts that work in other folders.
     let sources = args.config.map_or_else(Sources::from_env, Sources::single);
@@ -426,7 +426,7 @@ async fn bind(
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
         }
         HttpAccess::Keys => {
-            let auth = http_access::auth_layer(&configured, &kernel.proxy(), folder).await?;
+            let auth = http_access::auth_layer(&configured, kernel, folder).await?;
             pages = console.map(|ConsoleOptions { global, config }| ServedConsole {
                 global,
                 config,

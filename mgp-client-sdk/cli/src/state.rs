@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_discovery::Trust;
 use mgp_security::FolderError;
+use mgp_types::Timestamp;
 use mgp_types::store::{Db, DbConfig, Durability, StoreError};
 use tokio::time::timeout;
 
@@ -23,6 +24,9 @@ const DATABASE: &str = "state.db";
 /// The error about a locked database. A kernel whose `state.db-wal` was removed keeps the lock, and its status has the
 /// remedy.
 const BUSY: &str = "the store is busy: another process keeps its lock; if a kernel runs, see `mgp status`, else look for a process that hangs";
+
+/// The tolerated lag of the clock; a longer one is reported. File servers may have a slightly different time.
+const MAX_CLOCK_LAG: Duration = Duration::from_mins(10);
 
 /// The time that databases get to close when this process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -83,6 +87,32 @@ pub(crate) fn refuse_sudo_change(global: &Global) -> CliResult {
 #[cfg(unix)]
 fn is_sudo_of(owner: u32, user: Option<&str>, is_root: bool) -> bool {
     is_root && owner != 0 && user.and_then(|user| user.parse().ok()) == Some(owner)
+}
+
+/// Creates the folder for a kernel, like [`create_folder`]; logs a warning if the clock is behind the last change of
+/// the state.
+pub(crate) fn create_kernel_folder(global: &Global) -> CliResult<PathBuf> {
+    let folder = create_folder(global)?;
+    if let Some(last) = change_in_future(&folder) {
+        tracing::warn!("{}; see `mgp doctor`", clock_text(&last));
+    }
+    Ok(folder)
+}
+
+/// Returns the time of the last change of the database, if the clock is behind it, e.g. because the machine has lost
+/// its time.
+pub(crate) fn change_in_future(folder: &Path) -> Option<Timestamp> {
+    let changed = |file: &str| fs::metadata(folder.join(file)).ok()?.modified().ok();
+    let last = [DATABASE, "state.db-wal"].into_iter().filter_map(changed).max()?;
+    let lag = last.duration_since(SystemTime::now()).ok()?;
+    (lag >= MAX_CLOCK_LAG).then(|| last.into())
+}
+
+/// Returns the text about a clock that is behind the last change of the state.
+pub(crate) fn clock_text(last: &Timestamp) -> String {
+    format!(
+        "the last change of the state has the time {last}, which is in the future, so the clock is or was wrong; with a clock that is behind, grants and keys expire later than intended"
+    )
 }
 
 /// Returns the path of the state folder below the user's home folder.

@@ -10,7 +10,6 @@ static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"))
 /// The length of the fixed text in [`MARKED`].
 const MARK: usize = "mgp program version ".len();
 
-/// Returns the version of this program.
 pub(crate) fn own() -> &'static str {
     &MARKED[MARK..]
 }

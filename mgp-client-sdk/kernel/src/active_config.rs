@@ -150,7 +150,6 @@ impl ActiveConfig {
         self.shared.config()
     }
 
-    /// Returns the names of the configured agents.
     pub(super) fn agents(&self) -> Vec<String> {
         self.config().agents.keys().cloned().collect()
     }

@@ -9,6 +9,7 @@ use mgp_discovery::{
     CodeJudge, Config, Expander, GovernanceConfig, KernelConfig, LoadedConfig, RegistrationConfig,
     SecretFile, Sources, Trust,
 };
+use mgp_lifecycle::TaskTables;
 use mgp_security::{
     ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies, Scopes,
     StandardValidators,
@@ -343,6 +344,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            tasks: TaskTables::default(),
             stopped: StoppedOwners::default(),
             references: References::start(&shared.config().kernel).await?,
             questions: ServerQuestions::default(),

@@ -9,7 +9,7 @@ use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
 use mgp_types::method::{Initialized, Kind, LoggingSetLevel};
 use mgp_types::service::{
     Authority, Call, CallKey, CallerAccess, Context, CredentialGrant, Extensions, Outlet,
-    Principal, ScopeId, ScopeKind,
+    Principal, ScopeId, ScopeKind, TenantId,
 };
 use mgp_types::sync::Mutex;
 
@@ -149,6 +149,21 @@ impl Callers {
         drop(table);
         all.sort_by(|(_, one), (_, other)| one.as_str().cmp(other.as_str()));
         all
+    }
+
+    /// Ends the HTTP sessions of a removed tenant, with their running calls.
+    pub(super) fn end_sessions(&self, tenant: &TenantId) {
+        let sessions: Vec<_> = {
+            let table = self.by_scope.lock();
+            let of_tenant = table.values().filter(|caller| {
+                let Context { scope, principal, .. } = &caller.cx;
+                scope.kind() == ScopeKind::Session && principal.tenant() == tenant
+            });
+            of_tenant.map(|caller| caller.cx.peer.clone()).collect()
+        };
+        for session in sessions {
+            session.close("the tenant was removed");
+        }
     }
 
     /// Returns whether any client that is not an operator is connected or has called recently.

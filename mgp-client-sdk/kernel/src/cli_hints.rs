@@ -383,10 +383,8 @@ mod tests {
     #[test]
     fn a_refusal_of_a_server_behind_the_kernel_is_not_changed() {
         let text = format!("an operator can allow it with `{}`", AccessGrant::METHOD);
-        let mut details = Object::new();
-        details.encode("remedy", &text).unwrap();
-        details.encode("agent", "ada").unwrap();
-        details.encode("server_id", "files").unwrap();
+        let details =
+            Object::new().with("remedy", &text).with("agent", "ada").with("server_id", "files");
         let mut recovery = mgp_types::Recovery::default();
         recovery.details = Some(details);
         let theirs = RpcError::new(mgp_types::ErrorCode::ACCESS_DENIED, text).recovery(recovery);

@@ -97,6 +97,7 @@ impl Kernel {
             .timeouts(call_timeouts())
             .limit(call_limits())
             .rounds(policy::round_limits(form_timeout))
+            .task_tables(&context.tasks)
             .task_support(move |tool| dispatch::task_support(&for_tasks, tool))
             .typed_tools(move |tool| for_schemas.may_be_typed(tool))
             .layer((

@@ -148,7 +148,6 @@ impl CallMetrics {
         }
     }
 
-    /// Returns the exporter of calls, if any.
     pub(super) fn exporter(&self) -> Option<&SpanSender> {
         self.0.spans.get()
     }

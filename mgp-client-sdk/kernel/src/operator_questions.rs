@@ -18,6 +18,8 @@ use tokio::sync::oneshot;
 const MAX_OF_SERVER: usize = 16;
 /// The maximum number of open questions to operators in the calls of one caller.
 const MAX_OF_CALLER: usize = 64;
+/// The maximum number of open questions to operators in the calls of another tenant than the local one.
+const MAX_OF_TENANT: usize = 128;
 /// The maximum number of open questions of all servers to operators.
 const MAX_OPEN: usize = 256;
 /// The time limit of a question that sets none. Questions to callers have the same limit.
@@ -81,7 +83,12 @@ impl ServerQuestions {
         let mut open = self.0.lock();
         let of_caller = open.values().filter(|one| one.principal == cx.principal);
         let of_server = of_caller.clone().filter(|one| one.listed.server_id == listed.server_id);
-        let is_full = of_server.count() >= MAX_OF_SERVER || of_caller.count() >= MAX_OF_CALLER;
+        let tenant = cx.principal.tenant();
+        let of_tenant = open.values().filter(|one| one.principal.tenant() == tenant);
+        let most = if tenant == Principal::local().tenant() { MAX_OPEN } else { MAX_OF_TENANT };
+        let is_full = of_server.count() >= MAX_OF_SERVER
+            || of_caller.count() >= MAX_OF_CALLER
+            || of_tenant.count() >= most;
         if is_full || open.len() >= MAX_OPEN {
             let message = "too many questions of servers wait; `mgp callbacks ls` lists them";
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
@@ -181,15 +188,35 @@ mod tests {
 
     use super::*;
 
+    fn open(
+        questions: &ServerQuestions,
+        principal: Principal,
+        server: String,
+    ) -> Option<OpenGuard> {
+        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal);
+        cx.server = Some(server.into());
+        let question = CallbackRequestParams::new("", CallbackType::Input);
+        questions.open(&cx, question).ok().map(|(guard, _)| guard)
+    }
+
+    #[test]
+    fn open_questions_in_the_calls_of_another_tenant_leave_places_for_others() {
+        let questions = ServerQuestions::default();
+        let open = |tenant: &str, number: usize| {
+            let principal = Principal::new(tenant, format!("user {number}"));
+            open(&questions, principal, "a".to_owned())
+        };
+        let of_acme: Vec<_> = (0..MAX_OPEN).map_while(|number| open("acme", number)).collect();
+        assert_eq!(of_acme.len(), MAX_OF_TENANT);
+        let of_local: Vec<_> = (0..MAX_OPEN).map_while(|number| open("local", number)).collect();
+        assert_eq!(of_acme.len() + of_local.len(), MAX_OPEN);
+    }
+
     #[test]
     fn open_questions_in_the_calls_of_one_agent_leave_places_for_others() {
         let questions = ServerQuestions::default();
-        let open = |agent: &str, server: String| {
-            let principal = Principal::local().agent(agent);
-            let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal);
-            cx.server = Some(server.into());
-            questions.open(&cx, CallbackRequestParams::new("", CallbackType::Input)).ok()
-        };
+        let open =
+            |agent: &str, server: String| open(&questions, Principal::local().agent(agent), server);
         let one_server: Vec<_> = (0..100).map_while(|_| open("ada", "a".to_owned())).collect();
         assert_eq!(one_server.len(), MAX_OF_SERVER);
         let others: Vec<_> = (0..100).map_while(|server| open("ada", server.to_string())).collect();

@@ -115,7 +115,6 @@ pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
         || scopes.is_limited(&cx.principal)
 }
 
-/// Returns the `_meta` of a result, if it has one.
 fn read_meta(reply: &Reply) -> Option<Meta> {
     let raw = reply.as_body()?.as_raw();
     // Search the text before parsing it, because few results have the member.

@@ -163,7 +163,6 @@ pub(crate) fn retain_members(object: &mut Object, keep: impl Fn(&str, &Payload) 
     true
 }
 
-/// Returns the error for an answer of a server that is not the result of a method.
 pub(crate) fn unreadable_result(method: &str, error: &RpcError) -> RpcError {
     let message = format!("the server's answer is not a result of `{method}`");
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(error.clone())

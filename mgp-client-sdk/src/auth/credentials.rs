@@ -299,7 +299,6 @@ fn access(entry: &TokenEntry) -> Option<&Secret> {
     entry.tokens.as_ref().map(|tokens| &tokens.access)
 }
 
-/// Returns whether a token expires soon.
 pub(super) fn is_stale(tokens: &Tokens) -> bool {
     tokens.expires_at.is_some_and(|at| {
         let lifetime = at.saturating_sub(tokens.issued_at);

@@ -104,7 +104,6 @@ impl CurrentCredentials {
         Some(entry)
     }
 
-    /// Returns whether an entry was obtained with the configured credentials.
     pub(super) fn is_from_our_credentials(&self, entry: &TokenEntry) -> bool {
         let preregistered =
             entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Preregistered);

@@ -121,7 +121,6 @@ where
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
-/// Connects to a server at a URL.
 #[cfg(feature = "http")]
 pub(crate) async fn establish_url(
     url: &str,

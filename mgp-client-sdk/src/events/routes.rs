@@ -42,7 +42,6 @@ pub struct ServerEvent {
 }
 
 impl ServerEvent {
-    /// Returns the size of the event in a buffer, in bytes.
     pub(super) fn size(&self) -> usize {
         self.channel.len() + self.data.as_str().len()
     }

@@ -119,7 +119,6 @@ impl ParkedCall {
         .await
     }
 
-    /// Answers a question of the call.
     pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
         self.questions.answer(key, answer);
     }

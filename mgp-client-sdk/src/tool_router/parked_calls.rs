@@ -141,7 +141,6 @@ impl ParkedCalls {
         self.take_entry(name, principal).is_some()
     }
 
-    /// Cancels all parked calls.
     pub(super) fn end_all(&self) {
         let ended = std::mem::take(&mut self.0.lock().parked);
         drop(ended);

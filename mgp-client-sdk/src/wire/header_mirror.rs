@@ -321,7 +321,6 @@ fn next_cursor(reply: &Reply) -> Option<String> {
     reply.get::<Page>().ok()?.next.0
 }
 
-/// Creates a request for a page of tools, on behalf of a call.
 fn page_request(call: &Call, cursor: Option<&str>) -> Call {
     let mut cx = call.cx().clone();
     cx.key = CallKey::next();

@@ -38,7 +38,6 @@ pub(crate) struct InboundParts {
     /// The function that finds the caller to ask if a request of the server belongs to no call; `None` if such requests
     /// are refused.
     pub(crate) unattributed: Option<FindCaller>,
-    /// The id of the server, if it has one.
     pub(crate) server: Option<ServerId>,
     /// The party that answers callbacks; `None` if the user's own handlers receive them like other notifications.
     pub(crate) callbacks: Option<CallbackHandler>,

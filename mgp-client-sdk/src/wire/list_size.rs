@@ -5,7 +5,6 @@ use mgp_types::service::Reply;
 /// The maximum size of all pages of a list, in bytes of JSON.
 pub(crate) const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
 
-/// Returns the size of a page in bytes.
 pub(crate) fn page_bytes(page: &Reply) -> usize {
     page.as_body().map_or(0, |body| body.as_raw().as_str().len())
 }

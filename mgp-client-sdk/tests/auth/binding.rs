@@ -10,8 +10,7 @@ use crate::world::{DOCUMENT, ONE, SECRET, SERVER, TWO, World};
 #[tokio::test]
 async fn no_credentials_follow_a_server_to_another_issuer() {
     let world = World::new(|s| (s.refreshes, s.method) = (true, "client_secret_basic"));
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.set(|s| s.issuers = vec![TWO]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();

@@ -240,8 +240,7 @@ async fn a_registration_with_more_scopes_is_used_only_if_its_login_succeeds() {
 async fn a_failed_step_up_does_not_end_the_login() {
     for login in [Login::Denied, Login::NoResponse] {
         let world = World::new(|s| s.refreshes = true);
-        let oauth = world.oauth();
-        world.call(&oauth, "").await.unwrap();
+        let oauth = world.logged_in().await;
         world.set(|s| s.login = login);
         world.call(&oauth, "a").await.unwrap_err();
         world.revoke();
@@ -342,8 +341,7 @@ async fn only_a_registration_that_may_be_wrong_is_replaced() {
         [(Login::Denied, 1), (Login::WrongState, 1), (Login::NoResponse, 2)]
     {
         let world = World::new(|_| {});
-        let oauth = world.oauth();
-        world.call(&oauth, "").await.unwrap();
+        let oauth = world.logged_in().await;
         world.revoke();
         world.set(|s| s.login = login);
         world.call(&oauth, "").await.unwrap_err();

@@ -47,8 +47,7 @@ async fn each_request_has_its_own_proof_with_one_key() {
 #[tokio::test]
 async fn nonces_are_learnt_from_refusals_and_kept_apart() {
     let world = bound(|s| (s.token_wants, s.server_wants) = (NonceRule::Nonce, NonceRule::Nonce));
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.call(&oauth, "").await.unwrap();
     world.revoke();
     world.call(&oauth, "").await.unwrap();
@@ -140,8 +139,7 @@ async fn bearer_tokens_are_used_if_the_server_accepts_them() {
         (s.server, s.binds, s.refreshes) = (offers(), false, true);
         s.schemes = &["Bearer", "DPoP"];
     });
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.revoke();
     world.call(&oauth, "").await.unwrap();
     assert_eq!((world.logins().len(), world.proofs().1.len()), (1, 0));
@@ -200,8 +198,7 @@ async fn the_user_decides_if_the_server_allows_both() {
 #[tokio::test]
 async fn refreshing_never_unbinds_a_token() {
     let world = bound(|s| s.schemes = &["Bearer", "DPoP"]);
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.revoke();
     world.set(|s| s.binds = false);
     world.call(&oauth, "").await.unwrap();

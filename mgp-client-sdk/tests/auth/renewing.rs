@@ -30,8 +30,7 @@ async fn a_refused_token_is_refreshed_and_the_refresh_token_rotated() {
 #[tokio::test]
 async fn a_refresh_token_that_is_not_rotated_stays() {
     let world = World::new(|s| (s.refreshes, s.rotates) = (true, false));
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.set(|s| s.refreshes = false);
     for _ in 0..2 {
         world.revoke();
@@ -106,8 +105,7 @@ async fn many_calls_share_one_failure() {
 /// Lets one call request more scopes, which the person declines, while another call has to replace its token. Returns
 /// the outcomes of both.
 async fn decline_more_scopes(world: &Arc<World>) -> (Result<(), RpcError>, Result<(), RpcError>) {
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.set(|s| s.login = crate::world::Login::Denied);
     let shown = oauth.authorization().await.unwrap();
     let refusal = |status, challenge: &str| {
@@ -167,8 +165,7 @@ async fn a_call_with_a_valid_token_does_not_wait_for_a_login_for_more_scopes() {
 #[tokio::test]
 async fn a_cancelled_caller_does_not_interrupt_a_rotation() {
     let world = World::new(|s| s.refreshes = true);
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.revoke();
     {
         let mut leaving = Box::pin(world.call(&oauth, ""));
@@ -182,8 +179,7 @@ async fn a_cancelled_caller_does_not_interrupt_a_rotation() {
 #[tokio::test]
 async fn an_invalid_refresh_token_leads_to_a_login() {
     let world = World::new(|s| s.refreshes = true);
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.revoke();
     world.revoke_refresh();
     world.call(&oauth, "").await.unwrap();
@@ -228,8 +224,7 @@ async fn a_failing_token_endpoint_does_not_lead_to_a_login() {
         (400, "temporarily_unavailable", "temporarily_unavailable"),
     ] {
         let world = World::new(|s| s.refreshes = true);
-        let oauth = world.oauth();
-        world.call(&oauth, "").await.unwrap();
+        let oauth = world.logged_in().await;
         world.revoke();
         world.set(|s| s.token_fault = Some((status, fault)));
         let error = world.call(&oauth, "").await.unwrap_err();
@@ -245,8 +240,7 @@ async fn a_failing_token_endpoint_does_not_lead_to_a_login() {
 #[tokio::test]
 async fn a_forgotten_client_registers_again() {
     let world = World::new(|_| {});
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     world.revoke();
     world.remove_client(crate::world::ONE);
     // The client begins one login with the id that the issuer no longer knows. The script records this as a fault, so

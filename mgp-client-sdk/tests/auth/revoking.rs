@@ -15,8 +15,7 @@ async fn a_revocation_ends_the_refresh_token_and_the_access_token() {
             (s.refreshes, s.method) = (true, method);
             s.server = json!({ "revocation_endpoint": ENDPOINT });
         });
-        let oauth = world.oauth();
-        world.call(&oauth, "").await.unwrap();
+        let oauth = world.logged_in().await;
         let entry = oauth.entry().unwrap();
         // New credentials, as in another process, must be able to revoke the tokens of a stored entry.
         OAuth::new(SERVER, world.fetcher()).revoke(&entry).await.unwrap();
@@ -50,8 +49,7 @@ async fn an_entry_of_a_client_that_was_registered_by_hand_is_revoked_with_its_se
 #[tokio::test]
 async fn a_revocation_that_fails_names_the_reason() {
     let world = World::new(|s| s.refreshes = true);
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
+    let oauth = world.logged_in().await;
     let entry = oauth.entry().unwrap();
     let missing = oauth.revoke(&entry).await.unwrap_err();
     assert!(matches!(missing, AuthError::MissingEndpoint { .. }), "{missing}");

@@ -36,7 +36,6 @@ impl Notices {
         self.kept.push(message);
     }
 
-    /// Forgets all messages.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

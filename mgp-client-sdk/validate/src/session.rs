@@ -300,7 +300,6 @@ impl Session {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
     }
 
-    /// Sends a notification.
     pub(crate) async fn tell(&mut self, method: &str, params: Value) {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
@@ -474,7 +473,6 @@ impl Session {
         self.link.is_http
     }
 
-    /// Returns a capability that the server declared.
     pub(crate) fn capability(&self, name: &str) -> Option<&Value> {
         self.hello.get("capabilities")?.get(name).filter(|value| !value.is_null())
     }

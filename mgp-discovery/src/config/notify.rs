@@ -12,7 +12,6 @@ pub(super) const MAX_PLACES: usize = 16;
 /// The time that a decision waits before a notification is sent, if the configuration sets none.
 const AFTER: Duration = Duration::from_secs(10);
 
-/// The number of minutes in a day.
 const DAY: u16 = 24 * 60;
 
 /// A table `[kernel.notify.NAME]`: a channel that notifies a person when decisions wait.

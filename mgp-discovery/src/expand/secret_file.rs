@@ -63,7 +63,6 @@ impl SecretFile {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
     }
 
-    /// Returns the state folder that contains the file.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.0.path().parent()
     }

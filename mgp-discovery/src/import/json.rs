@@ -20,7 +20,6 @@ pub fn parse_json(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Parses TOML into a JSON value.
 pub(super) fn from_toml(text: &str) -> Result<Value, String> {
     // Report only the position, because values in the file may be secret.
     let document: DocumentMut = text.parse().map_err(|error: TomlError| {

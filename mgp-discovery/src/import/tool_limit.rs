@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::config::limits;
 
-/// The maximum length of the name of a tool, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The maximum number of tools that a message names.

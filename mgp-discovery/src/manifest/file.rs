@@ -11,7 +11,6 @@ use serde_json::Value;
 /// The maximum size of a manifest or a registry in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The maximum number of tools in a manifest.
 const MAX_TOOLS: usize = 10_000;
 
 /// The reason why a manifest or a registry is not used.

@@ -10,12 +10,14 @@ use crate::expand::SecretFile;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
-    /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
+    /// The maximum number of registrations, in any state; 0 disables registration. A tenant other than `local` may have
+    /// at most half of them. Default: 64.
     pub max: usize,
     /// The maximum number of registrations per principal. The number of a principal's stored rejections has the same
     /// maximum. Default: 16.
     pub max_each: usize,
-    /// The maximum number of registrations that wait for approval. Default: 32.
+    /// The maximum number of registrations that wait for approval. A tenant other than `local` may have at most half of
+    /// them. Default: 32.
     pub max_pending: usize,
     /// The maximum number of registrations per principal that wait for approval. Default: 4.
     pub max_pending_each: usize,

@@ -122,7 +122,6 @@ pub(super) struct Creator {
 }
 
 impl Record {
-    /// Returns whether the record has expired.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         match &self.stage {
             // If the deadline cannot be read, treat the record as expired.
@@ -191,6 +190,17 @@ impl Creator {
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(ToString::to_string),
         }
+    }
+
+    pub(super) fn is_of_same_tenant(&self, other: &Self) -> bool {
+        self.tenant == other.tenant
+    }
+
+    /// Returns the part of a limit of all registrations that the creator's tenant may use, so that a tenant other than
+    /// the local one leaves some for the others.
+    pub(super) fn share_of(&self, max: usize) -> usize {
+        let is_local = self.tenant == Principal::local().tenant().as_str();
+        if is_local { max } else { max.div_ceil(2) }
     }
 
     /// Returns the principal, without any authority to administer.

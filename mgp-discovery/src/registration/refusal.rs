@@ -124,42 +124,25 @@ impl IdHolder {
 }
 
 impl RegistrationError {
-    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
-        let mut details = Object::new();
-        // Ignore the result, because texts can always be encoded.
-        let mut put = |name: &str, word: &str| drop(details.encode(name, word));
-        match self {
+        let about = |server: &ServerId| Object::new().with("server_id", server.as_str());
+        Some(match self {
             Self::NotAllowed { method, .. } => {
-                put("method", method);
-                put("remedy", "ask an operator");
+                Object::new().with("method", method).with("remedy", "ask an operator")
             }
-            Self::NotCreator(server) => {
-                put("server_id", server.as_str());
-                put("remedy", "ask an operator");
-            }
-            Self::Unavailable { server, remedy, .. } => {
-                put("server_id", server.as_str());
-                put("remedy", remedy);
-            }
-            Self::IdTaken { there, is } => {
-                put("server_id", there.as_str());
-                put("remedy", is.remedy());
-            }
+            Self::NotCreator(server) => about(server).with("remedy", "ask an operator"),
+            Self::Unavailable { server, remedy, .. } => about(server).with("remedy", remedy),
+            Self::IdTaken { there, is } => about(there).with("remedy", is.remedy()),
             Self::Configured(server) => {
-                put("server_id", server.as_str());
-                put("remedy", "ask an operator to remove it from `mgp.toml`");
+                about(server).with("remedy", "ask an operator to remove it from `mgp.toml`")
             }
-            Self::Unknown(server) | Self::NotWaiting(server) => put("server_id", server.as_str()),
-            Self::Rejected { server, body } => {
-                put("server_id", server.as_str());
-                put("status", "rejected");
-                put("reason", &body.reason);
-                details.encode("violations", &body.violations).ok()?;
-                details.encode("hints", &body.hints).ok()?;
-            }
+            Self::Unknown(server) | Self::NotWaiting(server) => about(server),
+            Self::Rejected { server, body } => about(server)
+                .with("status", "rejected")
+                .with("reason", &body.reason)
+                .with("violations", &body.violations)
+                .with("hints", &body.hints),
             _ => return None,
-        }
-        Some(details)
+        })
     }
 }

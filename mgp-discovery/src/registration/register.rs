@@ -315,6 +315,9 @@ impl RegistrationState {
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
+        let is_of_tenant = |other: &Record| other.by.is_of_same_tenant(&record.by);
+        let is_open = |other: &Record| is_of_tenant(other) && other.is_waiting();
+        let share = |max| record.by.share_of(max);
         let deregister = "deregister some first";
         let decide = "an operator must decide on some first";
         let wait = "ask an operator, or wait until a rejection ends";
@@ -322,6 +325,8 @@ impl RegistrationState {
             (others.len(), config.max, "servers are registered", deregister),
             (count(&is_own), config.max_each, "of your servers are registered", deregister),
             (count(&Record::is_waiting), config.max_pending, "registrations wait", decide),
+            (count(&is_of_tenant), share(config.max), "servers of your tenant exist", deregister),
+            (count(&is_open), share(config.max_pending), "requests of your tenant wait", decide),
             (
                 count(&|other| is_own(other) && other.is_waiting()),
                 config.max_pending_each,

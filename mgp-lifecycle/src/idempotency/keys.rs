@@ -26,6 +26,8 @@ pub(super) struct KeyedCall {
     pub(super) logical: Option<ByteString>,
     /// `true` if a second run of the call does no harm.
     pub(super) may_repeat: bool,
+    /// `true` if the call undoes a step of a transaction.
+    pub(super) is_compensation: bool,
     /// The transaction of which the call is a step; empty if the call is not a step.
     pub(super) transaction: String,
     /// The hash of the session state that the call has.
@@ -153,7 +155,9 @@ impl KeyTable {
 
     fn begin(&mut self, call: &KeyedCall, now: u64) -> Result<Claim, LifecycleError> {
         let of_caller = self.owners.get(&call.owner).map_or(0, |usage| usage.keys);
-        if of_caller >= self.limits.caller_keys || self.entries.len() >= self.limits.keys {
+        let is_full =
+            of_caller >= self.limits.caller_keys || self.entries.len() >= self.limits.keys;
+        if is_full && !call.is_compensation {
             return Err(LifecycleError::TooManyKeys);
         }
         let millis = |ttl| mgp_types::millis(ttl);
@@ -314,6 +318,7 @@ mod tests {
             ttl_ms: None,
             logical: None,
             may_repeat: false,
+            is_compensation: false,
             transaction: "tx".to_owned(),
             state: None,
         };

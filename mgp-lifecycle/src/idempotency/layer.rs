@@ -23,9 +23,9 @@ use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument as _;
 
-use super::Idempotency;
 use super::keys::{Claim, KeyedCall};
 use super::stored::{RunEnd, SPACE, StoredKey};
+use super::{CompensationKey, Idempotency};
 use crate::error::LifecycleError;
 use crate::transaction::StepOf;
 
@@ -84,6 +84,9 @@ impl IdempotencyLayer {
     fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
         let Some(mut keyed) = read_key(call)? else { return Ok(None) };
         keyed.may_repeat = self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call));
+        if let Some(compensation) = call.cx().extensions.get::<CompensationKey>() {
+            compensation.note(&self.keys, &keyed.id);
+        }
         if let Some(record) = call.cx().extensions.get::<CallRecord>() {
             record.add_note(IdempotencyKey::NAME, Payload::of(&keyed.key)?);
         }
@@ -115,6 +118,7 @@ fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
         ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
         logical: cx.logical.clone(),
         may_repeat: false,
+        is_compensation: cx.extensions.get::<CompensationKey>().is_some(),
         transaction: cx.extensions.get::<StepOf>().map_or(String::new(), |step| step.0.clone()),
         state: state.map(|state| Sha256Hash::digest(state.0.as_bytes()).to_string()),
     }))
@@ -423,8 +427,8 @@ impl Idempotency {
         claim
     }
 
-    /// Removes a key whose call did not run, so that the key can be used again.
-    fn forget(&self, id: &str) {
+    /// Removes a key that is not needed, e.g. because its call did not run, so that the key can be used again.
+    pub(super) fn forget(&self, id: &str) {
         let mut table = self.0.table.lock();
         table.remove(id);
         self.write_behind(Change::new().remove(SPACE, id));

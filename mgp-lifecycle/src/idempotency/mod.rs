@@ -4,6 +4,7 @@
 //! A call whose run was interrupted, e.g. because the process was killed, is run again only if a second run does no
 //! harm.
 
+mod compensation_key;
 mod keys;
 mod layer;
 mod stored;
@@ -17,6 +18,7 @@ use mgp_types::service::{Principal, TenantId};
 use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
+pub(crate) use compensation_key::CompensationKey;
 pub use layer::{IdempotencyLayer, IdempotencyService};
 pub(crate) use layer::{check_key, ignore_gone_caller, key_of, run_on};
 
@@ -66,7 +68,8 @@ pub struct IdempotencyLimits {
     pub ttl: Duration,
     /// The maximum lifetime of a key, even if its call asks for a longer lifetime. Default: a week.
     pub max_ttl: Duration,
-    /// The maximum number of keys per caller; further keys are refused until a stored key expires. Default: 10,000.
+    /// The maximum number of keys per caller; further keys are refused until a stored key expires, except those of
+    /// calls that undo a step of a transaction. Default: 10,000.
     pub caller_keys: usize,
     /// The maximum number of keys of all callers together. Default: 50,000.
     pub keys: usize,

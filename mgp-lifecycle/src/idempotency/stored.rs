@@ -78,7 +78,6 @@ impl StoredKey {
         })
     }
 
-    /// Returns whether the key belongs to a caller of a tenant.
     pub(super) fn is_of(&self, tenant: &TenantId) -> bool {
         self.caller().is_some_and(|caller| caller.tenant() == tenant)
     }

@@ -22,6 +22,11 @@ impl Caller {
         Self(principal.as_agent().map_or_else(|| principal.clone(), of_agent))
     }
 
+    /// Returns whether the caller belongs to a tenant.
+    pub(crate) fn is_of(&self, tenant: &TenantId) -> bool {
+        self.0.tenant() == tenant
+    }
+
     fn parts(&self) -> (&TenantId, &Subject, Option<&AgentId>) {
         (self.0.tenant(), self.0.subject(), self.0.as_agent())
     }

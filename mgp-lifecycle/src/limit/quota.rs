@@ -141,14 +141,12 @@ pub struct QuotaExceeded {
 impl QuotaExceeded {
     /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding numbers and strings cannot fail.
-        drop(details.encode("quota", &self.quota));
-        drop(details.encode("used", &self.used));
-        drop(details.encode("of", self.kind));
-        drop(details.encode("period_secs", &self.period.as_secs()));
-        drop(details.encode("resets_at", &self.resets_at));
-        details
+        Object::new()
+            .with("quota", &self.quota)
+            .with("used", &self.used)
+            .with("of", self.kind)
+            .with("period_secs", &self.period.as_secs())
+            .with("resets_at", &self.resets_at)
     }
 }
 

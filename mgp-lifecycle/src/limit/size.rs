@@ -91,13 +91,11 @@ enum Part {
 impl TooLarge {
     /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding numbers and strings cannot fail.
-        drop(details.encode("limit", &self.limit));
-        drop(details.encode("size", &self.size));
-        drop(details.encode("of", self.part.as_str()));
-        drop(details.encode("started", &(self.part != Part::Arguments)));
-        details
+        Object::new()
+            .with("limit", &self.limit)
+            .with("size", &self.size)
+            .with("of", self.part.as_str())
+            .with("started", &(self.part != Part::Arguments))
     }
 }
 

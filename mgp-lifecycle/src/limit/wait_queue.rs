@@ -29,7 +29,6 @@ impl<T> WaitQueue<T> {
         Self { callers: HashMap::default(), round: BTreeMap::new(), next: 0, len: 0 }
     }
 
-    /// Returns the number of all entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }

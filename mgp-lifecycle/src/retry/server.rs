@@ -87,7 +87,6 @@ impl Server {
         self.state.lock().circuit.refuses_for(Instant::now())
     }
 
-    /// Records the outcome of an attempt.
     pub(super) fn record(&self, evidence: Evidence, probe: Option<Probe>, config: &CircuitConfig) {
         if evidence != Evidence::Unreachable && self.is_closed() {
             return;

@@ -15,7 +15,6 @@ use super::tools::ListPage;
 /// that are still missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of pages of a tool list that are read.
 const MAX_LIST_PAGES: usize = 64;
 
 impl<S: MgpService> RetryableCall<S> {

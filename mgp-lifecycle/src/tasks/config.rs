@@ -43,7 +43,6 @@ pub struct TasksConfig {
 /// The divisor for the share of a principal in the free places.
 const FREE_SHARE_DIVISOR: usize = 4;
 
-/// The minimum share of a principal.
 const MIN_SHARE: usize = 2;
 
 impl TasksConfig {

@@ -20,7 +20,6 @@ use super::negotiate::offers_tasks;
 use super::table::Table;
 use crate::error::LifecycleError;
 
-/// Returns the router of the methods about tasks.
 pub(super) fn router(table: &Arc<Table>) -> Router {
     let now = |answer: fn(&Table, &Params, &Context) -> Result<Reply, RpcError>| {
         let table = Arc::clone(table);

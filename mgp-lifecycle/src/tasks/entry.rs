@@ -153,10 +153,8 @@ impl Entry {
     /// Returns whether the credentials of a call of the owner permit the use of the task. Credentials that are limited
     /// to some tools permit only tasks that were started with the same permissions.
     pub(super) fn is_permitted(&self, cx: &Context) -> bool {
-        let Some(grant) = cx.extensions.get::<CredentialGrant>() else { return true };
-        let words = grant.permissions();
-        let is_limited = words.iter().any(|word| word.starts_with("tools."));
-        !is_limited || grant.permits("tools.call") || self.permissions.as_deref() == Some(words)
+        let grant = cx.extensions.get::<CredentialGrant>();
+        grant.is_none_or(|grant| grant.permits_outcome(self.permissions.as_deref()))
     }
 
     /// Returns the poll interval that is recommended to the caller.

@@ -18,6 +18,7 @@ use super::future::ResponseFuture;
 use super::handover::CallStage;
 use super::negotiate::{Plan, can_wait_for_task};
 use super::table::Table;
+use super::tables::TaskTables;
 use crate::drain::Drain;
 
 /// Layer that turns slow tool calls into tasks, and answers `tasks/*`.
@@ -95,6 +96,12 @@ impl TasksLayer {
     /// [`poll_interval`](TasksConfig::poll_interval).
     pub fn drain(self, drain: Drain) -> Self {
         self.table.drain(drain);
+        self
+    }
+
+    /// Adds the table of the layer's tasks to `tables`, which can remove the tasks of a tenant.
+    pub fn tables(self, tables: &TaskTables) -> Self {
+        tables.add(&self.table);
         self
     }
 

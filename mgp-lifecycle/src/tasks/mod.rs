@@ -14,10 +14,12 @@ mod handover;
 mod layer;
 mod negotiate;
 mod table;
+mod tables;
 
 pub use config::TasksConfig;
 pub use handover::TaskTicket;
 pub use layer::{Tasks, TasksLayer};
+pub use tables::TaskTables;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,6 @@ use crate::error::LifecycleError;
 pub(super) struct Plan {
     /// The era that determines the form of the task on the wire.
     pub(super) era: Era,
-    /// The lifetime of the task.
     pub(super) ttl: Duration,
     /// The time that the call may take as a normal request before it becomes a task; `None` means one poll.
     pub(super) grace: Option<Duration>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mgp_types::RpcError;
-use mgp_types::service::{Context, Principal};
+use mgp_types::service::{Context, Principal, TenantId};
 use mgp_types::sync::Mutex;
 
 use super::config::TasksConfig;
@@ -48,7 +48,6 @@ impl Table {
             .map(drop)
     }
 
-    /// Creates the task of a call that has started.
     pub(super) fn insert(&self, cx: &Context, plan: &Plan) -> Result<Arc<Entry>, RpcError> {
         let id = mgp_types::random_name()?;
         let owner = Caller::of(&cx.principal);
@@ -98,6 +97,15 @@ impl Table {
     pub(super) fn remove(&self, id: &str) {
         let entry = self.tasks.lock().by_id.remove(id);
         if let Some(entry) = entry {
+            entry.on_removed();
+        }
+    }
+
+    /// Removes the tasks of a tenant, and stops their drivers.
+    pub(super) fn remove_tenant(&self, tenant: &TenantId) {
+        let removed: Vec<_> =
+            self.tasks.lock().by_id.extract_if(|_, entry| entry.owner.is_of(tenant)).collect();
+        for (_, entry) in removed {
             entry.on_removed();
         }
     }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tower_layer::Layer;
 
-use super::{TaskTicket, TasksConfig, TasksLayer};
+use super::{TaskTables, TaskTicket, TasksConfig, TasksLayer};
 use crate::error::LifecycleError;
 
 mod bounds;

@@ -20,6 +20,7 @@ use super::log::SagaKey;
 use super::saga::{Saga, TransactionCredentials, now_ms};
 use super::{Coordinator, MAX_TEXT_BYTES, Transactions, is_stuck};
 use crate::error::LifecycleError;
+use crate::idempotency::CompensationKey;
 
 /// The time that a rollback waits for steps that are still running.
 const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
@@ -53,6 +54,8 @@ pub struct CompensationCall {
     pub arguments: RawObject,
     /// The members of the call, i.e. its idempotency key.
     pub members: CallMembers,
+    /// The place where the layer for idempotency keys notes the key of the call.
+    pub(crate) key: Arc<CompensationKey>,
 }
 
 impl CompensationCall {
@@ -74,6 +77,7 @@ impl CompensationCall {
         let scope = Scope::new(ScopeKind::Connection);
         let mut cx = Context::new(Peer::none(), scope.clone(), self.principal);
         cx.extensions.insert(self.members);
+        cx.extensions.insert_shared(self.key);
         if let Some(grant) = self.grant {
             cx.extensions.insert(grant);
         }
@@ -185,7 +189,8 @@ impl Transactions {
         self.wait_for_steps(key).await;
         let mut saga = self.0.log.update(key, Saga::mark_interrupted).await?;
         while let Some(index) = saga.next_to_undo() {
-            let outcome = self.undo(&saga, index).await;
+            let used = Arc::<CompensationKey>::default();
+            let outcome = self.undo(&saga, index, &used).await;
             if outcome.is_err() && self.current_tools().is_none() {
                 // The step was perhaps not undone because its server ended; the next start tries it again.
                 return Ok(());
@@ -198,6 +203,7 @@ impl Transactions {
                 }
             };
             saga = self.0.log.update(key, record).await?;
+            used.remove();
         }
         let saga = self.0.log.update(key, Saga::finish_rollback).await?;
         if is_stuck(&saga) {
@@ -224,8 +230,13 @@ impl Transactions {
         }
     }
 
-    /// Undoes a step; returns the reason if that fails.
-    async fn undo(&self, saga: &Saga, index: usize) -> Result<(), String> {
+    /// Undoes a step; returns the reason if that fails. The key of its calls is noted in `used`.
+    async fn undo(
+        &self,
+        saga: &Saga,
+        index: usize,
+        used: &Arc<CompensationKey>,
+    ) -> Result<(), String> {
         let step = &saga.steps[index];
         let Some(undo) = &step.undo else {
             return Err(step.error.clone().unwrap_or_else(|| "it has no compensation".to_owned()));
@@ -247,6 +258,7 @@ impl Transactions {
                 tool: undo.tool.clone(),
                 arguments: undo.arguments.clone(),
                 members: members.clone(),
+                key: Arc::clone(used),
             }));
             let panicked = |_| RpcError::internal("the call panicked");
             match answer.await.map_err(panicked).flatten() {
@@ -320,7 +332,6 @@ impl Drop for RunningRollback {
     }
 }
 
-/// Returns whether an error is probably temporary.
 fn is_passing(error: &RpcError) -> bool {
     error.as_recovery().is_some_and(mgp_types::Recovery::is_retryable)
 }

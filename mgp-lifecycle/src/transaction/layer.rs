@@ -23,7 +23,6 @@ use crate::error::LifecycleError;
 use crate::idempotency::{ignore_gone_caller, key_of};
 use crate::retry::Failure;
 
-/// The maximum number of steps in a transaction.
 const MAX_STEPS: usize = 100;
 /// The maximum length of the name of a step's tool, in bytes.
 const MAX_TOOL_BYTES: usize = 256;

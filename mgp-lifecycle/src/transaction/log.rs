@@ -206,7 +206,6 @@ impl SagaLog {
         sagas.get(key).is_some_and(|saga| saga.status == TransactionStatus::RollingBack)
     }
 
-    /// Returns the transactions whose rollback has begun.
     pub(super) fn rolling_back(&self) -> Vec<SagaKey> {
         let sagas = self.sagas.lock();
         let begun = sagas.iter().filter(|(_, saga)| saga.status == TransactionStatus::RollingBack);

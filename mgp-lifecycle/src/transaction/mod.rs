@@ -83,7 +83,6 @@ struct Coordinator {
     /// The tools that were passed to `Transactions::start`, e.g. the tools of each connection of a server.
     tools: Mutex<Vec<Arc<dyn TransactionTools>>>,
     live_keys: OnceLock<Box<LiveKeys>>,
-    /// The rollbacks that run in this process.
     rollbacks: Mutex<BTreeSet<SagaKey>>,
     /// `true` after the work in the background was started, which needs a runtime.
     runs: AtomicBool,

@@ -39,6 +39,8 @@ struct Tools {
     refusals: Mutex<Vec<RpcError>>,
     /// `true` if compensations never complete.
     hangs: bool,
+    /// The server that gets the compensations instead, if any.
+    server: Option<Stack>,
     has_ended: AtomicBool,
 }
 
@@ -57,6 +59,9 @@ impl TransactionTools for Tools {
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if self.hangs {
             return Box::pin(std::future::pending());
+        }
+        if let Some(server) = &self.server {
+            return server.send(call.into_call().unwrap().0);
         }
         if let Some(refusal) = self.refusals.lock().pop() {
             return Box::pin(std::future::ready(Err(refusal)));
@@ -164,6 +169,13 @@ async fn world() -> World {
     world_of(Arc::default(), Tools::default()).await
 }
 
+/// Creates a world in which the transaction `tx` has begun.
+async fn begun_world() -> World {
+    let world = world().await;
+    world.begin().await;
+    world
+}
+
 fn params(tool: &str, n: u32, meta: &str) -> String {
     format!(
         r#"{{"name":"{tool}","arguments":{{"n":{n}}},"_meta":{{"transaction_id":"tx"{meta}}}}}"#
@@ -197,8 +209,7 @@ impl World {
 
 #[tokio::test]
 async fn steps_are_undone_in_reverse_order() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     for n in 1..=2 {
         let result = world.step("make", n, "").await.unwrap();
         assert!(result.as_str().contains(&format!(r#""step_id":"step-{n}""#)), "{result:?}");
@@ -223,8 +234,7 @@ async fn steps_are_undone_in_reverse_order() {
 
 #[tokio::test]
 async fn a_step_without_an_id_gets_one_that_its_caller_has_not_used() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.step("make", 1, r#","step_id":"step-2""#).await.unwrap();
     let result = world.step("make", 2, "").await.unwrap();
     assert!(result.as_str().contains(r#""step_id":"step-3""#), "{result:?}");
@@ -298,8 +308,7 @@ async fn a_forgotten_transaction_and_a_later_one_with_its_id_have_different_keys
     for _ in 0..2 {
         let before = now_ms();
         while now_ms() == before {}
-        let mut world = world().await;
-        world.begin().await;
+        let mut world = begun_world().await;
         world.step("make", 1, "").await.unwrap();
         world.roll_back().await;
         keys.extend(world.tools.keys.lock().clone());
@@ -310,8 +319,7 @@ async fn a_forgotten_transaction_and_a_later_one_with_its_id_have_different_keys
 
 #[tokio::test]
 async fn a_committed_transaction_stays() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.step("make", 1, "").await.unwrap();
     assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
     assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
@@ -323,8 +331,7 @@ async fn a_committed_transaction_stays() {
 
 #[tokio::test]
 async fn what_is_not_undone_waits_for_a_person() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.step("make", 1, "").await.unwrap();
     world.step("make_badly", 2, "").await.unwrap();
     world.step("other", 3, "").await.unwrap();
@@ -353,8 +360,7 @@ async fn what_is_not_undone_waits_for_a_person() {
 
 #[tokio::test]
 async fn a_step_that_broke_off_is_named_and_not_undone_blindly() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let given = r#","compensation":{"tool":"unmake","arguments":{"x":1}}"#;
     world.step("lose", 1, given).await.unwrap_err();
     assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
@@ -364,8 +370,7 @@ async fn a_step_that_broke_off_is_named_and_not_undone_blindly() {
 
 #[tokio::test]
 async fn a_step_that_became_a_task_has_not_ended() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let given = r#","compensation":{"tool":"unmake","arguments":{"x":1}}"#;
     world.client.call("tools/call", &params("become_task", 1, given)).await.unwrap();
     assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
@@ -378,8 +383,7 @@ async fn the_attempts_of_a_call_are_one_step() {
     known.repeat = RepeatPolicy::Always;
     let retries = RetryLayer::new(RetryConfig::default()).tools(move |_, _| Some(known.clone()));
     for meta in ["", r#","step_id":"a""#] {
-        let mut world = world().await;
-        world.begin().await;
+        let mut world = begun_world().await;
         let attempts = AtomicU32::new(0);
         let tool = Stack::from_fn(move |call| {
             let is_first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
@@ -396,8 +400,7 @@ async fn the_attempts_of_a_call_are_one_step() {
 
 #[tokio::test]
 async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let given = |x: u32| {
         format!(r#","step_id":"a","compensation":{{"tool":"unmake","arguments":{{"x":{x}}}}}"#)
     };
@@ -410,8 +413,7 @@ async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation()
 
 #[tokio::test]
 async fn a_caller_gives_the_compensation_of_a_server_that_declares_none() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let given = |tool: &str| {
         format!(r#","compensation":{{"tool":"{tool}","server_id":"wiki","arguments":{{"x":1}}}}"#)
     };
@@ -542,8 +544,7 @@ async fn a_call_that_is_refused_for_its_key_does_not_end_the_step_that_runs_with
 
 #[tokio::test]
 async fn a_transaction_belongs_to_its_caller() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let mut same = BeginTransactionParams::new();
     same.transaction_id = Some("tx".to_owned());
     world.transactions.begin(&Principal::local(), same.clone()).await.unwrap_err();
@@ -558,8 +559,7 @@ async fn a_transaction_belongs_to_its_caller() {
 
 #[tokio::test]
 async fn a_rollback_waits_for_a_step_that_runs() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let slow = tokio::spawn(world.client.call("tools/call", &params("slow", 1, "")));
     tokio::task::yield_now().await;
     let transactions = world.transactions.clone();

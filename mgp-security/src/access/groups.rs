@@ -73,7 +73,6 @@ impl Groups {
         self.0.hooks.add(hook);
     }
 
-    /// Returns the groups of an agent, or `None` if it has none.
     pub(super) fn of(&self, tenant: &str, agent: &str) -> Option<Arc<[Box<str>]>> {
         if !self.0.any.load(Ordering::Acquire) {
             return None;

@@ -58,21 +58,12 @@ impl AccessDenied {
 
     /// Returns the error's structured details for the caller.
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        let facts = [
-            ("agent", Some(self.agent.as_str())),
-            ("server_id", self.server.as_ref().map(ServerId::as_str)),
-            ("tool", self.tool.as_deref()),
-            ("source", Some(self.by.as_str())),
-            ("remedy", Some(self.remedy.as_str())),
-        ];
-        for (name, fact) in facts {
-            if let Some(fact) = fact {
-                // Encoding a string cannot fail.
-                let _ = details.encode(name, fact);
-            }
-        }
-        details
+        Object::new()
+            .with("agent", &self.agent)
+            .with_optional("server_id", self.server.as_ref().map(ServerId::as_str))
+            .with_optional("tool", self.tool.as_ref())
+            .with("source", self.by.as_str())
+            .with("remedy", &self.remedy)
     }
 }
 
@@ -156,11 +147,7 @@ impl NotOperator {
             About::Shared => "ask an operator of the tenant `local`",
             About::Reads | About::Changes => "use credentials that permit it",
         };
-        let mut details = Object::new();
-        // Encoding a string cannot fail.
-        let _ = details.encode("method", self.method);
-        let _ = details.encode("remedy", remedy);
-        details
+        Object::new().with("method", self.method).with("remedy", remedy)
     }
 }
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::{Actor, KernelPermission, Permission, PermissionScope};
+use mgp_types::mgp::{Actor, AuditEvent, KernelPermission, Permission, PermissionScope};
 use mgp_types::service::{AgentId, AuditSink, Principal, ServerId, TenantId};
-use mgp_types::store::{Store, StoreError};
+use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, Timestamp, canonical, mcp, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::ApprovalRequest;
 use crate::access::{AdminCheck, Need};
 use crate::audit::Event;
+use crate::entries::{Entries, Expiring};
 use crate::error::Refusal;
 use crate::permission::scope;
-use crate::state::{Snapshot, State, Writes};
+use crate::state::{ChangeError, Found, Snapshot};
 
 /// The maximum number of call approvals of each tenant.
 const MAX_APPROVALS: usize = 1024;
@@ -221,17 +222,17 @@ pub(crate) fn like_words(arguments: &str) -> String {
 
 /// The approvals of later calls; a handle that is cheap to clone.
 #[derive(Clone)]
-pub struct CallApprovals(State<CallBook>);
+pub struct CallApprovals(Entries<CallBook>);
 
 mgp_types::opaque_debug!(CallApprovals);
 
 impl CallApprovals {
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
-        Self(State::new(store, audit))
+        Self(Entries::new(store, audit))
     }
 
     pub(crate) async fn open(&self) -> Result<(), StoreError> {
-        self.0.open().await
+        self.0.state().open().await
     }
 
     /// Returns whether a name is the id of a call approval, and not the name of a permission.
@@ -253,7 +254,7 @@ impl CallApprovals {
         server: Option<&ServerId>,
     ) -> Result<Vec<CallApproval>, RpcError> {
         self.admit(by, Need::Read, "approvals").await?;
-        let (book, now) = (self.0.now()?, SystemTime::now());
+        let (book, now) = (self.0.state().now()?, self.0.now());
         let own = book.0.values().filter(|one| {
             one.tenant == by.tenant().as_str()
                 && !one.is_over(now)
@@ -277,7 +278,7 @@ impl CallApprovals {
         names: &[Permission],
     ) -> Result<Vec<CallApproval>, RpcError> {
         self.admit(by, Need::Write, "approvals.decide").await?;
-        let (book, revoked) = (self.0.now()?, Permission::canonical(names));
+        let (book, revoked) = (self.0.state().now()?, Permission::canonical(names));
         let is_meant = |one: &&Arc<CallApproval>| {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == Some(server.as_str())
@@ -303,7 +304,7 @@ impl CallApprovals {
     ) -> Result<(), RpcError> {
         let is_revoked = |one: &CallApproval| revoked.iter().any(|revoked| revoked.id == one.id);
         let event = |one: &CallApproval| Some(event(Actor::of(by), one, "revoked").build());
-        Ok(self.0.take_out(is_revoked, event).await.map_err(Refusal::from)?)
+        Ok(self.0.state().take_out(is_revoked, event).await.map_err(Refusal::from)?)
     }
 
     /// Removes the approvals of a deregistered server. Does not check any authority: the caller of this method must
@@ -311,7 +312,7 @@ impl CallApprovals {
     pub(crate) async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let is_meant = |one: &CallApproval| one.server_id.as_deref() == Some(server.as_str());
         let event = |one: &CallApproval| Some(event(Actor::kernel(), one, "revoked").build());
-        Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
+        Ok(self.0.state().take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 
     /// Removes the approvals of a tenant. Does not check any authority: the caller of this method must have done so.
@@ -324,7 +325,7 @@ impl CallApprovals {
         let event = |one: &CallApproval| {
             Some(event(Actor::of(by), one, "revoked").cause("tenant_removed").build())
         };
-        Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
+        Ok(self.0.state().take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 
     /// Stores the approval of later calls that follows from an approved request, and returns it. Returns `None` if only
@@ -338,22 +339,21 @@ impl CallApprovals {
         reason: Option<&str>,
     ) -> Result<Option<CallApproval>, RpcError> {
         let Some(kept) = CallApproval::of(request, term, &by, reason) else { return Ok(None) };
-        let (book, now) = (self.0.now()?, SystemTime::now());
-        let own = book.0.values().filter(|one| one.tenant == kept.tenant && !one.is_over(now));
-        if own.count() >= MAX_APPROVALS {
+        let _changing = self.0.begin_change().await;
+        self.0.record_ends().await.map_err(Refusal::from)?;
+        let book = self.0.state().now()?;
+        if book.0.values().filter(|one| one.tenant == kept.tenant).count() >= MAX_APPROVALS {
             let message =
                 format!("there are {MAX_APPROVALS} approvals of calls; revoke some first");
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
-        let over = book.0.values().filter(|one| one.is_over(now));
-        let mut writes: Writes<CallApproval> = over.map(|one| (one.id.clone(), None)).collect();
         let event = event(by, &kept, "approved")
             .trace(request.trace_id.as_deref())
             .scope(kept.scope.as_ref())
             .justification(reason)
             .expires_at(kept.expires_at.as_ref());
-        writes.push((kept.id.clone(), Some(kept.clone())));
-        self.0.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
+        let writes = vec![(kept.id.clone(), Some(kept.clone()))];
+        self.0.state().write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(Some(kept))
     }
 
@@ -363,7 +363,7 @@ impl CallApprovals {
         asked: &ApprovalRequest,
         at: SystemTime,
     ) -> Option<Arc<CallApproval>> {
-        let book = self.0.now().ok()?;
+        let book = self.0.state().now().ok()?;
         book.0.values().find(|one| !one.is_over(at) && one.covers_request(asked)).cloned()
     }
 
@@ -376,7 +376,7 @@ impl CallApprovals {
         at: SystemTime,
         is_enough: impl Fn(&CallApproval) -> bool,
     ) -> Option<Arc<CallApproval>> {
-        let book = self.0.now().ok()?;
+        let book = self.0.state().now().ok()?;
         let mut all = book.0.values().filter(|one| {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == server.map(ServerId::as_str)
@@ -391,7 +391,7 @@ impl CallApprovals {
         method: &'static str,
     ) -> Result<(), RpcError> {
         let caller = AdminCheck::without_call(by).within_tenant();
-        caller.admit(&**self.0.audit(), None, need, method).await
+        caller.admit(&**self.0.state().audit(), None, need, method).await
     }
 }
 
@@ -413,5 +413,32 @@ impl Snapshot for CallBook {
 
     fn of(entries: &BTreeMap<String, Arc<CallApproval>>) -> Self {
         Self(entries.clone())
+    }
+
+    fn next_expiry(&self, after: SystemTime) -> Option<SystemTime> {
+        let ends = self.0.values().filter_map(|one| one.expires_at.as_ref()?.to_system_time());
+        ends.filter(|end| *end > after).min()
+    }
+}
+
+/// An expired approval is removed, so that it does not apply again if the clock is set back.
+impl Expiring for CallBook {
+    fn any_ended(&self, at: SystemTime) -> bool {
+        self.0.values().any(|one| one.is_over(at))
+    }
+
+    fn has_ended(approval: &CallApproval, at: SystemTime) -> bool {
+        approval.is_over(at)
+    }
+
+    fn end(
+        change: Change,
+        found: &Found<CallApproval>,
+    ) -> Result<(Change, AuditEvent), ChangeError> {
+        let change = change
+            .expect_revision(Self::SPACE, &found.key, Some(found.revision))
+            .remove(Self::SPACE, &found.key);
+        let event = event(Actor::kernel(), &found.entry, "revoked").cause("expired");
+        Ok((change, event.build()))
     }
 }

@@ -234,8 +234,7 @@ impl Decision {
 
     /// Adds a member to the details of the decision.
     pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
-        // Ignore the error: the values that this crate adds can always be encoded.
-        let _ = self.details.encode(name, value);
+        self.details = self.details.with(name, value);
         self
     }
 

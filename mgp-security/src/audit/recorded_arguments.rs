@@ -89,7 +89,6 @@ impl AuditConfig {
         self
     }
 
-    /// Returns whether a secret was set with [`key`](Self::key).
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some()
     }

@@ -23,7 +23,6 @@ pub(super) struct CallFacts<'a> {
 /// The definition and the risk of a tool for which a call was confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfirmedTool {
-    /// The hash of the definition, if it is known.
     pub(crate) definition: Option<Sha256Hash>,
     pub(crate) risk: RiskLevel,
 }

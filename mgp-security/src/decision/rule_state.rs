@@ -151,7 +151,6 @@ impl<'a> RuleState<'a> {
         }
     }
 
-    /// Returns the policy of the called server.
     pub(super) fn policy(&self) -> Arc<ServerPolicy> {
         Arc::clone(self.policy.get_or_init(|| self.sources.policies.get(self.server)))
     }

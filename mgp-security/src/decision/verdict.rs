@@ -98,7 +98,6 @@ impl CallVerdict {
         self.findings.checks.as_ref()?.confirmation_spared_by.as_ref()
     }
 
-    /// Splits the verdict into its outcome and the assessment.
     #[inline]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
         (self.outcome, self.findings.assessment)

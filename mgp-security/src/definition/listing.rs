@@ -26,8 +26,9 @@ const SERVERS_MAX: usize = 1024;
 /// The maximum number of attempts to store pins if other processes change them at the same time.
 const TRIES: usize = 4;
 
-/// The number of bytes of definitions that are processed before yielding to other tasks.
-const READ_AT_ONCE: usize = 64 * 1024;
+/// The number of bytes of definitions that are processed before yielding to other tasks. The review of this many bytes
+/// of short definitions takes some 10 ms in a release build.
+const READ_AT_ONCE: usize = 4 * 1024;
 
 /// The result of deciding whether the tools of a server are pinned.
 pub(super) enum Admitted {

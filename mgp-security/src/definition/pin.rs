@@ -73,7 +73,6 @@ impl Pin {
         pinned.map_or_else(|| self.findings.clone(), |pinned| pinned.added_by(&self.findings))
     }
 
-    /// Returns the assessment of the stored definition under a policy.
     pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
         match self.shown.get() {
             Ok(tool) => Assessment::of(&tool, policy),
@@ -101,12 +100,10 @@ impl PinTable {
         self.0.contains_key(server)
     }
 
-    /// Returns the ids of the servers with stored definitions.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Returns the tools of a server that have stored definitions.
     pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &PinPair)> {
         let tools = self.0.get(server.as_str()).into_iter().flatten();
         tools.map(|(name, pair)| (name.as_str(), pair))

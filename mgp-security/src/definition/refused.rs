@@ -66,21 +66,16 @@ impl DefinitionRefused {
         Self::new(server, tool, DefinitionState::Refused(vec![finding].into()), by)
     }
 
-    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings and lists of strings cannot fail.
-        let _ = details.encode("server_id", self.server.as_str());
-        let _ = details.encode("tool", &self.tool);
-        let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
+        let mut details = Object::new()
+            .with("server_id", self.server.as_str())
+            .with("tool", &self.tool)
+            .with("status", &format!("definition_{}", self.standing.as_str()));
         let mut findings: &[Finding] = &[];
         match &self.standing {
             DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
                 findings = &held.findings;
-                let _ = details.encode("hash", &held.fingerprint.to_string());
-                if let Some(pinned) = &held.pinned {
-                    let _ = details.encode("pinned_hash", &pinned.to_string());
-                }
+                let pinned = held.pinned.as_ref().map(ToString::to_string);
                 let differences: Vec<Difference> = match self.reads {
                     Reads::Everything => held.differences.clone(),
                     Reads::Places => {
@@ -90,10 +85,12 @@ impl DefinitionRefused {
                         places
                     }
                 };
-                let _ = details.encode("differences", &differences);
-                if held.differences_left_out > 0 {
-                    let _ = details.encode("differences_left_out", &held.differences_left_out);
-                }
+                let left_out = Some(&held.differences_left_out).filter(|left_out| **left_out > 0);
+                details = details
+                    .with("hash", &held.fingerprint.to_string())
+                    .with_optional("pinned_hash", pinned.as_ref())
+                    .with("differences", &differences)
+                    .with_optional("differences_left_out", left_out);
             }
             // The server's list is the reason, not the definition, so the error lists no findings.
             DefinitionState::Refused(found)
@@ -110,9 +107,7 @@ impl DefinitionRefused {
                 Reads::Places => format!("{} in {}", one.what, top(&one.at)),
             })
             .collect();
-        let _ = details.encode("findings", &found);
-        let _ = details.encode("remedy", remedy(&self.standing));
-        details
+        details.with("findings", &found).with("remedy", remedy(&self.standing))
     }
 }
 

@@ -30,11 +30,9 @@ const FEW: usize = 4;
 pub(super) struct Table {
     /// The tools of this process, if they have no server id.
     pub(super) own: Arc<Tools>,
-    /// The tools of each server.
     pub(super) servers: Sorted<ServerId, Arc<Tools>>,
     /// For each server, the number of the last change of the tools that it shows to callers.
     pub(super) revisions: BTreeMap<ServerId, u64>,
-    /// The number of the last change.
     pub(super) last_change: u64,
 }
 
@@ -74,7 +72,6 @@ pub(crate) struct KnownTool {
     /// The schemas in the tool's definition, if the policy requires that arguments are checked.
     #[cfg(feature = "schemas")]
     pub(super) schemas: Option<Arc<ToolSchemas>>,
-    /// The state of the tool's definition.
     pub(super) standing: DefinitionState,
     /// The findings about the definition as last listed.
     pub(super) findings: Arc<[Finding]>,
@@ -179,13 +176,17 @@ impl Table {
 impl Tools {
     /// Returns whether two lists of tools show callers the same tools.
     pub(super) fn shows_same(&self, other: &Self) -> bool {
-        let same = |name: &str| {
-            let risks = self.named.get(name).zip(other.named.get(name));
-            self.state(name).is_callable() == other.state(name).is_callable()
-                && risks.is_none_or(|(ours, theirs)| ours.assessment == theirs.assessment)
-        };
-        let mut names = self.named.iter().chain(other.named.iter()).map(|(name, _)| name);
-        self.others.is_callable() == other.others.is_callable() && names.all(|name| same(name))
+        if self.others.is_callable() != other.others.is_callable() {
+            return false;
+        }
+        // Look up each name only once, because this runs for all tools of a server after each page of its list.
+        let mut ours = self.named.iter().map(|(name, ours)| (ours, other.get(name)));
+        let mut added = other.named.iter().filter(|(name, _)| self.get(name).is_none());
+        ours.all(|(ours, theirs)| {
+            let state = theirs.map_or(&other.others, |theirs| &theirs.standing);
+            ours.standing.is_callable() == state.is_callable()
+                && theirs.is_none_or(|theirs| ours.assessment == theirs.assessment)
+        }) && added.all(|(_, theirs)| theirs.standing.is_callable() == self.others.is_callable())
     }
 }
 
@@ -284,7 +285,6 @@ impl KnownTool {
         self.tool.clone().or_else(pinned)
     }
 
-    /// Returns whether the tool's definition, as listed or pinned, declares a permission.
     fn declares(&self, permission: &Permission) -> bool {
         let Some(tool) = self.definition_or_pinned() else { return false };
         let security = tool.find_security();
@@ -314,7 +314,6 @@ impl KnownTool {
         self.tool.as_deref()
     }
 
-    /// Returns whether the server lists the tool.
     pub(crate) fn is_listed(&self) -> bool {
         self.tool.is_some()
     }

@@ -302,7 +302,6 @@ impl PermissionCore {
     }
 }
 
-/// Returns the outcome of a question that was left undecided.
 fn undecided(decision: &Decision) -> AskOutcome {
     let id: Option<String> = decision.details.decode("approval_id").ok().flatten();
     match (decision.left_open(), id) {

@@ -42,7 +42,8 @@ impl StoredApproval {
     }
 
     pub(super) fn is_over(&self, at: SystemTime) -> bool {
-        self.until.is_some_and(|until| until <= at)
+        // Like `Approval::is_over`, without parsing the expiry again.
+        self.approval.end_told || self.until.is_some_and(|until| until <= at)
     }
 }
 

@@ -29,12 +29,10 @@ impl DeclaredPermissions {
         }
     }
 
-    /// Returns whether a server has declared any permission.
     pub(super) fn any(&self, server: Option<&ServerId>) -> bool {
         server.is_some_and(|server| self.0.read().contains_key(server))
     }
 
-    /// Returns the permissions that a server has declared.
     pub(super) fn of(&self, server: Option<&ServerId>) -> Option<Arc<[Permission]>> {
         self.0.read().get(server?).map(Arc::clone)
     }

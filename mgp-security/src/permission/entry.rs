@@ -131,6 +131,11 @@ impl Approval {
         let read = |time: &Timestamp| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH);
         self.expires_at.as_ref().map(read)
     }
+
+    /// Returns whether the decision has expired. Once its end is recorded, it stays over if the clock is set back.
+    pub(crate) fn is_over(&self, at: SystemTime) -> bool {
+        self.end_told || self.until().is_some_and(|until| until <= at)
+    }
 }
 
 /// The server and the tenant to which an approval belongs.

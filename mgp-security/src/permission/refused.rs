@@ -43,17 +43,13 @@ impl PermissionRefused {
         let first = missing.first();
         let status = first.map_or("missing", |first| first.status.as_str());
         let why = first.map(|first| first.why.as_str()).unwrap_or_default();
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let _ = details.encode("missing", missing);
-        if let Some(server) = server {
-            let _ = details.encode("server_id", server.as_str());
-        }
-        let _ = details.encode("tool", tool);
-        let _ = details.encode("remedy", &remedy(server, missing));
-        if missing.iter().any(|missing| missing.status == MissingStatus::Deferred) {
-            let _ = details.encode("status", "approval_pending");
-        }
+        let is_deferred = missing.iter().any(|missing| missing.status == MissingStatus::Deferred);
+        let mut details = Object::new()
+            .with("missing", missing)
+            .with_optional("server_id", server.map(ServerId::as_str))
+            .with("tool", tool)
+            .with("remedy", &remedy(server, missing))
+            .with_optional("status", is_deferred.then_some("approval_pending"));
         for (name, value) in more.iter() {
             details.insert(name, value.clone());
         }
@@ -71,14 +67,10 @@ impl PermissionRefused {
     }
 
     pub(super) fn not_operator(operation: &'static str) -> Self {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let _ = details.encode("operation", operation);
-        let _ = details.encode("remedy", "ask an operator");
         Self {
             what: format!("only an operator may {operation} permissions"),
             kind: RefusalKind::Denied,
-            details,
+            details: Object::new().with("operation", operation).with("remedy", "ask an operator"),
             rule: Rule::new("only an operator administers permissions"),
         }
     }

@@ -233,7 +233,6 @@ impl<'a> PermissionState<'a> {
         }
     }
 
-    /// Returns whether the permission is granted for some paths only.
     pub(super) fn limits_paths(&self) -> bool {
         match self {
             Self::Granted(Some(held)) => {

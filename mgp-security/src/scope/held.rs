@@ -9,7 +9,6 @@ use super::refused::SessionEnded;
 #[derive(Clone, Debug)]
 pub(crate) struct HeldScopes(pub(crate) Result<Arc<[String]>, SessionEnded>);
 
-/// Returns whether one of the patterns covers a scope.
 pub(crate) fn covers(patterns: &[String], scope: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(start) => scope.starts_with(start),

@@ -33,12 +33,10 @@ impl ScopesMissing {
     }
 
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        drop(details.encode("tool", &self.tool));
-        drop(details.encode("missing_scopes", &self.missing));
-        drop(details.encode("remedy", self.remedy));
-        details
+        Object::new()
+            .with("tool", &self.tool)
+            .with("missing_scopes", &self.missing)
+            .with("remedy", self.remedy)
     }
 }
 

@@ -29,7 +29,6 @@ const SPACE: &str = "security.scopes";
 
 /// The duration of a session if the caller requests none.
 const DEFAULT_TTL: Duration = Duration::from_mins(30);
-/// The maximum duration of a session.
 const MAX_TTL: Duration = Duration::from_hours(24);
 
 /// The time without a call after which a session ends.

@@ -163,17 +163,14 @@ impl ToolSchemas {
 impl ArgumentsRefused {
     /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let _ = details.encode("tool", &self.tool);
-        let _ = details.encode("violations", &self.violations);
         // Use the name `field`, as the server SDK does, so that a program can read the refusals of both in the same
         // way.
         let field = self.violations.first().map(|first| first.path.trim_start_matches('/'));
-        if let Some(field) = field.filter(|field| !field.is_empty()) {
-            let _ = details.encode("field", &field.replace('/', "."));
-        }
-        details
+        let field = field.filter(|field| !field.is_empty()).map(|field| field.replace('/', "."));
+        Object::new()
+            .with("tool", &self.tool)
+            .with("violations", &self.violations)
+            .with_optional("field", field.as_ref())
     }
 }
 

@@ -147,7 +147,6 @@ fn take_definitions(schema: &mut Value) -> BTreeMap<String, Value> {
     definitions
 }
 
-/// Calls a function with each reference in a schema.
 fn for_each_reference(schema: &Value, found: &mut impl FnMut(&str)) {
     match schema {
         Value::Object(members) => {

@@ -136,32 +136,26 @@ impl ValidationBlocked {
 
     /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let mut put = |name: &str, value: &str| drop(details.encode(name, value));
-        put("tool", &self.tool);
-        if let Some(server) = &self.server {
-            put("server_id", server.as_str());
-        }
-        put("validator", self.validator.as_str());
+        let details = Object::new()
+            .with("tool", &self.tool)
+            .with_optional("server_id", self.server.as_ref().map(ServerId::as_str))
+            .with("validator", self.validator.as_str());
         match &self.cause {
             Cause::Missing(_) => {
-                put("status", "not_there");
-                let remedy = "an operator sets `none` or another validator for this tool";
-                put("remedy", &format!("{remedy} in `validators` of its server's configuration"));
+                let remedy = "an operator sets `none` or another validator for this tool in `validators` of \
+                              its server's configuration";
+                details.with("status", "not_there").with("remedy", remedy)
             }
             Cause::Violation(violation) => {
-                put("status", "rejected");
-                put("violation", &violation.reason);
-                if let Some(code) = &violation.code {
-                    // Encoding texts and numbers cannot fail.
-                    let _ = details.encode("reason", &code.reason);
-                    let _ = details.encode("violations", &code.violations);
-                    let _ = details.encode("hints", &code.hints);
-                }
+                let code = violation.code.as_ref();
+                details
+                    .with("status", "rejected")
+                    .with("violation", &violation.reason)
+                    .with_optional("reason", code.map(|code| &code.reason))
+                    .with_optional("violations", code.map(|code| &code.violations))
+                    .with_optional("hints", code.map(|code| &code.hints))
             }
         }
-        details
     }
 }
 

@@ -24,12 +24,10 @@ fn shown(available: Option<&String>) -> String {
 impl VersionRefused {
     /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let _ = details.encode("tool", &self.tool);
-        let _ = details.encode("wanted_version", &self.wanted);
-        let _ = details.encode("available_version", &self.available);
-        details
+        Object::new()
+            .with("tool", &self.tool)
+            .with("wanted_version", &self.wanted)
+            .with("available_version", &self.available)
     }
 }
 

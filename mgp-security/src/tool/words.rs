@@ -47,7 +47,6 @@ fn finish(words: &mut Vec<String>, word: &mut String) {
     }
 }
 
-/// Returns whether one of the words is on a list.
 pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }

@@ -15,7 +15,6 @@ use crate::schema::Schemas;
 /// The maximum length of a tool's description.
 const MAX_DESCRIPTION: usize = 1_000;
 
-/// The maximum number of parameters of an operation.
 const MAX_PARAMETERS: usize = 128;
 
 /// Headers that only the connection or the credentials may set, never a caller.

@@ -224,7 +224,6 @@ impl Resources {
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the media type of a resource with a fixed URI.
     #[cfg(feature = "skills")]
     pub(crate) fn media_type(&self, uri: &str) -> Option<String> {
         self.fixed.get(uri)?.definition.mime_type.clone()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_lifecycle::{
     ConcurrencyLimitLayer, Drain, HandshakeLayer, HealthLayer, MgpOffer, ProposalLayer,
-    RoundsLayer, ServerOffer, TasksConfig, TasksLayer, TimeoutLayer,
+    RoundsLayer, ServerOffer, TaskTables, TasksConfig, TasksLayer, TimeoutLayer,
 };
 use mgp_security::Grants;
 use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
@@ -67,7 +67,8 @@ impl Server {
             rounds: RoundsLayer::new(Sealer::random()?).config(self.rounds),
             cancel: self.cancel.callbacks(self.callbacks),
             health: HealthLayer::new(health),
-            tasks: tasks_layer(self.tasks, self.task_support, known).drain(drain.clone()),
+            tasks: tasks_layer(self.tasks, self.task_support, known, &self.task_tables)
+                .drain(drain.clone()),
             drain,
             emit,
             logging,
@@ -161,15 +162,21 @@ impl TryFrom<Server> for Stack {
     }
 }
 
-/// Returns the layer that runs calls as tasks. `support` decides which calls may become tasks; without it, the
-/// definitions of this server's tools decide.
-fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
-    match support {
+/// Returns the layer that runs calls as tasks, and adds the table of its tasks to `tables`. `support` decides which
+/// calls may become tasks; without it, the definitions of this server's tools decide.
+fn tasks_layer(
+    config: TasksConfig,
+    support: Option<TaskSupportFn>,
+    tools: Tools,
+    tables: &TaskTables,
+) -> TasksLayer {
+    let layer = match support {
         None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
         Some(TaskSupportFn(support)) => {
             TasksLayer::new(config, move |tool| support(tool)).only_if_requested()
         }
-    }
+    };
+    layer.tables(tables)
 }
 
 /// Returns the layer that negotiates the revision and the extensions with each client. The layer must know which tools

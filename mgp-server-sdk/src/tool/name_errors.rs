@@ -5,7 +5,6 @@ use mgp_types::{ErrorCode, RpcError};
 /// The maximum number of known names that are compared with an unknown name.
 const MAX_COMPARED: usize = 1_000;
 
-/// Returns the error for a disabled tool.
 pub(super) fn disabled(name: &str) -> RpcError {
     let message = format!("the tool `{name}` is disabled by its server; use another listed one");
     RpcError::new(ErrorCode::TOOL_DISABLED, message)

@@ -183,8 +183,7 @@ mod tests {
         let own = hints.clone().retry(mgp_types::RetryStrategy::FixedDelay, 7, 1);
         let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(own.clone());
         assert_eq!(with_retry_hints(error).as_recovery(), Some(&own));
-        let mut details = mgp_types::Object::new();
-        details.encode("of", "weather").unwrap();
+        let details = mgp_types::Object::new().with("of", "weather");
         let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(hints.details(details));
         let hinted = with_retry_hints(error);
         let recovery = hinted.as_recovery().unwrap();

@@ -93,7 +93,6 @@ impl Tool {
     }
 }
 
-/// Returns the security metadata that a definition declares.
 pub(super) fn declared(definition: &mcp::Tool) -> Option<&ToolSecurity> {
     definition.security.as_ref().and_then(Lenient::valid)
 }

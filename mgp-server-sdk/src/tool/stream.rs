@@ -246,11 +246,8 @@ fn is_error(body: &Body) -> bool {
 
 fn too_long(max: u64) -> RpcError {
     let message = format!("the streamed result has more than {max} bytes");
-    let mut details = Object::new();
-    // Encoding numbers and texts cannot fail.
-    drop(details.encode("limit", &max));
-    drop(details.encode("of", "partial results"));
-    drop(details.encode("started", &true));
+    let details =
+        Object::new().with("limit", &max).with("of", "partial results").with("started", &true);
     let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message);
     // Advise against a retry: the tool has already run, and would send as much again.
     match error.as_recovery().cloned() {

@@ -27,12 +27,11 @@ impl From<StreamTooLong> for RpcError {
             message.push_str("; an operator can raise ");
             message.push_str(setting);
         }
-        let mut details = Object::new();
-        // Encoding numbers and texts cannot fail.
-        drop(details.encode("limit", &refused.limit));
-        drop(details.encode("size", &refused.size));
-        drop(details.encode("of", "partial results"));
-        drop(details.encode("started", &true));
+        let details = Object::new()
+            .with("limit", &refused.limit)
+            .with("size", &refused.size)
+            .with("of", "partial results")
+            .with("started", &true);
         let error = Self::new(ErrorCode::RESOURCE_EXHAUSTED, message).because(refused);
         // Forbid a retry: the call has already run, and would exceed the limit again.
         match error.as_recovery().cloned() {

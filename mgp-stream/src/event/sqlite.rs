@@ -56,14 +56,25 @@ fn unsigned(number: i64) -> u64 {
 
 impl EventStore for SqliteEvents {
     fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>> {
-        self.0.write(|tx| {
-            tx.execute("DELETE FROM events_subscriptions WHERE used_at < ?1", [seconds(MAX_UNUSED)])?;
+        let loaded = self.0.write(|tx| {
+            let unused = "DELETE FROM events_subscriptions WHERE used_at < ?1";
+            let unused = tx.execute(unused, [seconds(MAX_UNUSED)])?;
             tx.execute("DELETE FROM events_kept WHERE stored_at < ?1", [seconds(MAX_AGE)])?;
             tx.execute(
                 "DELETE FROM events_kept WHERE subscription NOT IN (SELECT id FROM events_subscriptions)",
                 [],
             )?;
-            load(tx)
+            Ok((load(tx)?, unused))
+        });
+        Box::pin(async move {
+            let (loaded, unused) = loaded.await?;
+            if unused > 0 {
+                tracing::info!(
+                    unused,
+                    "removed durable subscriptions that were not used for 30 days"
+                );
+            }
+            Ok(loaded)
         })
     }
 

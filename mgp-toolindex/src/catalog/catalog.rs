@@ -12,7 +12,6 @@ use super::name_index::NameIndex;
 use super::{ServerNumber, Slot};
 use crate::text::fold_name;
 
-/// The maximum length of a server id, in bytes.
 pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 
 #[derive(Clone, Debug, Default)]

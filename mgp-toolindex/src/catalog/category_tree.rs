@@ -34,7 +34,6 @@ impl CategoryTree {
         any(&self.roots, wanted)
     }
 
-    /// Returns `true` if the tree is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }

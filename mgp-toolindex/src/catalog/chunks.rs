@@ -61,7 +61,6 @@ impl<T: Clone + Default> ChunkedList<T> {
         starts.zip(&self.chunks).map(|(start, chunk)| (start, chunk.changed, &chunk.items[..]))
     }
 
-    /// Returns all items with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.pieces().flat_map(|(start, _, items)| (start..).zip(items))
     }

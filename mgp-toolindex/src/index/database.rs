@@ -170,7 +170,6 @@ impl Change<'_> {
         true
     }
 
-    /// Loads the stored segments of the keyword index into the writer.
     fn load_segments(&mut self, opened: &mut LoadedIndex) {
         let key = keyword::key(self.limits.bounds());
         let tools = opened.servers.iter().flat_map(|server| &server.tools);

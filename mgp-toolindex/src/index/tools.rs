@@ -86,7 +86,6 @@ impl ToolIndex {
         counted
     }
 
-    /// Counts the tokens of some tools that are not counted yet.
     pub(crate) fn count_some(&self) -> CountProgress {
         if !cfg!(feature = "tokens") {
             return CountProgress::Failed;

@@ -11,7 +11,6 @@ use tantivy::postings::FieldSerializer;
 /// The estimated memory for a word, without its letters and postings, in bytes.
 const WORD_BYTES: usize = 80;
 
-/// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
 /// The number of postings in a chunk. Postings are stored in chunks, because a growing list would move in memory and

@@ -79,7 +79,6 @@ impl KeywordReader {
         Self { figures: figures.clone(), described: Some(Arc::clone(tools)), ..self.clone() }
     }
 
-    /// Returns the figures about the texts of the tools in a set.
     pub(crate) fn figures_of(&self, tools: &Bitmap) -> TextFigures {
         let (mut documents, mut words) = (0, [0, 0]);
         for segment in &*self.segments {
@@ -119,7 +118,6 @@ impl KeywordReader {
         self.tools_with_word(word, |segment| &segment.body.kinds)
     }
 
-    /// Returns the tools that have a word in their names.
     pub(crate) fn tools_named(&self, word: &str) -> Result<Bitmap, IndexError> {
         self.tools_with_word(word, |segment| &segment.body.name.index)
     }

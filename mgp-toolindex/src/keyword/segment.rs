@@ -198,7 +198,6 @@ impl IndexSegment {
         self.live_count
     }
 
-    /// Deletes a document.
     pub(super) fn remove(&mut self, doc: u32) {
         let all = self.documents();
         let live = self.live.get_or_insert_with(|| Arc::new((0..all).collect()));

@@ -65,7 +65,6 @@ pub(super) struct BuilderThreads {
 }
 
 impl Building {
-    /// Adds documents to the segments.
     pub(super) fn add(
         &mut self,
         format: &Format,

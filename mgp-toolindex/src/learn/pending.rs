@@ -44,7 +44,6 @@ struct PendingSearch {
 }
 
 impl PendingSearches {
-    /// Adds a search and the tools that it found.
     pub(super) fn insert<T: AsRef<str>>(
         &mut self,
         owner: &Owner,

@@ -17,7 +17,6 @@ use crate::embed::has_english;
 /// The maximum number of words of a text that are looked up.
 const MAX_TOKENS: usize = 256;
 
-/// The maximum number of words in a phrase of the lexicon.
 const MAX_PHRASE_WORDS: usize = 3;
 
 /// The maximum number of English words that replace a foreign word.

@@ -9,7 +9,6 @@ use crate::catalog::{Allowed, CategoryNode, CategoryTree, UNCATEGORISED};
 use crate::index::ToolIndex;
 use crate::tokens::max_tokens_of;
 
-/// The maximum number of tokens of the short summary.
 const MAX_SHORT_TOKENS: u32 = 64;
 /// The maximum number of tokens of the category list. Together with the meta tools, it stays below 5,000 tokens.
 const MAX_LONG_TOKENS: u32 = 4500;

@@ -230,7 +230,6 @@ fn similar_names(search: &Search<'_>, plan: &Plan<'_>) -> Result<Vec<(Slot, f32)
     search.view.keywords.find_similar(&plan.parsed.words, search.limit, search.within)
 }
 
-/// Returns a row of a table.
 fn row(table: &[f32], number: usize, len: usize) -> &[f32] {
     &table[number * len..][..len]
 }

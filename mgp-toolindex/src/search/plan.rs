@@ -12,9 +12,7 @@ use super::{Fallback, FallbackReason, View};
 pub(super) struct Plan<'a> {
     pub(super) parsed: ParsedQuery<'a>,
     pub(super) weights: Weights,
-    /// The strategy that was requested.
     pub(super) requested: SearchStrategy,
-    /// The strategy that the search uses.
     pub(super) strategy: SearchStrategy,
     /// The reason why the search does not use the requested strategy.
     failure: Option<FallbackReason>,

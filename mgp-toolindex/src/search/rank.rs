@@ -205,7 +205,6 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Multiplies the score of each candidate by a factor.
     fn multiply(&self, scores: &mut [f32], factor: impl Fn(Slot) -> f32) {
         for (slot, score) in self.evidence.slots.iter().zip(scores) {
             *score *= factor(*slot);

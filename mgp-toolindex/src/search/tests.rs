@@ -503,7 +503,6 @@ fn a_long_query_is_truncated() {
     assert_eq!(first(&Query::new(text)), "office.send_mail");
 }
 
-/// The index that many tests share.
 static SHARED: LazyLock<ToolIndex> = LazyLock::new(index);
 
 /// An access rule that hides the listed tools.

@@ -26,7 +26,6 @@ impl Word<'_> {
     }
 }
 
-/// Returns the words of a text.
 pub(super) fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;

@@ -15,7 +15,6 @@ pub(crate) struct ToolText<'a> {
     pub(crate) description: &'a str,
     pub(crate) parameters: Vec<Parameter<'a>>,
     pub(crate) outputs: Vec<Parameter<'a>>,
-    /// The media types that the tool declares.
     pub(crate) media: Option<MediaSignature>,
     pub(crate) server_id: &'a str,
     pub(crate) server_name: Option<&'a str>,

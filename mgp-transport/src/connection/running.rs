@@ -20,7 +20,6 @@ pub(super) const CALL_COST: usize = 512;
 /// A request of the peer, from its start to its answer.
 pub(super) struct RunningRequest {
     pub(super) id: Id,
-    /// The batch that contains the request.
     pub(super) batch: Option<Batch>,
     pub(super) counted: CountedRequest,
 }

@@ -6,7 +6,6 @@ use super::Member;
 use crate::mgp::Extension;
 use crate::{RpcError, Timestamp};
 
-/// The maximum length of an idempotency key, in bytes.
 const MAX_KEY_BYTES: usize = 128;
 
 /// The key that a caller chooses for a call. Of several calls with the same key, only the first runs, as long as the

@@ -144,12 +144,11 @@ pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), Rp
     }
     let name = &tool.name;
     let message = format!("the input has {size} bytes, and `{name}` takes {max}; send less");
-    let mut details = Object::new();
-    // Encoding a number or a text cannot fail.
-    let _ = details.encode("limit", &max);
-    let _ = details.encode("size", &size);
-    let _ = details.encode("of", "input");
-    let _ = details.encode("started", &false);
+    let details = Object::new()
+        .with("limit", &max)
+        .with("size", &size)
+        .with("of", "input")
+        .with("started", &false);
     // Forbid a retry, which the default hints of the code permit: the same arguments would be too long again.
     let hints = Recovery::default_for(ErrorCode::RESOURCE_EXHAUSTED).unwrap_or_default().no_retry();
     Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(hints.details(details)))

@@ -44,9 +44,7 @@ impl SessionState {
     pub fn invalidated(reason: &str) -> RpcError {
         let message = format!("{reason}; start a new session: call again without `session_state`");
         let hints = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
-        let mut details = Object::new();
-        // Cannot fail: a text can always be encoded as JSON.
-        let _ = details.encode(SESSION_EVENT, INVALIDATED);
+        let details = Object::new().with(SESSION_EVENT, INVALIDATED);
         RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(hints.details(details))
     }
 

@@ -345,8 +345,7 @@ mod tests {
                     retry_strategy: Some(RetryStrategy::FixedDelay),
                     ..Recovery::default()
                 };
-                let mut details = Object::new();
-                details.encode("index", &index).unwrap();
+                let details = Object::new().with("index", &index);
                 let error = RpcError::new(code, format!("error {index}"));
                 let error = error.recovery(hints.details(details.clone()));
                 let there = StructuredError::from(&error);
@@ -436,8 +435,7 @@ mod tests {
 
     #[test]
     fn a_scope_that_is_missing_has_its_own_code() {
-        let mut details = Object::new();
-        details.encode("missing_scopes", &["write"]).unwrap();
+        let details = Object::new().with("missing_scopes", &["write"]);
         let hints = Recovery::default_for(ErrorCode::PERMISSION_DENIED).unwrap();
         let error =
             RpcError::new(ErrorCode::PERMISSION_DENIED, "m").recovery(hints.details(details));

@@ -76,6 +76,32 @@ impl Extras {
         Ok(())
     }
 
+    /// Sets a member to a value that can always be written as JSON, e.g. a text or a number. Sets nothing if the value
+    /// cannot be written.
+    ///
+    /// ```
+    /// use mgp_types::Object;
+    ///
+    /// let details = Object::new().with("limit", &10).with_optional("tool", None::<&str>);
+    /// assert_eq!(serde_json::to_string(&details).unwrap(), r#"{"limit":10}"#);
+    /// ```
+    #[must_use]
+    pub fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        if let Ok(value) = Payload::of(value) {
+            self.insert(name, value);
+        }
+        self
+    }
+
+    /// Sets a member like [`with`](Self::with), if it has a value.
+    #[must_use]
+    pub fn with_optional<T: Serialize + ?Sized>(self, name: &str, value: Option<&T>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
     /// Removes a member and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Payload> {
         let index = self.0.iter().position(|(key, _)| key == name)?;

@@ -63,6 +63,15 @@ impl CredentialGrant {
         self.permissions.iter().any(|known| known == permission)
     }
 
+    /// Returns whether the credentials permit the use of the outcome of an earlier call of the same principal, e.g. of
+    /// its task. `of_call` are the permissions of the credentials of that call, if it had any. Credentials that are
+    /// limited to some tools permit this only if they have the same permissions.
+    #[must_use]
+    pub fn permits_outcome(&self, of_call: Option<&[String]>) -> bool {
+        let is_limited = self.permissions.iter().any(|word| word.starts_with("tools."));
+        !is_limited || self.permits("tools.call") || of_call == Some(self.permissions())
+    }
+
     /// Returns whether the credentials are still valid, i.e. neither revoked nor expired.
     #[must_use]
     pub fn is_valid(&self) -> bool {

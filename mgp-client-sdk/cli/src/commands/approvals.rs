@@ -366,7 +366,6 @@ fn check_undecided(asked: Option<&KernelApproval>, answer: Answer) -> CliResult 
     }
 }
 
-/// Returns the error for an answer to an approval that an operator has already decided.
 pub(crate) fn already_decided(approval: &KernelApproval) -> Failure {
     let state = match approval.state.as_str() {
         "used" => "approved and used",

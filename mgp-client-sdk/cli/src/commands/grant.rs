@@ -455,7 +455,6 @@ fn held(
     names.into_iter().filter(is_held).count()
 }
 
-/// Returns the kernel's assessment of each of these tools of a server.
 fn assessments(
     governance: &Governance,
     server: &ServerId,

@@ -30,7 +30,7 @@ use crate::{prompt, state, time_args};
 pub(super) const NOTICE_DELAY: Duration = Duration::from_millis(300);
 
 /// The status of a revoked key.
-pub(super) const REVOKED: &str = "revoked";
+const REVOKED: &str = "revoked";
 
 /// The error of a command that would have to ask for confirmation.
 pub(super) const NO_TERMINAL: &str =
@@ -119,6 +119,9 @@ pub(crate) struct KeyInfo {
     pub(crate) permissions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
     pub(crate) status: &'static str,
+    /// `true` if the key is revoked, or expired and ended by a kernel, so that it cannot be valid again.
+    #[serde(skip)]
+    pub(crate) is_ended: bool,
     /// The time of its creation.
     #[cfg_attr(test, schemars(with = "String"))]
     created: Timestamp,
@@ -151,6 +154,7 @@ impl From<&KeyRecord> for KeyInfo {
         let ended =
             |end: &Timestamp| end.to_system_time().is_none_or(|end| end <= SystemTime::now());
         let status = match (record.revoked(), grant.expiry()) {
+            (Some(_), _) if record.is_expired() => "expired",
             (Some(_), _) => REVOKED,
             (None, Some(end)) if ended(end) => "expired",
             _ => "valid",
@@ -165,6 +169,7 @@ impl From<&KeyRecord> for KeyInfo {
             admin: principal.authority() > mgp_types::service::Authority::User,
             permissions: grant.permissions().to_vec(),
             status,
+            is_ended: record.revoked().is_some(),
             created: record.created().clone(),
             expires: grant.expiry().cloned(),
             used: None,
@@ -304,8 +309,17 @@ async fn access_remedy(global: &Global, add: &Add) -> CliResult<Option<String>> 
 }
 
 async fn open(global: &Global) -> CliResult<ApiKeys> {
-    let file = state::create_folder(global)?.join("keys.json");
-    Ok(ApiKeys::open(FileKeys::new(file)).await?)
+    Ok(ApiKeys::open(file(global)?).await?)
+}
+
+/// Opens the keys for a revocation, which the state also keeps, in case an older copy replaces the file of keys.
+async fn open_remembered(global: &Global, audit: &OfflineAudit) -> CliResult<ApiKeys> {
+    let file = file(global)?.remember_revoked(Arc::clone(audit.store()));
+    Ok(ApiKeys::open(file).await?)
+}
+
+fn file(global: &Global) -> CliResult<FileKeys> {
+    Ok(FileKeys::new(state::create_folder(global)?.join("keys.json")))
 }
 
 /// Returns all keys, the oldest first.
@@ -321,10 +335,11 @@ pub(crate) async fn list(global: &Global) -> CliResult<Vec<KeyInfo>> {
 
 /// Revokes a key, and records who did it. Returns whether the key was revoked before.
 pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResult<bool> {
-    let keys = open(global).await?;
-    let records = keys.records().await?;
-    let was_revoked = records.iter().any(|key| key.id() == id && key.revoked().is_some());
     let audit = OfflineAudit::open(global).await?;
+    let keys = open_remembered(global, &audit).await?;
+    let records = keys.records().await?;
+    let was_revoked =
+        records.iter().any(|key| key.id() == id && key.revoked().is_some() && !key.is_expired());
     // Also revoke a revoked key again: recording its first revocation may have failed.
     let revoked = keys.with_audit(by, audit.sink()).revoke(id).await;
     audit.close().await?;
@@ -335,8 +350,8 @@ pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResul
 /// Revokes all keys of a tenant, and records who did it. Returns each of them with its agent. If this fails, some keys
 /// may have been revoked.
 pub(super) async fn revoke_tenant(global: &Global, tenant: &str) -> CliResult<Vec<String>> {
-    let keys = open(global).await?;
     let audit = OfflineAudit::open(global).await?;
+    let keys = open_remembered(global, &audit).await?;
     let revoked = revoke_each(&keys.with_audit(operator(), audit.sink()), tenant).await;
     audit.close().await?;
     revoked
@@ -351,11 +366,12 @@ async fn revoke_each(keys: &ApiKeys, tenant: &str) -> CliResult<Vec<String>> {
     Ok(revoked)
 }
 
-/// Returns the keys of a tenant that are not revoked. Includes expired keys, because these would be valid again if the
-/// clock were set back.
+/// Returns the keys of a tenant that are not revoked. Includes expired keys that no kernel has ended yet, because these
+/// would be valid again if the clock were set back.
 async fn unrevoked(keys: &ApiKeys, tenant: &str) -> CliResult<Vec<KeyInfo>> {
-    let mut all: Vec<KeyInfo> = keys.records().await?.iter().map(KeyInfo::from).collect();
-    all.retain(|key| key.tenant == tenant && key.status != REVOKED);
+    let records = keys.records().await?;
+    let mut all: Vec<KeyInfo> = records.iter().map(KeyInfo::from).collect();
+    all.retain(|key| key.tenant == tenant && !key.is_ended);
     Ok(all)
 }
 

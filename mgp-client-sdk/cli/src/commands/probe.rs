@@ -25,7 +25,7 @@ use mgp_types::service::Call;
 use mgp_types::{ErrorCode, Payload};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::args::Global;
 use crate::output::Progress;
@@ -69,6 +69,13 @@ const MAX_PAGES: usize = 10_000;
 
 /// The size of a list of tools, in bytes, after which no further page is read.
 const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
+
+/// The number of tools after which no further page is read. A kernel reads no more either.
+const MAX_TOOLS: usize = 10_000;
+
+/// The time after which no further page of a list of tools is read. Together with the start of the server and the
+/// review of the tools, it must be shorter than the usual `start_timeout`.
+const PAGES_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A server that was started and has listed its tools.
 #[derive(Debug)]
@@ -380,8 +387,8 @@ struct ToolsPage {
     next: Option<String>,
 }
 
-/// Returns the tools from all pages of the list. If the list is too long, returns only the tools of the first pages; a
-/// kernel uses the same tools.
+/// Returns the tools from all pages of the list. If the list is too long or takes too long, returns only the tools of
+/// the first pages; a kernel also uses only the first pages.
 async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     let capabilities = client.capabilities();
     let describes_nothing = *capabilities == ServerCapabilities::default();
@@ -390,10 +397,19 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     }
     let (mut tools, mut params) = (Vec::<Payload>::new(), ListParams::new());
     let (mut bytes, mut cursors) = (0_usize, HashSet::new());
+    let until = Instant::now() + PAGES_TIMEOUT;
     for _ in 0..MAX_PAGES {
         let failed = |error| format!("its tools cannot be listed: {error}");
         let call = Call::ask::<ToolsList>(&params, client.context()).map_err(failed)?;
-        let reply = match client.stack().send(call).await {
+        let answer = client.stack().send(call);
+        let answer = if params.cursor.is_none() {
+            answer.await
+        } else if let Ok(answer) = timeout_at(until, answer).await {
+            answer
+        } else {
+            break;
+        };
+        let reply = match answer {
             // For a server that has described no capability, only the answer shows whether it has tools.
             Err(error) if describes_nothing && error.code() == ErrorCode::METHOD_NOT_FOUND => break,
             reply => reply.map_err(failed)?,
@@ -403,7 +419,8 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
         bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
         bytes += next.as_ref().map_or(0, String::len);
         tools.extend(more);
-        let Some(next) = next.filter(|_| bytes < MAX_LIST_BYTES) else { break };
+        let is_full = bytes >= MAX_LIST_BYTES || tools.len() >= MAX_TOOLS;
+        let Some(next) = next.filter(|_| !is_full) else { break };
         if !cursors.insert(next.clone()) {
             // Remove repeated tools, because a server that ignores cursors lists its first tools again.
             let mut texts = HashSet::new();
@@ -450,6 +467,27 @@ mod tests {
             let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
             assert_eq!(list(&client).await.unwrap().len(), expected);
         }
+    }
+
+    /// Regression test: a server whose list of tools does not end counted as one that does not answer, although a
+    /// kernel uses its first tools.
+    #[tokio::test(start_paused = true)]
+    async fn of_a_list_without_an_end_the_tools_of_the_first_pages_are_returned() {
+        let pages = around(|call: Call, inner: Stack| async move {
+            if !call.is::<ToolsList>() {
+                return inner.send(call).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            let cursor = call.params().get::<ListParams>()?.cursor;
+            let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+            let tool = json!({ "name": format!("t{page}"), "inputSchema": { "type": "object" } });
+            Reply::of(&json!({ "tools": [tool], "nextCursor": (page + 1).to_string() }))
+        });
+        let tool = mgp_server_sdk::Tool::new("t0", "Adds.", || async { "0" });
+        let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
+        let begun = Instant::now();
+        let listed = list(&client).await.unwrap().len();
+        assert!((10..20).contains(&listed), "{listed} after {:?}", begun.elapsed());
     }
 
     #[tokio::test]

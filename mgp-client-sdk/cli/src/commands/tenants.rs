@@ -31,7 +31,7 @@ use crate::{control, prompt, state};
 pub(crate) enum Tenants {
     /// List the tenants for which something is stored, e.g. keys, access entries or searches
     Ls,
-    /// Revoke all keys of a tenant, and delete its decisions, logins, searches, transactions and subscriptions
+    /// Revoke all keys of a tenant, and delete its decisions, logins, searches, transactions, subscriptions and tasks
     #[command(after_help = "Example:\n  mgp tenants rm acme")]
     Rm(Remove),
 }
@@ -172,7 +172,7 @@ async fn known(global: &Global) -> CliResult<Vec<TenantInfo>> {
     }
     for key in keys::list(global).await? {
         let one = all.entry(key.tenant).or_default();
-        one.keys += usize::from(key.status != keys::REVOKED);
+        one.keys += usize::from(!key.is_ended);
         one.agents.insert(key.agent);
     }
     // Only log the failure, because the command must still be able to revoke the tenant's keys.

@@ -11,7 +11,6 @@ use crate::exit::CliResult;
 pub(crate) type ToolRisks = BTreeMap<String, BTreeMap<String, RiskLevel>>;
 
 impl ConfigFile {
-    /// Sets the risks of tools in the entries of their servers.
     pub(crate) fn set_risks(&self, all: &ToolRisks) -> CliResult {
         self.change(|document| {
             for (id, risks) in all {

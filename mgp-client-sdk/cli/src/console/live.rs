@@ -121,7 +121,6 @@ fn message(name: &str, data: &str) -> Event {
     Event::default().event(name).data(data)
 }
 
-/// Returns the definitions that wait for a decision.
 pub(super) async fn waiting_definitions(client: &Client) -> CliResult<Vec<KernelTool>> {
     let mut tools = fetch_tools(client, None, None).await?;
     tools.retain(needs_decision);

@@ -50,9 +50,9 @@ use futures_util::StreamExt as _;
 use mgp_discovery::{OperatorProof, Sources};
 use mgp_security::auth::AuthLayer;
 use mgp_transport::http::{ConnectionLimits, listen};
-use mgp_types::PrivateFile;
 use mgp_types::method::KernelInfo;
 use mgp_types::mgp::KernelInfoParams;
+use mgp_types::{ErrorCode, PrivateFile};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -158,7 +158,12 @@ impl From<Failure> for PageError {
 
 impl From<mgp_client_sdk::Error> for PageError {
     fn from(error: mgp_client_sdk::Error) -> Self {
-        Self(StatusCode::BAD_GATEWAY, error.to_string())
+        let status = if error.code() == ErrorCode::INVALID_PARAMS {
+            StatusCode::BAD_REQUEST
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
+        Self(status, error.to_string())
     }
 }
 

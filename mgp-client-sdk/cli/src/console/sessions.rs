@@ -14,7 +14,7 @@ use super::operator::Operator;
 /// The time after which an unused session of the console ends.
 const SESSION_TTL: Duration = Duration::from_hours(12);
 
-/// The maximum number of sessions; a further session ends the oldest.
+/// The maximum number of sessions; a further session ends the oldest of the operator with the most sessions.
 const MAX_SESSIONS: usize = 64;
 
 #[derive(Default)]
@@ -38,7 +38,8 @@ pub(super) struct Found {
 }
 
 impl Sessions {
-    /// Opens a session, and returns its secret; ends the oldest session if there are [`MAX_SESSIONS`]. Each login
+    /// Opens a session, and returns its secret. If there are [`MAX_SESSIONS`], ends the oldest session of the operator
+    /// with the most sessions, so that the logins of one operator do not end the sessions of the others. Each login
     /// receives a new secret, so that an attacker cannot choose it in advance.
     pub(super) fn open(&self, operator: Arc<Operator>) -> Result<String, getrandom::Error> {
         let (secret, token) = (random()?, random()?.into());
@@ -46,7 +47,14 @@ impl Sessions {
         let session = Session { secret: secret.clone(), token, operator, last_used, open };
         let mut all = self.0.lock();
         if all.len() >= MAX_SESSIONS {
-            all.remove(0);
+            let count = |one: &Session| {
+                let operator = &one.operator.principal;
+                all.iter().filter(|other| other.operator.principal == *operator).count()
+            };
+            let most = all.iter().map(count).max();
+            if let Some(oldest) = all.iter().position(|one| Some(count(one)) == most) {
+                all.remove(oldest);
+            }
         }
         all.push(session);
         Ok(secret)

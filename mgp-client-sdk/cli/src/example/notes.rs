@@ -61,7 +61,6 @@ fn changes(State(changes): State<Changes>) -> String {
     changes.0.load(Ordering::Relaxed).to_string()
 }
 
-/// Creates the example server `notes`.
 pub(crate) fn server() -> Server {
     Server::new("notes", env!("CARGO_PKG_VERSION"))
         .state(Changes::default())

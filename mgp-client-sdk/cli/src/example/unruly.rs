@@ -55,7 +55,6 @@ async fn slow(
     format!("done after {ms} ms")
 }
 
-/// Creates the example server `unruly`.
 pub(crate) fn server() -> Server {
     let server = Server::new("unruly", env!("CARGO_PKG_VERSION"))
         .tool(wipe())

@@ -85,7 +85,6 @@ impl Envelope<'_> {
         serde_json::from_str(self.id?.get()).ok()
     }
 
-    /// Returns the error code, if the message is an error response.
     fn error_code(&self) -> Option<i32> {
         #[derive(Deserialize)]
         struct Coded {

@@ -49,8 +49,7 @@ fn connect_lists_the_servers_that_the_named_configuration_closes() {
 fn the_matrix_shows_all_agents_and_servers() {
     let home = Home::new();
     assert!(home.succeed(&["access", "matrix"]).contains("no servers"));
-    home.write(
-        ".config/mgp/servers.toml",
+    home.configure(
         "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\nmgp.default_policy = 'opt-out'\n[agents.ada]\n",
     );
     home.succeed(&["access", "grant", "ada", "a"]);
@@ -82,7 +81,7 @@ fn the_matrix_shows_all_agents_and_servers() {
 fn the_configuration_decides_about_access_without_a_kernel_too() {
     let home = Home::new();
     let config = "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\nmgp.default_policy = 'opt-out'\n[agents.cursor]\ngroups = ['dev']\n";
-    home.write(".config/mgp/servers.toml", config);
+    home.configure(config);
     home.succeed(&["access", "grant", "group:dev", "a"]);
     let ask = |agent: &str, server: &str| {
         let query = ["access", "query", agent, server, "t"];
@@ -130,7 +129,7 @@ fn a_server_of_another_file_keeps_its_decisions() {
 fn the_decisions_about_a_server_deleted_by_hand_are_removed_without_a_kernel() {
     let home = Home::with_servers(&["files"]);
     home.succeed(&["access", "grant", "ada", "files"]);
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let removed = home.run(&["servers", "rm", "files"]);
     assert!(removed.code == Some(0) && removed.err.contains("removed with it"), "{removed:?}");
     home.fail(1, &["servers", "rm", "files"], "there is no server `files`");
@@ -212,7 +211,7 @@ fn the_agent_of_a_new_key_needs_no_entry_for_a_server_that_is_open_to_all() {
     let added = home.run(&["keys", "add", "night shift"]);
     assert!(added.err.contains("run `mgp access grant 'night shift' SERVER`"), "{added:?}");
     let open = "[[servers]]\nid = 'open'\ncommand = 'x'\nmgp = { default_policy = 'opt-out' }\n";
-    home.write(".config/mgp/servers.toml", open);
+    home.configure(open);
     assert_eq!(home.run(&["keys", "add", "nightly"]).err, STORE_NOW);
 }
 
@@ -344,7 +343,7 @@ fn doctor_names_what_is_stored_for_a_server_whose_entry_was_deleted_by_hand() {
     let text = std::fs::read_to_string(home.own()).unwrap();
     let (before, entry) = text.split_at(text.rfind("[[servers]]").unwrap());
     assert!(entry.contains("gone") && !entry.contains("kept"), "{entry}");
-    home.write(".config/mgp/servers.toml", before);
+    home.configure(before);
     // The project of the server `project` is in another folder.
     let doctor = || {
         let mut command = home.command(&["doctor", "--no-start"]);

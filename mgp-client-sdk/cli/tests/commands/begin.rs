@@ -267,7 +267,7 @@ fn the_users_configuration_is_in_xdg_config_home_unless_the_usual_folder_exists(
     assert!(report.contains("no servers are configured"), "{report}");
     assert!(report.contains(home.path(".local/state/mgp").to_str().unwrap()), "{report}");
 
-    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
+    home.configure("[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
     let report = run(&["doctor", "--no-start"]);
     assert!(report.contains(&format!("1 server in {}", home.own().display())), "{report}");
     let unused = moved.join("mgp").display().to_string();
@@ -282,7 +282,7 @@ fn the_users_configuration_is_in_xdg_config_home_unless_the_usual_folder_exists(
 #[test]
 fn a_link_to_the_usual_folder_is_not_reported_as_unused() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
+    home.configure("[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
     let link = home.path("link");
     std::os::unix::fs::symlink(home.path(".config"), &link).unwrap();
     let env = [("XDG_CONFIG_HOME", link.to_str().unwrap())];
@@ -294,7 +294,7 @@ fn a_link_to_the_usual_folder_is_not_reported_as_unused() {
 #[test]
 fn a_call_tries_once_to_start_a_kernel() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[[servers]\n");
+    home.configure("[[servers]\n");
     let ended = home.run(&["tools", "call", "a.b"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert_eq!(ended.err.matches("starting a kernel").count(), 1, "{ended:?}");
@@ -434,10 +434,7 @@ fn commands_that_need_a_kernel_show_how_to_start_one() {
 fn commands_about_tools_start_a_kernel_that_ends_by_itself() {
     let home = Home::new();
     let bench = program("workbench");
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"),
-    );
+    home.configure(&format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"));
     home.succeed(&["access", "grant", "cursor", "bench", "--new-agent"]);
     let found = home.succeed(&["tools", "search", "echo a message"]);
     assert!(found.contains("bench.echo"), "the only agent with access searches: {found}");

@@ -94,6 +94,13 @@ fn started(home: &Home, more: &[&str]) -> (Child, String) {
     (console, link.trim().to_owned())
 }
 
+impl Kernel {
+    /// Opens a console of the kernel; returns it together with the kernel's home.
+    pub(crate) fn console(&self) -> (&Home, Browser) {
+        (&self.home, Browser::new(&self.home))
+    }
+}
+
 impl Browser {
     pub(crate) fn new(home: &Home) -> Self {
         let (console, link) = started(home, &[]);
@@ -230,8 +237,7 @@ pub(crate) fn ended(child: Child) -> (bool, String) {
 #[test]
 fn a_call_is_answered_with_all_its_arguments_on_the_page() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     assert!(browser.get("").text().contains("Nothing waits for you."));
     let long = format!("begin {} end", "x".repeat(200 << 10));
     let call = calling(home, &serde_json::json!({ "message": long }));
@@ -278,8 +284,7 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
 #[test]
 fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &serde_json::json!({ "message": "a" }));
     let id = waiting(home);
     browser.done("/decide", &[("id", &id), ("answer", "like")]);
@@ -299,8 +304,7 @@ fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
 #[test]
 fn texts_of_agents_are_never_markup() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let hostile =
         "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\u{1b}[2J\u{202e}\u{200b}\"'&";
     let call = calling(home, &serde_json::json!({ "message": hostile, "</dt><script>x": 1 }));
@@ -383,8 +387,7 @@ fn only_the_browser_of_the_link_gets_in_and_no_other_site_uses_its_session() {
 #[test]
 fn every_page_shows_the_kernel_and_its_actions_change_it() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     assert!(browser.get("/servers").text().contains("bench"));
     assert!(
         browser.get_with("/servers", "Accept-Language: de-CH\r\n").text().contains("Werkzeuge")
@@ -498,8 +501,7 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
 #[test]
 fn an_open_page_learns_of_a_waiting_call_at_once() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let mut stream = TcpStream::connect(&browser.address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let (base, cookie, address) = (&browser.base, &browser.cookie, &browser.address);

@@ -23,8 +23,7 @@ fn entries(home: &Home) -> Vec<Value> {
 #[test]
 fn the_end_of_a_grant_for_a_server_keeps_the_denials_of_its_tools() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     home.silent(&["access", "grant", "default", "bench"]);
     home.silent(&["access", "grant", "default", "bench", "echo", "--deny"]);
     let entry = [("agent", "default"), ("server", "bench")];
@@ -43,8 +42,7 @@ fn the_end_of_a_grant_for_a_server_keeps_the_denials_of_its_tools() {
 #[test]
 fn access_can_be_revoked_while_the_configuration_is_broken() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     home.silent(&["access", "grant", "default", "bench"]);
     let config = home.write("c.toml", "[[servers\n");
     let page = browser.get("/access");
@@ -104,8 +102,7 @@ fn a_tool_whose_name_begins_with_its_server_is_denied_by_its_whole_name() {
 #[test]
 fn a_reload_of_a_file_with_an_error_is_shown_as_a_failure() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let config = std::fs::read_to_string(home.path("c.toml")).unwrap();
     let broken = "[[servers]]\nid = 'far'\nurl = 'https://user@far.example/mcp'\n";
     home.write("c.toml", &format!("{config}{broken}"));
@@ -135,8 +132,7 @@ fn the_page_names_the_state_of_an_idle_server_as_the_command_does() {
 #[test]
 fn an_entry_about_a_tool_of_the_kernel_is_shown_and_revoked_on_the_page() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     assert!(!browser.get("/access").text().contains("mgp.discovery.register"));
     let tool = "mgp.discovery.register";
     home.silent(&["access", "grant", "ada", "mgp", tool, "--new-agent"]);
@@ -154,8 +150,7 @@ fn an_entry_about_a_tool_of_the_kernel_is_shown_and_revoked_on_the_page() {
 #[test]
 fn an_entry_of_all_agents_is_shown_for_each_and_revoked_in_its_own_row() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     home.silent(&["access", "grant", "*", "bench", "--because", "all may read"]);
     let denial = ["access", "grant", "default", "bench", "--deny", "--expires", "1h"];
     home.silent(&[&denial[..], &["--because", "incident"]].concat());
@@ -210,7 +205,7 @@ fn a_console_shows_the_limits_of_its_kernel_from_whatever_folder_it_is_started()
     let home = Home::new();
     let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{}'\n", program("echo"));
     let limited = |id, most| format!("{}[servers.limits]\ncalls_per_minute = {most}\n", server(id));
-    home.write(".config/mgp/servers.toml", &limited("own", 4));
+    home.configure(&limited("own", 4));
     home.write("project/mgp.toml", &limited("db", 5));
     home.write("work/mgp.toml", &limited("elsewhere", 6));
     home.succeed(&["trust", "--yes"]);

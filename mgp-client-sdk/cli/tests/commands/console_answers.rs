@@ -60,8 +60,7 @@ fn enter(browser: &Browser, page: &str, path: &str, more: &[(&str, &str)]) -> Ve
 #[test]
 fn a_grant_for_a_new_agent_with_a_similar_name_needs_a_tick() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let browser = Browser::new(&kernel.home);
     let grant = |agent, more: &[(&'static str, &'static str)]| {
         let form =
             [("agent", agent), ("server", "desk"), ("expires", "1 hour"), ("answer", "allow")];
@@ -109,8 +108,7 @@ fn changed_nothing(browser: &Browser, answer: &Answer) {
 #[test]
 fn enter_in_a_field_answers_no_call() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let calls = ["one", "two"].map(|text| calling(home, &json!({ "message": text })));
     let open = || {
         let all = home.json("approvals-ls", &["approvals", "ls"]);
@@ -147,8 +145,7 @@ fn enter_in_a_field_approves_no_definition_and_grants_nothing() {
         json!([{ "name": "look", "description": FLAGGED, "inputSchema": { "type": "object" } }]);
     let result = json!({ "content": [] });
     let kernel = Kernel::new(&stub(&files, "odd", &tools, &result));
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     until_blocking("the definition waits", || browser.get("").text().contains("odd.look"));
     for answer in enter(&browser, "", "/definitions", &[("because", "typed")]) {
         changed_nothing(&browser, &answer);
@@ -170,8 +167,7 @@ fn enter_in_a_field_approves_no_definition_and_grants_nothing() {
 #[test]
 fn a_link_cannot_show_a_result_that_did_not_happen() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let browser = Browser::new(&kernel.home);
     for query in ["done=Everything+is+safe", "failed=Call+0800", "done=Everything+is+safe&sign=00"]
     {
         let page = browser.get(&format!("?{query}")).body;
@@ -191,8 +187,7 @@ fn a_link_cannot_show_a_result_that_did_not_happen() {
 #[test]
 fn an_approval_of_a_call_that_is_refused_now_says_so() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "first" }));
     let first = waiting(home);
     let inbox = browser.get("").text();
@@ -233,8 +228,7 @@ fn a_call_that_waits_when_its_kernel_is_killed_is_recorded_as_one_that_did_not_r
 #[test]
 fn an_approval_of_a_denied_call_does_not_report_the_denial() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "again" }));
     let id = waiting(home);
     let denial = [("id", &*id), ("answer", "deny"), ("because", "too early")];
@@ -249,8 +243,7 @@ fn an_approval_of_a_denied_call_does_not_report_the_denial() {
 #[test]
 fn a_page_that_is_old_does_not_take_back_a_denial() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "a" }));
     let id = waiting(home);
     for page in [String::new(), format!("/call/{id}")] {
@@ -274,8 +267,7 @@ fn a_page_that_is_old_does_not_take_back_a_denial() {
 #[test]
 fn of_an_approval_and_a_denial_at_the_same_moment_one_counts() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     for round in 0..8 {
         let call = calling(home, &json!({ "message": format!("round {round}") }));
         let id = waiting(home);
@@ -296,8 +288,7 @@ fn of_an_approval_and_a_denial_at_the_same_moment_one_counts() {
 #[test]
 fn a_late_denial_is_refused_with_the_call_and_who_approved_it() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "a" }));
     let id = waiting(home);
     browser.done("/decide", &[("id", &id), ("answer", "once")]);
@@ -314,8 +305,7 @@ fn a_late_denial_is_refused_with_the_call_and_who_approved_it() {
 #[test]
 fn the_page_of_a_denied_call_has_the_command_that_takes_the_denial_back() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "a" }));
     let id = waiting(home);
     let (page, command) = (format!("/call/{id}"), format!("mgp approvals approve {id}"));
@@ -392,8 +382,7 @@ fn a_late_answer_to_a_forgotten_request_gets_a_plain_reason() {
 #[test]
 fn names_and_values_that_are_written_from_right_to_left_keep_their_order() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "בית/ספר/15", "עברית": "ערך" }));
     let id = waiting(home);
     let isolated = "\"<bdi>עברית</bdi>\":\"<bdi>ערך</bdi>\"";
@@ -415,8 +404,7 @@ fn names_and_values_that_are_written_from_right_to_left_keep_their_order() {
 #[test]
 fn a_notice_about_several_answers_begins_with_those_that_failed() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "a" }));
     let id = waiting(home);
     let page = browser.done("/decide", &[("id", &id), ("id", "gone"), ("answer", "once")]);
@@ -430,8 +418,7 @@ fn a_notice_about_several_answers_begins_with_those_that_failed() {
 #[test]
 fn a_decision_for_later_calls_names_its_tool_and_its_end() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let call = calling(home, &json!({ "message": "a" }));
     let id = waiting(home);
     let page = browser.done("/decide", &[("id", &id), ("answer", "like")]);
@@ -449,8 +436,7 @@ fn a_decision_for_later_calls_names_its_tool_and_its_end() {
 #[test]
 fn a_question_of_a_server_waits_in_the_inbox_with_the_command_that_answers_it() {
     let kernel = asking();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let mut call = home.command(&["tools", "call", "files.clean"]);
     let call = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut inbox = String::new();

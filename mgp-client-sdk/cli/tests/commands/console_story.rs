@@ -66,8 +66,7 @@ fn a_call_without_access_leads_to_the_grant_that_lets_it_run() {
     let kernel =
         Kernel::new(&format!("[[servers]]\nid = 'desk'\ncommand = '{}'\n", program("echo")));
     listed(&kernel, "desk");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     assert!(!ended(calling(home, &json!({ "message": "a" }))).0);
     let rule = follow(&browser, "/record", "Show the rule");
     assert!(rule.contains("default_policy opt-in"), "{rule}");
@@ -84,6 +83,7 @@ fn a_call_without_access_leads_to_the_grant_that_lets_it_run() {
     let blocked = browser.get("/record?result=BLOCKED").text();
     assert!(blocked.contains(sentence) && blocked.contains("TOOL_BLOCKED</a>"), "{blocked}");
     assert!(!browser.get("/record?result=CANCELLED").text().contains("TOOL_BLOCKED</a>"));
+    assert_eq!(browser.get("/record?result=OTHER").status, 400, "an unknown result");
     browser.done(
         "/access/grant",
         &[
@@ -163,8 +163,7 @@ fn each_kind_of_refusal_leads_to_what_decided_it() {
 #[test]
 fn a_call_that_waited_for_a_person_is_one_story_from_the_call_to_its_end() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let held = calling(home, &json!({ "message": "the-argument" }));
     let id = waiting(home);
     let page = format!("/call/{id}");
@@ -196,8 +195,7 @@ fn a_call_that_waited_for_a_person_is_one_story_from_the_call_to_its_end() {
 #[test]
 fn a_denial_in_a_terminal_ends_the_story_of_a_call_that_did_not_run() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let held = calling(home, &json!({ "message": "a" }));
     home.silent(&["approvals", "deny", &waiting(home), "--because", "not on Fridays"]);
     assert!(!ended(held).0);
@@ -210,8 +208,7 @@ fn a_denial_in_a_terminal_ends_the_story_of_a_call_that_did_not_run() {
 #[test]
 fn a_person_sees_a_refused_call_as_one_line_and_its_other_records_on_request() {
     let kernel = guarded("");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let held = calling(home, &json!({ "message": "a" }));
     home.silent(&["approvals", "deny", &waiting(home), "--because", "not on Fridays"]);
     assert!(!ended(held).0);
@@ -251,8 +248,7 @@ fn a_person_sees_a_refused_call_as_one_line_and_its_other_records_on_request() {
 #[test]
 fn a_call_repeated_after_the_answer_is_in_the_story_of_the_first_one() {
     let kernel = guarded("[kernel]\napproval_timeout = '50ms'\n");
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let arguments = json!({ "message": "a" });
     let (is_done, text) = ended(calling(home, &arguments));
     assert!(!is_done, "{text}");
@@ -288,8 +284,7 @@ fn a_refused_call_shows_its_arguments_where_the_configuration_keeps_them() {
 #[test]
 fn the_table_of_access_shows_until_when_an_entry_holds_who_made_it_and_why() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let end = "2126-01-31T15:40:00Z";
     let entry = ["access", "grant", "default", "bench", "--expires", end];
     home.silent(&[&entry[..], &["--because", "for <b>tests</b>"]].concat());
@@ -309,8 +304,7 @@ fn the_table_of_access_shows_until_when_an_entry_holds_who_made_it_and_why() {
 #[test]
 fn a_form_that_fails_comes_back_filled_in_with_the_reason_at_its_field() {
     let kernel = Kernel::bench();
-    let home = &kernel.home;
-    let browser = Browser::new(home);
+    let (home, browser) = kernel.console();
     let entered = |changed: &(&'static str, &'static str)| {
         let form = [
             ("agent", "default"),

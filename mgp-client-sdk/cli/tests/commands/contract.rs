@@ -41,7 +41,7 @@ fn a_change_demands_its_version() {
 fn a_specification_is_generated_from_a_running_server_and_has_no_errors() {
     let home = Home::new();
     let server = |id| format!("[[servers]]\nid = '{id}'\ncommand = '{}'\n", program("workbench"));
-    home.write(".config/mgp/servers.toml", &(server("bench") + &server("twin")));
+    home.configure(&(server("bench") + &server("twin")));
     home.succeed(&["contract", "gen", "bench", "--out", "SPEC.md"]);
     let report = home.json("contract-lint", &["contract", "lint", "SPEC.md"]);
     assert_eq!(report["errors"], 0, "{report}");
@@ -93,10 +93,7 @@ fn a_specification_without_its_parts_has_errors() {
 #[test]
 fn required_tools_are_read_from_the_lock_file_beside_the_configuration() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench")),
-    );
+    home.configure(&format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench")));
     let check = ["contract", "check", "bench", "--against", "mgp.lock"];
     home.fail(1, &check, ".config/mgp/mgp.lock`; write it with `mgp lock`");
     home.succeed(&["lock"]);

@@ -81,8 +81,7 @@ fn lines_of_an_earlier_kernel_are_named_as_such() {
 #[test]
 fn a_report_has_no_secrets() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
+    home.configure(
         "# [[servers]]\n# env = { OLD = 'c0mment-secret' }\n[[servers]]\nid = 'a'\ncommand = 'no-such-program'\n\
          args = ['--header', 'Authorization: Bearer h3ader-secret', '--key', 'k3y-secret', 'https://x.example/sse?key=qu3ry-secret']\n\
          env = { API_TOKEN = 't0psecret' } # was b3fore-secret\n[kernel.notify.chat]\n\
@@ -170,7 +169,7 @@ fn the_kernel_runs_as_a_service() {
     assert!(refused.code == Some(2) && refused.err.contains("HOST:PORT"), "{refused:?}");
     assert!(!unit.exists());
 
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let mut kernel =
         home.command(&["__kernel", "--linger", "60"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut report = String::new();

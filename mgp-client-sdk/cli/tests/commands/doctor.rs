@@ -38,10 +38,8 @@ fn an_empty_home_gets_a_warning_with_the_next_step() {
 #[test]
 fn working_and_broken_servers_are_distinguished() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!(
-            r#"
+    home.configure(&format!(
+        r#"
 [[servers]]
 id = "bench"
 command = "{}"
@@ -83,10 +81,9 @@ url = "http://127.0.0.1:9/mcp"
 id = "typo"
 comand = "x"
 "#,
-            program("workbench"),
-            program("echo"),
-        ),
-    );
+        program("workbench"),
+        program("echo"),
+    ));
     let (report, code) = home.any_json("doctor", &["doctor", "--timeout", "3s"]);
     assert_eq!((code, &report["level"]), (Some(1), &"fail".into()));
     for (server, expected) in [
@@ -125,13 +122,10 @@ comand = "x"
 fn the_error_of_a_server_is_quoted_without_its_secrets() {
     let home = Home::new();
     let script = "echo starting >&2; echo \"Error: no such user: $TOKEN\" >&2; exit 3";
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!(
-            "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', '{script}']\n\
+    home.configure(&format!(
+        "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', '{script}']\n\
              env = {{ TOKEN = 'hunter2-hunter2' }}\n"
-        ),
-    );
+    ));
     let (report, _) = home.any_json("doctor", &["doctor"]);
     let printed = printed(&report, "a");
     assert!(printed.contains("; it wrote: “Error: no such user: …”"), "{printed}");
@@ -158,7 +152,7 @@ fn broken_files_and_a_changed_record_are_found() {
     let home = Home::new();
     home.succeed(&["access", "grant", "ada", "disk", "--force"]);
     assert_eq!(home.json("audit-verify", &["audit", "verify"])["records"], 1);
-    home.write(".config/mgp/servers.toml", "servers = [\n");
+    home.configure("servers = [\n");
     let (report, _) = home.any_json("doctor", &["doctor"]);
     assert!(printed(&report, "config").contains("servers.toml:"), "{report}");
 
@@ -180,7 +174,7 @@ fn a_setting_for_a_tool_that_its_server_does_not_have_is_found() {
     let agents = "[agents.clade-code.limits]\ncalls_per_day = 3\n[agents.cursor.limits]\ncalls_per_day = 3\n";
     let server =
         format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{limits}{agents}", program("echo"));
-    home.write(".config/mgp/servers.toml", &server);
+    home.configure(&server);
     let (report, _) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "limits");
     for (key, tool) in [
@@ -208,7 +202,7 @@ fn definitions_that_cannot_be_read_are_found() {
         {"inputSchema": {"type": "object"}},
     ]);
     let config = crate::hostile::stub(&home, "odd", &tools, &serde_json::json!({"content": []}));
-    home.write(".config/mgp/servers.toml", &config);
+    home.configure(&config);
     let report = home.json("doctor", &["doctor"]);
     assert_eq!(level(&report, "odd"), "warn");
     let found = printed(&report, "odd");
@@ -227,7 +221,7 @@ fn a_missing_folder_and_all_unset_variables_are_named_with_their_remedies() {
     let server = format!("[[servers]]\nid = 'away'\ncommand = '{}'\n", program("echo"));
     let env = "env = { K = '${UNSET_A}', L = '${UNSET_B}', M = '${UNSET_A}' }\n";
     let other = format!("[[servers]]\nid = 'unset'\ncommand = 'true'\n{env}");
-    home.write(".config/mgp/servers.toml", &format!("{server}cwd = '/no/such/folder'\n{other}"));
+    home.configure(&format!("{server}cwd = '/no/such/folder'\n{other}"));
     let (report, code) = home.any_json("doctor", &["doctor"]);
     assert_eq!(code, Some(1));
     let found = printed(&report, "away");
@@ -246,13 +240,10 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
     let home = Home::new();
     let write = |pins: &str, budget: &str| {
         let (bench, echo) = (program("workbench"), program("echo"));
-        home.write(
-            ".config/mgp/servers.toml",
-            &format!(
-                "[[servers]]\nid = 'bench'\ncommand = '{bench}'\n[[servers]]\nid = 'other'\ncommand = '{echo}'\n\
-                 [agents.ada]\npinned = {pins}\n[kernel.tool_context_budget]\n{budget}\n"
-            ),
-        );
+        home.configure(&format!(
+            "[[servers]]\nid = 'bench'\ncommand = '{bench}'\n[[servers]]\nid = 'other'\ncommand = '{echo}'\n\
+             [agents.ada]\npinned = {pins}\n[kernel.tool_context_budget]\n{budget}\n"
+        ));
     };
     let looked = || {
         let (report, code) = home.any_json("doctor", &["doctor"]);
@@ -309,7 +300,7 @@ fn a_long_list_of_tools_is_not_a_warning() {
     let home = Home::new();
     let args = "args = ['--tools', '200']\n";
     let server = format!("[[servers]]\nid = 'many'\ncommand = '{}'\n{args}", program("echo"));
-    home.write(".config/mgp/servers.toml", &server);
+    home.configure(&server);
     let report = home.json("doctor", &["doctor", "many"]);
     assert!(report["tokens"].as_u64().unwrap() > 10_000, "{report}");
     assert_eq!(level(&report, "many"), "ok", "{report}");
@@ -322,12 +313,12 @@ fn a_maximum_of_tokens_below_the_sum_of_its_parts_is_reported() {
     let home = Home::new();
     let server = format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench"));
     let budget = "[kernel.tool_context_budget]\nmax_tokens = 3000\n";
-    home.write(".config/mgp/servers.toml", &format!("{server}{budget}"));
+    home.configure(&format!("{server}{budget}"));
     let found = printed(&home.json("doctor", &["doctor"]), "limits");
     assert!(found.contains("add up to 8000 tokens, `max_tokens` is 3000"), "{found}");
 
     let agent = "[agents.ada]\npinned = ['bench.echo']\n";
-    home.write(".config/mgp/servers.toml", &format!("{server}{agent}{budget}"));
+    home.configure(&format!("{server}{agent}{budget}"));
     let (report, code) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "pins");
     assert!(found.contains("`max_tokens` without `discovery_reserve` is 0"), "{report}");
@@ -394,7 +385,7 @@ fn an_address_for_metrics_that_is_in_use_is_found() {
     let home = Home::new();
     let address = mgp_testkit::unused_address();
     let taken = std::net::TcpListener::bind(address).unwrap();
-    home.write(".config/mgp/servers.toml", &format!("[kernel]\nmetrics = '{address}'\n"));
+    home.configure(&format!("[kernel]\nmetrics = '{address}'\n"));
     let (report, code) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "kernel");
     assert!(found.contains(&format!("is `{address}`, which cannot be used")), "{report}");
@@ -406,8 +397,7 @@ fn an_address_for_metrics_that_is_in_use_is_found() {
 #[test]
 fn a_missing_secret_without_which_no_kernel_starts_is_found() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
+    home.configure(
         r#"
 [kernel.telemetry]
 otlp = "http://127.0.0.1:4318"
@@ -432,10 +422,7 @@ url = "http://127.0.0.1:4319/whole"
 #[test]
 fn an_expired_certificate_and_a_key_that_others_can_read_are_found() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        "[kernel.http]\ntls_cert = '~/tls/cert.pem'\ntls_key = '~/tls/key.pem'\n",
-    );
+    home.configure("[kernel.http]\ntls_cert = '~/tls/cert.pem'\ntls_key = '~/tls/key.pem'\n");
     let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
     assert!(printed(&report, "http").contains("TLS cannot be served: "), "{report}");
     assert_eq!(code, Some(1), "{report}");
@@ -511,7 +498,7 @@ fn a_host_that_starts_a_missing_program_fails_in_each_form_of_the_entry() {
 #[test]
 fn a_wrong_value_without_a_remedy_is_reported_without_a_reference_to_one() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[kernel]\ntimeout = 'soon'\n");
+    home.configure("[kernel]\ntimeout = 'soon'\n");
     let failed = home.run(&["doctor"]);
     assert!(failed.out.contains("FAIL"), "{failed:?}");
     assert_eq!(failed.out.contains("fix: "), failed.err.contains("fix:"), "{failed:?}");
@@ -523,7 +510,7 @@ fn variables_that_only_the_shell_or_only_the_kernel_has_are_named_without_values
     let home = Home::new();
     let env = "env = { A = '${ONLY_SHELL:-}', B = '${ONLY_KERNEL:-}', C = '${BOTH:-}' }";
     let server = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{env}\n", program("echo"));
-    home.write(".config/mgp/servers.toml", &(server + "pass_env = ['NEITHER']\n"));
+    home.configure(&(server + "pass_env = ['NEITHER']\n"));
     let of_kernel = [("ONLY_KERNEL", "hunter2-kernel"), ("BOTH", "hunter2-both")];
     let kernel = Kernel::on_with(home, None, &of_kernel);
     let of_shell = [("ONLY_SHELL", "hunter2-shell"), ("BOTH", "hunter2-other")];
@@ -548,7 +535,7 @@ fn a_manifest_that_cannot_be_used_is_reported_with_and_without_a_kernel() {
     let home = Home::new();
     let echo = program("echo");
     let server = format!("[[servers]]\nid = 'echo'\ncommand = '{echo}'\nmanifest = 'tools.json'\n");
-    home.write(".config/mgp/servers.toml", &server);
+    home.configure(&server);
     home.write(".config/mgp/tools.json", "{}");
     let expected = "its manifest is not used: `";
     let report = home.json("doctor", &["doctor"]);
@@ -567,7 +554,7 @@ fn agents_whose_api_may_refuse_names_with_a_dot_are_named_with_the_line_to_write
     let servers = |more: &str| {
         let echo = program("echo");
         let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");
-        home.write(".config/mgp/servers.toml", &(server("one") + &server("two") + more));
+        home.configure(&(server("one") + &server("two") + more));
     };
     servers("");
     for agent in ["ada", "bob", "claude-code"] {
@@ -591,7 +578,7 @@ fn agents_whose_api_may_refuse_names_with_a_dot_are_named_with_the_line_to_write
 fn the_tokens_of_all_tools_are_the_sum_of_the_lines_also_beside_a_kernel() {
     let home = Home::new();
     let server = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo"));
-    home.write(".config/mgp/servers.toml", &server);
+    home.configure(&server);
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are listed", || kernel.server("echo")["tools"].as_u64() > Some(0));
     let report = kernel.home.json("doctor", &["doctor"]);

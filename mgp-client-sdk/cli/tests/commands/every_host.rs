@@ -35,7 +35,7 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
         "[[servers]]\nid = 'greeter'\ncommand = 'greeter'\n\
          [[servers]]\nid = 'shell'\ncommand = 'sh'\nargs = ['-c', '{hook}']\n"
     );
-    home.write(".config/mgp/servers.toml", &servers);
+    home.configure(&servers);
     let own = home.path("bin");
     let system = std::env::var("PATH").unwrap();
     let path = format!(".:node_modules/.bin:bin:{}:{system}", own.display());

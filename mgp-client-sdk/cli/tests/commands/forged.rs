@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use mgp_testkit::until_blocking;
 use mgp_types::Payload;
@@ -221,6 +222,8 @@ fn files_that_are_no_plain_files_and_a_damaged_head_have_a_remedy() {
         (".local/state/mgp", "kernel.lock"),
         (".local/state/mgp", "start.lock"),
         (".local/state/mgp", "digest.key"),
+        (".local/state/mgp", "keys.json"),
+        (".local/state/mgp", "secrets.json"),
         (".config/mgp", "mgp.lock"),
     ] {
         let path = pipe(&home, &format!("{folder}/{file}"));
@@ -231,6 +234,27 @@ fn files_that_are_no_plain_files_and_a_damaged_head_have_a_remedy() {
     reported(
         "restore `state.db` and `state.db-wal` from a back-up; without one, keep the log as evidence",
     );
+}
+
+#[test]
+fn a_clock_that_is_behind_the_last_change_of_the_state_is_reported() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    let database = home.path(".local/state/mgp/state.db");
+    let is_reported = || {
+        let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().any(|check| check["about"] == "clock" && check["level"] == "warn")
+    };
+    assert!(!is_reported());
+    let tomorrow = SystemTime::now() + Duration::from_hours(24);
+    let database = fs::File::options().append(true).open(database).unwrap();
+    database.set_modified(tomorrow).unwrap();
+    assert!(is_reported());
+    home.succeed(&["servers", "ls"]);
+    let log = fs::read_to_string(home.path(".local/state/mgp/kernel.log")).unwrap();
+    home.silent(&["stop"]);
+    assert!(log.contains("which is in the future"), "{log}");
 }
 
 #[test]

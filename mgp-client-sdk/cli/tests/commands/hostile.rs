@@ -150,7 +150,7 @@ pub(crate) fn nothing_ran(home: &Home, way: &str) {
 #[test]
 fn opening_a_hostile_repository_runs_nothing_of_it() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", OWN);
+    home.configure(OWN);
     plant(&home);
     let own = |args: &[&str]| {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -196,7 +196,7 @@ fn opening_a_hostile_repository_runs_nothing_of_it() {
         "[[servers]]\nid = 'python'\ncommand = 'python3'\nargs = ['-c', 'import json, time']\n";
     let npx =
         "[[servers]]\nid = 'npx'\ncommand = 'npx'\nargs = ['--offline', '--no-install', 'hook']\n";
-    home.write(".config/mgp/servers.toml", &format!("{python}{npx}"));
+    home.configure(&format!("{python}{npx}"));
     home.any_json("doctor", &["doctor"]);
     nothing_ran(&home, "mgp doctor");
     home.run(&["servers", "add", "more", "--", "python3", "-c", "import json, time"]);
@@ -214,7 +214,7 @@ fn a_relative_path_of_the_users_file_is_never_one_of_the_repository() {
     let home = Home::new();
     home.write("work/server.sh", HOOK);
     let refused = |keys: &str| {
-        home.write(".config/mgp/servers.toml", &format!("[[servers]]\nid = 'a'\n{keys}\n"));
+        home.configure(&format!("[[servers]]\nid = 'a'\n{keys}\n"));
         let (report, _) = home.any_json("doctor", &["doctor"]);
         nothing_ran(&home, keys);
         report.to_string()
@@ -342,7 +342,7 @@ fn a_rejected_definition_is_shown_with_each_finding_once_and_can_be_approved() {
 fn a_server_whose_tools_are_all_unusable_is_described_once() {
     let home = Home::new();
     let tools = json!([{"name": "bare"}, tool("bad name", "Reads")]);
-    home.write(".config/mgp/servers.toml", &stub(&home, "odd", &tools, &json!({})));
+    home.configure(&stub(&home, "odd", &tools, &json!({})));
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are judged", || {
         kernel.server("odd")["lacks"].to_string().contains("2 definitions cannot be used")

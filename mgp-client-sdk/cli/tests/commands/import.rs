@@ -51,10 +51,7 @@ fn nothing_is_written_without_apply() {
 fn imported_servers_can_be_used_at_once_and_others_have_a_reason() {
     let home = Home::new();
     claude(&home);
-    home.write(
-        ".config/mgp/servers.toml",
-        "# mine\n[[servers]]\nid = \"own\"\ncommand = \"own\"\n",
-    );
+    home.configure("# mine\n[[servers]]\nid = \"own\"\ncommand = \"own\"\n");
     let done = home.json("import", &["import", "--apply"]);
     let backup = done["backup"].as_str().unwrap();
     assert!(fs::read_to_string(backup).unwrap().starts_with("# mine"));
@@ -372,7 +369,7 @@ fn unreadable_sources_are_named() {
 #[test]
 fn a_server_whose_id_the_kernel_refuses_gets_another_one() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'github'\ncommand = 'other'\n");
+    home.configure("[[servers]]\nid = 'github'\ncommand = 'other'\n");
     let servers = json!({ "core": { "command": "core" }, "GitHub": { "command": "hub" } });
     home.write(".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
     let done = home.json("import", &["import", "cursor", "--apply", "--no-grant"]);

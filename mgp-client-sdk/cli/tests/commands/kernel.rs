@@ -195,7 +195,7 @@ fn stop_returns_when_the_folder_is_free() {
 #[test]
 fn a_ready_file_that_cannot_be_written_stops_the_kernel_in_order() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'echo'\ncommand = 'echo'\n");
+    home.configure("[[servers]]\nid = 'echo'\ncommand = 'echo'\n");
     let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file", "none/there"];
     home.fail(1, &arguments, "the ready file `none/there` cannot be written");
     assert!(!home.path(".local/state/mgp/mgp.sock").exists());
@@ -205,7 +205,7 @@ fn a_ready_file_that_cannot_be_written_stops_the_kernel_in_order() {
 #[test]
 fn the_ready_file_of_a_killed_kernel_is_removed_before_the_next_one_serves() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     home.write("ready.json", "{\"pid\":1}\n");
     let (taken, ready) = (TcpListener::bind("127.0.0.1:0").unwrap(), home.path("ready.json"));
     let address = taken.local_addr().unwrap().to_string();
@@ -219,7 +219,7 @@ fn the_ready_file_of_a_killed_kernel_is_removed_before_the_next_one_serves() {
 fn an_audit_log_in_another_folder_is_found_by_every_command() {
     let home = Home::new();
     home.succeed(&["access", "grant", "ada", "bench", "--force"]);
-    home.write(".config/mgp/servers.toml", "[kernel.audit]\ndir = '~/logs'\n");
+    home.configure("[kernel.audit]\ndir = '~/logs'\n");
     let kernel = Kernel::on(home, None);
     let home = &kernel.home;
     assert!(home.path("logs").exists());
@@ -243,7 +243,7 @@ fn an_audit_log_in_another_folder_is_found_by_every_command() {
 #[test]
 fn a_terminated_host_removes_its_ready_file() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let kernel = Kernel::on(home, None);
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);

@@ -65,7 +65,7 @@ fn with_the_format_json_each_line_on_standard_error_is_an_event() {
 #[test]
 fn a_failed_start_is_an_event_too() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["serve", "--http", &address, "--no-auth"];

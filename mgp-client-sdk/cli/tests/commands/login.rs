@@ -56,7 +56,7 @@ impl World {
              [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ whoami = 'safe' }}\n",
             issuer.origin
         );
-        home.write(".config/mgp/servers.toml", &config);
+        home.configure(&config);
         Self { kernel: Kernel::on(home, None), issuer }
     }
 
@@ -335,7 +335,7 @@ fn a_kernel_uses_no_login_of_a_removed_tenant_even_if_its_tokens_are_still_valid
     world.log_in("ada", &["--agent", "a", "--tenant", "acme"]);
     until_blocking("the call uses the login", || call().contains(r#""ada""#));
     // Tokens of a server whose entry cannot be read are not revoked.
-    world.home().write(".config/mgp/servers.toml", "[[servers\n");
+    world.home().configure("[[servers\n");
     let ended = world.home().run(&["tenants", "rm", "acme", "--yes"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.err.contains("tracker: removed with it: 1 login"), "{ended:?}");

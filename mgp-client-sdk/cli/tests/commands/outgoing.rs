@@ -75,7 +75,7 @@ fn a_server_is_reached_over_the_configured_proxy() {
     let proxy = TunnelProxy::to(server.origin.strip_prefix("http://").unwrap());
     let home = Home::new();
     let of_kernel = format!("[kernel]\nproxy = '{}'", proxy.url);
-    home.write(".config/mgp/servers.toml", &config(&of_kernel, ""));
+    home.configure(&config(&of_kernel, ""));
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are listed", || kernel.server("old")["tools"] == 1);
     let said = kernel.home.succeed(&["tools", "call", "old.echo", "text=far"]);
@@ -91,7 +91,7 @@ fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
     let proxy = TunnelProxy::to(server.origin.strip_prefix("http://").unwrap());
     let tools = |text: &str, no_proxy: &str| {
         let home = Home::new();
-        home.write(".config/mgp/servers.toml", text);
+        home.configure(text);
         let mut doctor = home.command(&["--json", "doctor", "old"]);
         doctor.env("http_proxy", &proxy.url).env("no_proxy", no_proxy);
         let output = doctor.stderr(Stdio::null()).output().unwrap();
@@ -130,7 +130,7 @@ fn a_proxy_that_opens_no_connection_is_named_with_the_remedy() {
         let config = format!(
             "[kernel]\nproxy = 'http://ann:s3cret@{address}'\n[[servers]]\nid = 'far'\nurl = 'http://mcp.test/mcp'\n"
         );
-        home.write(".config/mgp/servers.toml", &config);
+        home.configure(&config);
         let (report, _) = home.any_json("doctor", &["doctor", "far"]);
         let checks = report["checks"].as_array().unwrap();
         let failed = |check: &&Value| check["server"] == "far" && check["level"] == "fail";
@@ -156,7 +156,7 @@ fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
              channels = ['system.*']\n[[servers]]\nid = 'bench'\ncommand = '{bench}'\n",
             proxy.url
         );
-        home.write(".config/mgp/servers.toml", &text);
+        home.configure(&text);
     };
     write(&home, &first);
     let kernel = Kernel::on(home, None);
@@ -171,8 +171,7 @@ fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
 #[test]
 fn a_webhook_that_cannot_be_sent_to_is_found_before_a_kernel_runs() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
+    home.configure(
         r#"
 [kernel.webhooks.keyless]
 url = "https://hook.example/in"
@@ -219,7 +218,7 @@ fn a_secret_is_in_no_file_that_others_read() {
     let home = Home::new();
     let server = "[[servers]]\nid = 's'\ncommand = '/bin/sh'\n\
         args = ['-c', 'echo got $TOKEN >&2; exit 1']\nenv = { TOKEN = '${keyring:token}' }\n";
-    home.write(".config/mgp/servers.toml", server);
+    home.configure(server);
     home.fail(1, &["doctor", "s"], "1 check failed");
     assert!(home.run(&["doctor", "s"]).out.contains("mgp secrets set token"));
     assert_eq!(home.run_fed(&["secrets", "set", "token"], "hunter2-hunter2\n").code, Some(0));

@@ -24,13 +24,10 @@ done
 fn home(entry: &str) -> Home {
     let home = Home::new();
     let script = home.write("notes.sh", SHELL);
-    home.write(
-        ".config/mgp/servers.toml",
-        &format!(
-            "{}\n[kernel]\napproval_timeout = '500ms'\n",
-            entry.replace("SCRIPT", &script.display().to_string())
-        ),
-    );
+    home.configure(&format!(
+        "{}\n[kernel]\napproval_timeout = '500ms'\n",
+        entry.replace("SCRIPT", &script.display().to_string())
+    ));
     home
 }
 

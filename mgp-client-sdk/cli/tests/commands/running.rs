@@ -134,7 +134,7 @@ command = 'sh'
 args = ['-c', 'echo "$TOKEN" > "$HOME/token"']
 env = { TOKEN = '${cmd:mgp-test-vault it}' }
 "#;
-    home.write(".config/mgp/servers.toml", config);
+    home.configure(config);
     home.run_with(&["servers", "ls"], &[("PATH", "/usr/bin:/bin")]);
     let token = || fs::read_to_string(home.path("token")).unwrap_or_default();
     until_blocking("the server is started with the value", || token() == "opened it\n");
@@ -376,7 +376,7 @@ fn a_kernel_at_an_address_reports_it_when_it_accepts_connections() {
 fn a_server_that_does_not_start_is_in_the_log_of_a_kernel_without_options() {
     let home = Home::new();
     let server = "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n";
-    home.write(".config/mgp/servers.toml", server);
+    home.configure(server);
     let log = home.path("log");
     let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
     command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
@@ -509,7 +509,7 @@ fn a_tool_whose_id_is_that_of_another_tool_is_not_approved_by_its_id() {
 fn doctor_counts_the_tokens_of_tools_as_their_list_does() {
     let home = Home::new();
     let server = format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench"));
-    home.write(".config/mgp/servers.toml", &server);
+    home.configure(&server);
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are listed", || kernel.server("bench")["tools"].as_u64() > Some(5));
     let list = kernel.home.json("tools-ls", &["tools", "ls"]);

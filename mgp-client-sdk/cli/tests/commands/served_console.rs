@@ -365,3 +365,19 @@ fn a_browser_has_a_session_of_each_console_of_a_host() {
     let names = browsers.each_ref().map(|browser| browser.cookie.split('=').next().unwrap());
     assert_ne!(names[0], names[1]);
 }
+
+/// Regression test: an operator who may only read could end the sessions of all others.
+#[test]
+fn the_logins_of_one_operator_end_no_session_of_another() {
+    let home = &Home::new();
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (_, reader) = key(home, &["eve", "--admin", "--permission", "admin.read"]);
+    let (mut browser, _) = served(home, "");
+    browser.log_in(&[("key", &admin)]);
+    let mut first = browser.with_cookie("");
+    first.log_in(&[("key", &reader)]);
+    for _ in 0..64 {
+        assert_eq!(browser.with_cookie("").post("/login", &[("key", &reader)]).status, 303);
+    }
+    assert_eq!((browser.get("/servers").status, first.get("/servers").status), (200, 401));
+}

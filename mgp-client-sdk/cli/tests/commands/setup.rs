@@ -159,7 +159,7 @@ fn what_allows_more_than_the_list_of_a_host_is_named() {
     let home = ready();
     let text = fs::read_to_string(home.own()).unwrap();
     let policy = "[servers.mgp]\ndefault_policy = 'opt-out'\n";
-    home.write(".config/mgp/servers.toml", &format!("{text}\n{policy}"));
+    home.configure(&format!("{text}\n{policy}"));
     check(&home, "its `default_policy`");
 
     // `mgp connect` keeps an entry for the agent that an operator made.
@@ -544,7 +544,7 @@ fn the_new_agent_of_a_host_that_does_not_rewrite_names_gets_portable_ones() {
         ("[kernel]\nportable_names = true\n", "cursor", false),
     ] {
         let home = Home::new();
-        home.write(".config/mgp/servers.toml", before);
+        home.configure(before);
         let done = home.json("connect", &["connect", host]);
         assert_eq!(done["portable_names"], is_written, "{before:?} {host}: {done}");
         let text = fs::read_to_string(home.own()).unwrap();
@@ -590,7 +590,7 @@ fn a_host_that_may_refuse_the_names_of_its_tools_gets_portable_ones() {
 fn a_host_that_may_refuse_the_names_of_its_tools_is_named_with_the_line_to_write() {
     let home = with_shared_names();
     // `mgp setup` does not change an agent's entry that exists.
-    home.write(".config/mgp/servers.toml", "[agents.cursor]\n");
+    home.configure("[agents.cursor]\n");
     let done = home.run(&["setup", "--yes", "--interactive", "no"]);
     let line = "write `portable_names = true` under `[agents.cursor]`";
     assert!(done.out.contains(line), "both servers have the same tool: {done:?}");

@@ -17,7 +17,7 @@ fn kernel(server: &TestServer, more: &str) -> Kernel {
          [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'safe' }}\n",
         server.origin
     );
-    home.write(".config/mgp/servers.toml", &config);
+    home.configure(&config);
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are listed", || kernel.server("old")["tools"] == 1);
     kernel

@@ -21,7 +21,7 @@ fn kernel() -> Kernel {
          [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ stream = 'safe', big = 'safe' }}\n",
         workbench.display()
     );
-    home.write(".config/mgp/servers.toml", &config);
+    home.configure(&config);
     let kernel = Kernel::on(home, None);
     until_blocking("the tools are listed", || {
         kernel.server("writer")["tools"].as_u64().is_some_and(|tools| tools > 1)

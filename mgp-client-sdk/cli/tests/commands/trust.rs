@@ -10,10 +10,7 @@ const HOSTILE: &str = "[[servers]]\nid = \"files\"\ncommand = \"sh\"\nargs = [\"
 #[test]
 fn a_project_is_in_effect_only_with_the_approved_content() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        "[[servers]]\nid = \"files\"\ncommand = \"mcp-files\"\n",
-    );
+    home.configure("[[servers]]\nid = \"files\"\ncommand = \"mcp-files\"\n");
     let file = home.write("work/mgp.toml", HOSTILE);
     let ended = home.run(&["trust"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");

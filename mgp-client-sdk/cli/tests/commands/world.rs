@@ -39,7 +39,7 @@ impl Home {
     pub(crate) fn with_servers(ids: &[&str]) -> Self {
         let home = Self::new();
         let server = |id: &&str| format!("[[servers]]\nid = '{id}'\ncommand = '{id}'\n");
-        home.write(".config/mgp/servers.toml", &ids.iter().map(server).collect::<String>());
+        home.configure(&ids.iter().map(server).collect::<String>());
         home
     }
 
@@ -61,6 +61,11 @@ impl Home {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
+    }
+
+    /// Writes the user's own configuration, and returns its path.
+    pub(crate) fn configure(&self, text: &str) -> PathBuf {
+        self.write(".config/mgp/servers.toml", text)
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {

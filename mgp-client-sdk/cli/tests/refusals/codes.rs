@@ -51,6 +51,21 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
+#[tokio::test]
+async fn a_revoked_key_stays_refused_if_an_older_copy_of_the_keys_comes_back() {
+    let world = World::new("");
+    let made = world.json(&["keys", "add", "ada"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let file = world.path("state/keys.json");
+    let older = std::fs::read(&file).unwrap();
+    world.quietly(&["keys", "revoke", id]);
+    std::fs::write(&file, older).unwrap();
+    let serving = Serving::new(&world).await;
+    let answer = asked(&serving.url, &format!("\r\nAuthorization: Bearer {key}")).await;
+    assert!(answer.starts_with("HTTP/1.1 401") && answer.contains(r#""code":1002"#), "{answer}");
+    assert_eq!(world.json(&["keys", "ls"])[0]["status"], "revoked");
+}
+
 /// Sends an HTTP request with additional headers, each of which must follow a line break, and returns the whole
 /// response.
 async fn asked(url: &str, header: &str) -> String {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_client_sdk::{Client, ServerChange};
+use mgp_client_sdk::{Client, ServerChange, ToolResult as _};
 use mgp_lifecycle::Transactions;
 use mgp_server_sdk::EventHub;
-use mgp_testkit::until;
+use mgp_testkit::{hello, http_exchange, until};
 use mgp_toolindex::{History, HistoryConfig};
 use mgp_types::mgp::DiscoveryListParams;
 use mgp_types::proposal::BeginTransactionParams;
@@ -45,6 +45,19 @@ id = "off"
 command = "{MGP}"
 enabled = false
 tenants = ["acme"]
+"#;
+
+/// The server `notes` with an instance for each agent, and long results in parts.
+const ISOLATED: &str = r#"
+[kernel.results]
+max_text = 1000
+[[servers]]
+id = "notes"
+command = "{MGP}"
+args = ["__example", "notes"]
+[servers.mgp]
+default_policy = "opt-out"
+isolation = "per_agent"
 "#;
 
 /// Stores a durable subscription of a caller of the tenant `gamma`, with an event.
@@ -170,6 +183,71 @@ async fn a_later_tenant_does_not_inherit_the_searches_of_a_removed_one() {
         let is_stored = async || called().await.iter().any(|tool| tool == "notes.notes.list");
         until("the call is stored", is_stored).await;
         assert_eq!(called().await, ["notes.changes", "notes.notes.list"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_tenant_gets_no_instance_and_no_result_of_a_removed_one() {
+    let world = World::new(ISOLATED);
+    let serving = Serving::new(&world).await;
+    let (mut hosts, mut handles) = (Vec::new(), Vec::new());
+    for tenant in ["acme", "beta"] {
+        let ada = serving.comes(&key(&world, "ada", tenant, &[])).await;
+        let note = json!({"title": "a", "text": "secret ".repeat(1000)});
+        ada.call("notes.keep").args(&note).await.unwrap();
+        let read = ada.call("notes.read").arg("title", "a").await.unwrap().to_text();
+        let handle = read.split("\"handle\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        handles.push(handle.unwrap().to_owned());
+        hosts.push(ada);
+    }
+    world.json(&["tenants", "rm", "acme", "--yes"]);
+    hosts[0] = serving.comes(&key(&world, "ada", "acme", &[])).await;
+    for ((ada, handle), is_removed) in hosts.iter().zip(&handles).zip([true, false]) {
+        let read = ada.call("notes.read").arg("title", "a").await.unwrap().to_text();
+        assert_eq!(read.contains("secret"), !is_removed, "{read}");
+        let more = ada.call("mgp_read_more").arg("handle", handle.as_str()).await;
+        assert_eq!(more.is_err(), is_removed, "{more:?}");
+    }
+}
+
+/// Sends a message of the legacy era, with the header of a session or an empty text. Returns the whole response.
+async fn post(serving: &Serving, key: &str, session: &str, message: &Value) -> String {
+    let address = serving.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/mcp"));
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18{session}"
+    );
+    http_exchange(address.unwrap().parse().unwrap(), &head, &message.to_string()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_tenant_cannot_use_a_session_of_a_removed_one() {
+    let world = World::new(ISOLATED);
+    let serving = Serving::new(&world).await;
+    let params = hello("2025-06-18", &json!({}));
+    let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let greeted = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let (mut keys, mut sessions) = (Vec::new(), Vec::new());
+    for tenant in ["acme", "beta"] {
+        let key = key(&world, "ada", tenant, &[]);
+        serving.comes(&key).await;
+        let answer = post(&serving, &key, "", &greeting).await;
+        let id = answer.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
+        });
+        let session = format!("\r\nMcp-Session-Id: {}", id.unwrap());
+        post(&serving, &key, &session, &greeted).await;
+        keys.push(key);
+        sessions.push(session);
+    }
+    world.json(&["tenants", "rm", "acme", "--yes"]);
+    keys[0] = key(&world, "ada", "acme", &[]);
+    serving.comes(&keys[0]).await;
+    for ((key, session), status) in keys.iter().zip(&sessions).zip(["404", "200"]) {
+        let answer = post(&serving, key, session, &list).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     }
 }
 

@@ -47,6 +47,13 @@ async fn connect(serving: &Serving) -> Client {
     Client::builder("test", "1").connect_url(&serving.url()).await.unwrap()
 }
 
+/// Starts a kernel, and connects a client to it.
+async fn serve(world: &World) -> (Serving, Client) {
+    let serving = Serving::start(world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    (serving, client)
+}
+
 /// Publishes events with a tool of the server; returns `false` if the call failed because the kernel was killed.
 async fn publish(client: &Client, channel: &str, data: Value, count: u32) -> bool {
     let arguments = json!({"channel": channel, "data": data, "count": count});
@@ -81,8 +88,7 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
     let (mut cursor, mut received) = (None::<EventCursor>, Vec::new());
     let (mut acknowledged, mut calls) = (HashSet::new(), 0);
     for round in 0..=KILLS {
-        let serving = Serving::start(&world, &["--no-auth"]);
-        let client = connect(&serving).await;
+        let (serving, client) = serve(&world).await;
         let events = match cursor.take() {
             None => client.events().subscribe(["bench.*"]).durable().await,
             Some(cursor) => client.events().resume(cursor).await,
@@ -130,8 +136,7 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
     assert!(lost.is_empty(), "lost {lost:?}");
     assert!(acknowledged.len() > 20);
     // The previous kernel was killed while it had a subscription; the next kernel must still have it.
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     let events = client.events().resume(cursor.unwrap()).await.unwrap();
     events.unsubscribe().await.unwrap();
 }
@@ -142,8 +147,7 @@ async fn the_last_events_of_a_burst_survive_a_kill_right_behind_the_answer() {
     let world = world("");
     let mut cursor = None::<EventCursor>;
     for call in 1..=3 {
-        let serving = Serving::start(&world, &["--no-auth"]);
-        let client = connect(&serving).await;
+        let (serving, client) = serve(&world).await;
         let events = match cursor.take() {
             None => client.events().subscribe(["bench.*"]).durable().await,
             Some(cursor) => client.events().resume(cursor).await,
@@ -158,8 +162,7 @@ async fn the_last_events_of_a_burst_survive_a_kill_right_behind_the_answer() {
         kill("-KILL", serving.kernel.id());
         drop(serving);
 
-        let serving = Serving::start(&world, &["--no-auth"]);
-        let client = connect(&serving).await;
+        let (_serving, client) = serve(&world).await;
         let mut events = client.events().resume(cursor.take().unwrap()).await.unwrap();
         for number in 1..=u64::from(BURST) {
             let event = timeout(Duration::from_secs(20), events.next()).await;
@@ -233,8 +236,7 @@ async fn a_subscription_ends_after_its_lifetime_with_a_last_event() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_ends_a_durable_subscription_also_for_later_kernels() {
     let world = world("");
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (serving, client) = serve(&world).await;
     let mut events = client.events().subscribe(["bench.*"]).durable().await.unwrap();
     let listed = mgp(&world, &["subscriptions"]);
     let one = &listed[0];
@@ -261,8 +263,7 @@ async fn an_operator_ends_a_durable_subscription_also_for_later_kernels() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_gets_only_events_whose_data_have_the_members_of_its_filter() {
     let world = world("");
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     let members = RawObject::of(&json!({"repository": "app"})).unwrap();
     let events = client.events().subscribe(["bench.*"]).only_with(members);
     let mut events = events.await.unwrap();
@@ -277,8 +278,7 @@ async fn a_subscriber_gets_only_events_whose_data_have_the_members_of_its_filter
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operators_see_recent_events_and_filter_them() {
     let world = world("");
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     for number in 0..3 {
         assert!(publish(&client, "bench.n", json!({"call": number}), 1).await);
     }
@@ -344,8 +344,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
     ));
     let next = || posted.recv_timeout(Duration::from_secs(20)).unwrap();
     {
-        let serving = Serving::start(&world, &["--no-auth"]);
-        let client = connect(&serving).await;
+        let (_serving, client) = serve(&world).await;
         assert!(publish(&client, "bench.n", json!({"call": 1}), 2).await);
         let (first, again, second) = (next(), next(), next());
         let id = first.header("mgp-event-id");
@@ -369,8 +368,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
         assert_eq!(listed[0]["failures"][0]["error"], "the receiver answered 400");
     }
     // The kernel was killed. The next kernel must not send the event again, and must still report the failure.
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
     assert_eq!(next().value()["data"]["call"], 3);
     assert_eq!(mgp(&world, &["webhooks"])[0]["failures"].as_array().unwrap().len(), 1);
@@ -393,8 +391,7 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
         // Wait, because the kernel creates the subscription of a new webhook in the background.
         std::thread::sleep(Duration::from_secs(1));
     };
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     let mut ids = HashSet::new();
     let mut check = |posted: &Receiver<Posted>, call: u64| {
         let event = posted.recv_timeout(Duration::from_secs(20)).unwrap();
@@ -443,8 +440,7 @@ async fn a_webhook_that_was_removed_while_no_kernel_ran_loses_its_waiting_events
     let world = world(&hook);
     let next = || posted.recv_timeout(Duration::from_secs(20)).unwrap();
     {
-        let serving = Serving::start(&world, &["--no-auth"]);
-        let client = connect(&serving).await;
+        let (_serving, client) = serve(&world).await;
         assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
         assert_eq!(next().value()["data"]["call"], 1);
     }
@@ -455,8 +451,7 @@ async fn a_webhook_that_was_removed_while_no_kernel_ran_loses_its_waiting_events
     }
     while posted.try_recv().is_ok() {}
     configure(&world, &hook);
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     assert!(publish(&client, "bench.n", json!({"call": 2}), 1).await);
     assert_eq!(next().value()["data"]["call"], 2);
 }
@@ -466,8 +461,7 @@ async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
     let (url, posted) = receiver(|_, _| 204);
     let world =
         world(&format!("[kernel.webhooks.test]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\n"));
-    let serving = Serving::start(&world, &["--no-auth"]);
-    let client = connect(&serving).await;
+    let (_serving, client) = serve(&world).await;
     assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
     mgp_testkit::until_blocking("it is refused", || {
         let error = mgp(&world, &["webhooks"])[0]["last_error"].clone();

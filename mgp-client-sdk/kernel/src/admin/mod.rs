@@ -35,7 +35,6 @@ use super::handle::Kernel;
 pub(crate) use explain::requirement_words;
 use methods::OperatorMethods;
 
-/// Returns the router of all methods for operators.
 pub(super) fn router(kernel: &Kernel) -> Router {
     OperatorMethods::new(kernel)
         .on::<KernelInfo, _, _>(Reads, process::info)

@@ -158,13 +158,15 @@ pub(super) async fn reload(
     record(&kernel, &cx, None, KernelReload::METHOD).await?;
     for tenant in &params.forget_tenants {
         let tenant = TenantId::from(&**tenant);
+        let context = kernel.0.fleet.context();
+        // End the sessions first, because their running calls could store results after the removal.
+        context.callers.end_sessions(&tenant);
         if let Some(history) = kernel.index().history() {
             history.erase(Erase::Tenant(&tenant)).await?;
         }
-        let context = kernel.0.fleet.context();
         context.calls.forget_tenant(&tenant).await?;
         context.events.hub().end_subscriptions(&tenant, None).await?;
-        kernel.clients().forget_tenant(&tenant);
+        forget_callers(&kernel, &tenant);
     }
     // The removal of a tenant changes no configuration, so it must succeed even while a configuration file is invalid.
     if !params.forget_tenants.is_empty() && params.forget.is_empty() {
@@ -177,6 +179,18 @@ pub(super) async fn reload(
         }
     }
     Ok(result)
+}
+
+/// Removes what the kernel has in memory for the callers of a removed tenant, and stops their instances of servers.
+fn forget_callers(kernel: &Kernel, tenant: &TenantId) {
+    kernel.clients().forget_tenant(tenant);
+    let context = kernel.0.fleet.context();
+    context.tasks.remove_tenant(tenant);
+    context.references.forget_tenant(tenant);
+    kernel.0.dispatcher.parts().results.forget_tenant(tenant);
+    for server in kernel.0.fleet.all().values() {
+        server.forget_tenant(tenant);
+    }
 }
 
 fn agent(principal: &Principal) -> Option<String> {

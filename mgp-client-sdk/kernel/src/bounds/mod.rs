@@ -464,9 +464,11 @@ fn counted<'a>(
     agent.into_iter().chain(server).collect()
 }
 
-/// Returns a principal's name in the table of counts.
+/// Returns a principal's name in the table of counts. Escapes slashes in the tenant, because a token may name a tenant
+/// or an agent that contains slashes, and agents of different tenants must not share a count.
 fn who(principal: &Principal) -> String {
-    format!("{}/{}", principal.tenant().as_str(), principal.name())
+    let tenant = principal.tenant().as_str().replace('%', "%25").replace('/', "%2F");
+    format!("{tenant}/{}", principal.name())
 }
 
 /// Returns a stack that names a configuration key in each refusal by the limit of `stack`: the key that raises this

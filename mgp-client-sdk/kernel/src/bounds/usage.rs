@@ -341,10 +341,14 @@ fn record_name(counts: &HashMap<String, Count>, who: &str, window: &str) -> Stri
     }
 }
 
+/// Returns the count of the current period. If the clock was set back, this is the count of a later period, so that a
+/// quota that is used up stays so, but not for longer than until the end of the next period.
 fn count_of(counts: &HashMap<String, Count>, name: &str, window: &Window, now: u64) -> Count {
     let period = now / window.seconds;
-    let current = counts.get(name).filter(|count| count.period == period);
-    current.copied().unwrap_or(Count { period, ..Count::default() })
+    match counts.get(name).filter(|count| count.period >= period) {
+        Some(count) => Count { period: count.period.min(period + 1), ..*count },
+        None => Count { period, ..Count::default() },
+    }
 }
 
 fn remove_past(counts: &mut HashMap<String, Count>, now: u64, mut change: Change) -> Change {
@@ -406,6 +410,18 @@ mod tests {
         store.commit(Change::new().put(SPACE, "day/ann", damaged)).await.unwrap();
         let refused = Usage::load(Arc::new(store)).await.err().unwrap().to_string();
         assert!(refused.contains("`day/ann` in `kernel.usage` is damaged"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_quota_that_is_used_up_stays_so_if_the_clock_is_set_back() {
+        let store = MemoryStore::new();
+        let tomorrow = Count { period: now() / 86_400 + 1, calls: 1, units: 0 };
+        let tomorrow = Payload::of(&tomorrow).unwrap();
+        store.commit(Change::new().put(SPACE, "day/ann", tomorrow)).await.unwrap();
+        let usage = Usage::load(Arc::new(store)).await.unwrap();
+        let (ann, table) = (limits(1, 10), LimitTable::new("limits"));
+        let refused = usage.charge(&[one("ann", &ann, &table)], 0).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::QUOTA_EXCEEDED);
     }
 
     #[tokio::test]

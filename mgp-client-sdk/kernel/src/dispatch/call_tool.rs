@@ -48,7 +48,6 @@ enum ReadyCall {
     Held(Arc<ManagedServer>),
 }
 
-/// Passes a call to the server that has the tool.
 pub(crate) fn call(
     dispatcher: Dispatcher,
     mut call: Call,

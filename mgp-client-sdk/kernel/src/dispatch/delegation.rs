@@ -33,9 +33,7 @@ pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
             agents.len(),
             Delegation::MAX_DEPTH
         );
-        let mut details = Object::new();
-        // Encoding a string cannot fail.
-        drop(details.encode("reason", &"delegation_depth_exceeded"));
+        let details = Object::new().with("reason", "delegation_depth_exceeded");
         let hints = Recovery::default_for(ErrorCode::PERMISSION_DENIED).unwrap_or_default();
         let refused = RpcError::new(ErrorCode::PERMISSION_DENIED, message);
         return Err(refused.recovery(hints.details(details)));

@@ -1,7 +1,6 @@
 //! Finds the entries (resources, prompts and others) that callers name: refreshes the lists, and creates the errors.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_types::service::Context;
@@ -10,10 +9,7 @@ use mgp_types::{ErrorCode, RpcError, clip};
 use super::dispatcher::Dispatcher;
 use super::names::ServerEntry;
 use crate::fleet::{FIRST_LIST_TIMEOUT, ListGroup, ListKind, ManagedServer};
-
-/// The maximum time that a list request waits for servers to return their lists. After it, the kernel returns the last
-/// known lists.
-const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::kernel_hops;
 
 /// The maximum number of candidates that an error names for an ambiguous name.
 pub(super) const MAX_NAMES: usize = 8;
@@ -51,15 +47,27 @@ pub(super) async fn refreshed_servers(
     servers
 }
 
-/// Refreshes the stale lists of servers, for a limited time. Does not wait for the first lists of new servers.
+/// Waits until new servers have returned a list in which a named entry may be: a request for a list gives up sooner.
+pub(super) async fn wait_for_entries(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    servers: &[Arc<ManagedServer>],
+    kind: ListKind,
+) {
+    if !kernel_hops::is_from_kernel(cx) {
+        let fleet = &dispatcher.parts().fleet;
+        fleet.first_reads_ended(servers, kind.group(), FIRST_LIST_TIMEOUT).await;
+    }
+}
+
+/// Refreshes the stale lists of servers, for a limited time. Does not wait for the first lists of new servers. If a
+/// list is not returned in time, the kernel notifies the clients later.
 pub(super) async fn refresh_lists(
     dispatcher: &Dispatcher,
     servers: &[Arc<ManagedServer>],
     kind: ListKind,
 ) {
-    let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
-    // Ignore the time-out: the lists of the servers that have answered are now fresh.
-    let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
+    join_all(servers.iter().map(|server| refresh(dispatcher, server, kind))).await;
 }
 
 /// Refreshes a stale list of a server. If the list changed, notifies the clients and stores the lists of the server.

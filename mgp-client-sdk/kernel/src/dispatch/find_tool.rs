@@ -1,17 +1,21 @@
 //! Finds the tool that a call names, in the known lists or by reading lists that the kernel has not read yet.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use mgp_security::{DefinitionState, Definitions, Refusal, check_version};
 use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, ToolFeature};
 use mgp_types::mcp::{self, CallToolParams};
 use mgp_types::mgp::{CallExtension, ServerState};
 use mgp_types::service::{Call, Context, Params, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, Extras, Object, Payload, RawObject, RpcError};
+use tokio::time::sleep;
 
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::entry_lookup::MAX_NAMES;
 use super::header_params;
 use super::meta_tools::meta_tool;
 use super::portable_names;
@@ -21,6 +25,10 @@ use crate::kernel_hops;
 
 /// The maximum length of a name in an error, in bytes.
 const MAX_NAME_BYTES: usize = 80;
+
+/// The time that a call of an unknown tool waits for the lists of further servers even if a server has listed the tool,
+/// because they may have a tool with the same name.
+const NAMESAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The members of `params._mgp` that name a server, a session, or the agents of a delegated call (MGP §5.6, §16.5,
 /// §16.7).
@@ -341,11 +349,14 @@ pub(super) async fn find_unread(
             || matches!(server.state(), ServerState::Connected | ServerState::Error)
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
-    join_all(unread.iter().map(|server| {
-        // Wait for the named server as long as its start may take, and for other servers for a fixed time.
-        server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))
-    }))
-    .await;
+    if named.is_some() {
+        // Wait for the named server as long as its start may take, even if another one has a tool with this name.
+        for server in &unread {
+            server.sync(server.start_timeout()).await;
+        }
+    } else {
+        read_until_known(dispatcher, &cx, &wanted.name, &unread).await;
+    }
     match resolve_tool(dispatcher, call, address) {
         Err(EarlyRefusal { error, .. }) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
             let index = &fleet.context().index;
@@ -368,6 +379,38 @@ pub(super) async fn find_unread(
             Err(error.into())
         }
         resolved => resolved,
+    }
+}
+
+/// Reads the lists of servers for a limited time, until all are read or the tool with this name is known: a server that
+/// hangs must not delay calls of other servers. During the [`NAMESAKE_TIMEOUT`], waits for all servers in any case,
+/// because several may have a tool with this name.
+async fn read_until_known(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    name: &str,
+    unread: &[&Arc<ManagedServer>],
+) {
+    let mut reads: FuturesUnordered<_> =
+        unread.iter().map(|server| server.sync(FIRST_SYNC_TIMEOUT)).collect();
+    let mut namesakes = pin!(sleep(NAMESAKE_TIMEOUT));
+    loop {
+        tokio::select! {
+            read = reads.next() => if read.is_none() { return },
+            () = &mut namesakes, if !namesakes.is_elapsed() => {}
+        }
+        if namesakes.is_elapsed() && is_known(dispatcher, cx, name) {
+            return;
+        }
+    }
+}
+
+/// Returns whether a name means exactly one tool that the caller sees.
+fn is_known(dispatcher: &Dispatcher, cx: &Context, name: &str) -> bool {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
+        Resolved::One(found) => !portable_names::is_shared(dispatcher, cx, name, &found),
+        _ => portable_names::find_one(dispatcher, cx, name).is_some(),
     }
 }
 
@@ -433,10 +476,13 @@ fn name_starting(error: RpcError, starting: &[String]) -> RpcError {
     if starting.is_empty() {
         return error;
     }
+    let names = starting.iter().take(MAX_NAMES).cloned();
+    let left_out = starting.len().saturating_sub(MAX_NAMES);
+    let more = (left_out > 0).then(|| format!("{left_out} more"));
     let message = format!(
         "{}; still being started, so it may have the tool soon: {}",
         error.message(),
-        starting.join(", ")
+        names.chain(more).collect::<Vec<_>>().join(", ")
     );
     error.with_message(message)
 }
@@ -511,6 +557,21 @@ fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str)
         _ => {
             let listed = definitions.definition(Some(server), tool);
             listed.is_some_and(|tool| tool.output_schema.is_some())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_only_some_of_many_servers_that_are_starting() {
+        let starting: Vec<_> = (0..100).map(|number| format!("`s{number}`")).collect();
+        for (count, end) in [(2, "soon: `s0`, `s1`"), (8, "`s7`"), (100, "`s7`, 92 more")] {
+            let unknown = RpcError::invalid_params("unknown tool `t`");
+            let error = name_starting(unknown, &starting[..count]);
+            assert!(error.message().ends_with(end), "{error}");
         }
     }
 }

@@ -7,13 +7,13 @@ use mgp_types::{RpcError, clip};
 use super::dispatcher::Dispatcher;
 use super::entry_lookup::{
     MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
+    wait_for_entries,
 };
 use super::links;
 use super::names::{Lookup, NameTable, ServerEntry};
 use crate::fleet::ListKind;
 use crate::server_answer::{drop_nulls, expect_list};
 
-/// Requests a prompt from the server that has it.
 pub(super) async fn get(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
     let Some(Target::Prompt(name)) = call.params().target().cloned() else {
         return Err(RpcError::invalid_params("`name` must be a string"));
@@ -30,7 +30,6 @@ pub(super) async fn get(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     links::in_prompt(&dispatcher, &cx, &server, reply)
 }
 
-/// Finds the server that has a prompt.
 pub(super) async fn find(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -41,7 +40,12 @@ pub(super) async fn find(
         return Ok(ResolvedEntry::visible(entry));
     }
     let servers = refreshed_servers(dispatcher, cx, ListKind::Prompts).await;
-    match NameTable::new(ListKind::Prompts, &servers).find(name) {
+    let mut found = NameTable::new(ListKind::Prompts, &servers).find(name);
+    if matches!(found, Lookup::Unknown) {
+        wait_for_entries(dispatcher, cx, &servers, ListKind::Prompts).await;
+        found = NameTable::new(ListKind::Prompts, &servers).find(name);
+    }
+    match found {
         Lookup::Unique(entry) => return Ok(ResolvedEntry::visible(entry)),
         Lookup::Ambiguous(names) => return Err(ambiguous(cx, "prompt", name, &names)),
         Lookup::Unknown => {}

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::dispatcher::Dispatcher;
 use super::entry_lookup::{
     MAX_NAMES, MAX_QUOTED_BYTES, ResolvedEntry, ambiguous, refreshed_servers, servers_of_tenant,
+    wait_for_entries,
 };
 use super::links::{self, ResourceLinks};
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify, split_uri};
@@ -22,7 +23,6 @@ use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
 /// The maximum length in bytes of a URI that is compared with templates, because a server may have many templates.
 const MAX_URI_BYTES: usize = 64 * 1024;
 
-/// Reads a resource from the server that has it.
 pub(super) async fn read(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
     let Some(Target::Resource(uri)) = call.params().target().cloned() else {
         return Err(RpcError::invalid_params("`uri` must be a string"));
@@ -60,7 +60,6 @@ pub(super) async fn read(dispatcher: Dispatcher, mut call: Call) -> Result<Reply
     Ok(with_cache_members(reply, cx.caller.era))
 }
 
-/// Finds the server that has a resource.
 pub(super) async fn find(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -72,7 +71,12 @@ pub(super) async fn find(
         return Ok(ResolvedEntry::visible(entry));
     }
     let servers = refreshed_servers(dispatcher, cx, ListKind::Resources).await;
-    if let Some(entry) = find_listed(cx, uri, &servers)? {
+    let mut listed = find_listed(cx, uri, &servers)?;
+    if listed.is_none() {
+        wait_for_entries(dispatcher, cx, &servers, ListKind::Resources).await;
+        listed = find_listed(cx, uri, &servers)?;
+    }
+    if let Some(entry) = listed {
         return Ok(ResolvedEntry::visible(entry));
     }
     let of_tenant = servers_of_tenant(dispatcher, cx);
@@ -164,7 +168,6 @@ fn has_template(server: &ManagedServer, uri: &str) -> bool {
         && templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
 }
 
-/// Returns whether a server lists any resource or template with a scheme.
 fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
     [ListKind::Resources, ListKind::Templates].into_iter().any(|kind| {
         let list = server.lists().list(kind);
@@ -196,7 +199,6 @@ fn has_ttl(result: &Payload) -> bool {
         && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
 }
 
-/// Returns the error for a resource that no server has.
 pub(super) fn unknown(cx: &Context, uri: &str) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {

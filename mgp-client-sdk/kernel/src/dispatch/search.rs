@@ -9,7 +9,6 @@ use super::dispatcher::Dispatcher;
 use super::portable_names;
 use crate::fleet::FIRST_SYNC_TIMEOUT;
 
-/// Returns the router of the methods that search for tools.
 pub(super) fn router(dispatcher: &Dispatcher) -> Router {
     let router = dispatcher.parts().search.router();
     let search = Search { dispatcher: dispatcher.clone(), index: Stack::new(router.clone()) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::ClientBuilder;
 use mgp_discovery::Expander;
+use mgp_lifecycle::TaskTables;
 use mgp_security::{Governance, Scopes};
 use mgp_server_sdk::ChangeNotifier;
 use mgp_toolindex::ToolIndex;
@@ -44,7 +45,6 @@ pub(crate) struct FleetContext {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,
-    /// The active lock file, if any.
     pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
@@ -57,6 +57,8 @@ pub(crate) struct FleetContext {
     pub(crate) callers: Callers,
     pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
+    /// The tables of the tasks of all callers.
+    pub(crate) tasks: TaskTables,
     /// The owners of instances that were stopped together with their server.
     pub(crate) stopped: StoppedOwners,
     /// The references to data in the results of servers, which callers can pass to other servers.

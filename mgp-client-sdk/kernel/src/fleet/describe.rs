@@ -26,7 +26,9 @@ pub(crate) fn describe_all(fleet: &Fleet) -> Vec<KernelServer> {
     let all = fleet.all();
     let described = all.values().map(|server| {
         let mut described = describe(fleet, server);
-        described.lacks = lack_of_tools(fleet, server, &described, &waiting);
+        let others = [ListGroup::Resources, ListGroup::Prompts];
+        described.lacks = lack_of_tools(fleet, server, &described, &waiting)
+            .or_else(|| list_error(server, &described, &others));
         described
     });
     described.collect()
@@ -100,13 +102,8 @@ fn lack_of_tools(
     waiting: &HashMap<ServerId, usize>,
 ) -> Option<String> {
     // Check this first: while the list of tools cannot be read, the known definitions may be out of date.
-    if described.status == ServerState::Connected
-        && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
-    {
-        // `mgp doctor` shows the text after the last semicolon as the remedy. So the server's own text, which may
-        // contain semicolons, must not be last.
-        let id = server.id();
-        return Some(format!("{error}; see `mgp servers logs {id}`"));
+    if let Some(error) = list_error(server, described, &[ListGroup::Tools]) {
+        return Some(error);
     }
     if let Some(&waiting) = waiting.get(server.id()) {
         let id = server.id();
@@ -150,6 +147,22 @@ fn lack_of_tools(
     Some(format!(
         "its manifest is not used: {error}; correct `manifest`, or the file, which a kernel reads when it starts"
     ))
+}
+
+/// Returns the error of the first of these lists that could not be read from a connected server.
+fn list_error(
+    server: &ManagedServer,
+    described: &KernelServer,
+    groups: &[ListGroup],
+) -> Option<String> {
+    if described.status != ServerState::Connected {
+        return None;
+    }
+    let error = groups.iter().find_map(|group| server.refresh_queue().error(*group))?;
+    // `mgp doctor` shows the text after the last semicolon as the remedy. So the server's own text, which may contain
+    // semicolons, must not be last.
+    let id = server.id();
+    Some(format!("{error}; see `mgp servers logs {id}`"))
 }
 
 /// Returns the reason why the id of a server cannot be used, or `None` if it can.

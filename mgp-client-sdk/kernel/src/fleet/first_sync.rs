@@ -17,10 +17,17 @@ pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 /// no tools at all. The kernel notifies hosts once it has read the lists.
 pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The maximum time that requests for tools wait, after the tools were read, for the other lists of a server.
+/// The maximum time that requests for a list wait for a connected server to return it, and that the kernel waits before
+/// it requests the server's next list.
 ///
-/// The kernel reads the other lists right after the tools. A host that got its tools in between would be notified of
-/// each of these lists at once, and some old hosts hang if they receive a notification right after their lists.
+/// A server that never returns e.g. its prompts would otherwise delay each host. The kernel continues to read the list,
+/// and notifies the hosts if it has changed.
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The maximum time that requests for a list wait, after the list was read, for the other lists of a server.
+///
+/// The kernel reads the lists of a server one right after the other. A host that got one of them in between would be
+/// notified of the others at once, and some old hosts hang if they receive a notification right after their lists.
 pub(super) const OTHER_LISTS_DELAY: Duration = Duration::from_millis(500);
 
 /// The progress of this kernel's first reading of a server's lists. List requests and searches wait for it.
@@ -29,17 +36,39 @@ pub(super) struct FirstSync {
     progress: watch::Sender<Progress>,
 }
 
-/// The progress of reading the tools, and that of reading all other lists: a server that never returns e.g. its prompts
-/// must not delay requests for tools.
+/// The progress of reading each group of lists: a server that never returns e.g. its prompts must not delay requests
+/// for its other lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
-    tools: SyncProgress,
-    others: SyncProgress,
+    by_group: [SyncProgress; ListGroup::ALL.len()],
+    /// For each group, whether it was read or requests no longer wait for it. Requests for a group that was read may
+    /// still wait for the other lists.
+    is_read: [bool; ListGroup::ALL.len()],
+    /// For each group, whether its first read has ended or the known list is used. Lookups of a named entry wait for
+    /// this.
+    has_ended: [bool; ListGroup::ALL.len()],
 }
 
 impl Progress {
+    fn all(progress: SyncProgress) -> Self {
+        Self {
+            by_group: [progress; ListGroup::ALL.len()],
+            is_read: [false; ListGroup::ALL.len()],
+            has_ended: [progress != SyncProgress::Unknown; ListGroup::ALL.len()],
+        }
+    }
+
     fn of(self, group: ListGroup) -> SyncProgress {
-        if group == ListGroup::Tools { self.tools } else { self.others }
+        self.by_group[group as usize]
+    }
+
+    /// Records that a group was read, or that requests no longer wait for it. Once this holds for all groups, the wait
+    /// for each of them ends at the same moment.
+    fn note(&mut self, group: ListGroup) {
+        self.is_read[group as usize] = true;
+        if !self.is_read.contains(&false) {
+            self.by_group = [SyncProgress::Done; ListGroup::ALL.len()];
+        }
     }
 }
 
@@ -56,39 +85,54 @@ enum SyncProgress {
 
 impl FirstSync {
     pub(super) fn new() -> Self {
-        let unknown = Progress { tools: SyncProgress::Unknown, others: SyncProgress::Unknown };
+        let unknown = Progress::all(SyncProgress::Unknown);
         Self { begun: Instant::now(), progress: watch::Sender::new(unknown) }
     }
 
     /// Lets further requests for lists and searches use the known lists. Calls of unknown tools wait for the next
     /// reading, as do requests that already wait.
     pub(super) fn defer(&self) {
-        let deferred = Progress { tools: SyncProgress::Deferred, others: SyncProgress::Deferred };
-        self.progress.send_replace(deferred);
+        self.progress.send_replace(Progress::all(SyncProgress::Deferred));
     }
 
     /// Ends the wait, because the kernel has read the lists or the server has failed. Returns whether the tools were
     /// unknown until now, so that the tool lists of callers may change.
     pub(super) fn finish(&self) -> bool {
-        let done = Progress { tools: SyncProgress::Done, others: SyncProgress::Done };
-        self.advance(|_| done)
+        self.advance(|progress| *progress = Progress::all(SyncProgress::Done))
     }
 
-    /// Ends the wait for the tools only, as [`finish`](Self::finish) does for all lists.
-    pub(super) fn finish_tools(&self) -> bool {
-        self.advance(|progress| Progress { tools: SyncProgress::Done, ..progress })
+    /// Ends the wait for a group only, as [`finish`](Self::finish) does for all lists.
+    pub(super) fn finish_group(&self, group: ListGroup) -> bool {
+        self.advance(|progress| {
+            progress.by_group[group as usize] = SyncProgress::Done;
+            progress.note(group);
+        })
     }
 
-    /// Changes the progress. Returns whether the tools were unknown until now.
-    fn advance(&self, next: impl FnOnce(Progress) -> Progress) -> bool {
-        let mut were_unknown = false;
+    /// Records that a group was read. If all groups were read, ends the wait as [`finish`](Self::finish) does.
+    pub(super) fn note_read(&self, group: ListGroup) -> bool {
+        self.advance(|progress| {
+            progress.has_ended[group as usize] = true;
+            progress.note(group);
+        })
+    }
+
+    /// Returns whether requests no longer wait for a group.
+    pub(super) fn is_done(&self, group: ListGroup) -> bool {
+        self.progress.borrow().of(group) == SyncProgress::Done
+    }
+
+    /// Changes the progress. Returns whether the tools were unknown before and are not any more.
+    fn advance(&self, change: impl FnOnce(&mut Progress)) -> bool {
+        let mut became_known = false;
         self.progress.send_if_modified(|progress| {
             let before = *progress;
-            *progress = next(before);
-            were_unknown = before.tools == SyncProgress::Unknown;
+            change(progress);
+            let is_unknown = |at: Progress| at.of(ListGroup::Tools) == SyncProgress::Unknown;
+            became_known = is_unknown(before) && !is_unknown(*progress);
             before != *progress
         });
-        were_unknown
+        became_known
     }
 
     /// Returns whether searches still wait for the server's tools. Requests for lists of tools wait only during the
@@ -109,13 +153,13 @@ impl FirstSync {
 
     /// Returns whether the tools are still unknown. If the server has failed, they do not count as unknown.
     pub(super) fn is_unknown(&self) -> bool {
-        self.progress.borrow().tools == SyncProgress::Unknown
+        self.progress.borrow().of(ListGroup::Tools) == SyncProgress::Unknown
     }
 
     /// Returns whether the server's tools might differ from the known ones, because this kernel has not read them
     /// itself.
     pub(super) fn may_be_outdated(&self) -> bool {
-        self.progress.borrow().tools != SyncProgress::Done
+        self.progress.borrow().of(ListGroup::Tools) != SyncProgress::Done
     }
 
     /// Waits for the lists of a group, at most until `limit` after the server was added; returns `false` if the server
@@ -125,6 +169,16 @@ impl FirstSync {
         let is_known = self.progress.borrow().of(group) != SyncProgress::Unknown;
         let left = limit.saturating_sub(self.begun.elapsed());
         is_known || left.is_zero() || self.wait_at_most(group, left).await
+    }
+
+    /// Waits until the first read of a group has ended, even if requests for lists no longer wait for it. Waits at most
+    /// until `limit` after the server was added.
+    pub(super) async fn wait_for_end(&self, group: ListGroup, limit: Duration) {
+        let left = limit.saturating_sub(self.begun.elapsed());
+        let mut progress = self.progress.subscribe();
+        let ended = progress.wait_for(|progress| progress.has_ended[group as usize]);
+        // Ignore the time-out: the caller uses the known list then.
+        let _ = tokio::time::timeout(left, ended).await;
     }
 
     /// Waits until the kernel has read the lists of a group or the server has failed. Returns `false` after the time

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, Error};
 use mgp_discovery::ServerConfig;
 use mgp_types::mgp::ShutdownReason;
-use mgp_types::service::{Call, Context, Principal, Reply};
+use mgp_types::service::{Call, Context, Principal, Reply, TenantId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
@@ -121,6 +121,21 @@ impl Instances {
         let stops = all.iter().map(|one| one.instance.stop(reason, drain));
         futures_util::future::join_all(stops).await;
     }
+
+    /// Stops the instances of a removed tenant, without waiting for their end. A later tenant with this name gets new
+    /// ones, because an instance may remember what its callers sent.
+    pub(super) fn forget_tenant(&self, tenant: &TenantId) {
+        let removed: Vec<_> = {
+            let mut table = self.0.by_owner.lock();
+            table.extract_if(|owner, _| owner.tenant() == tenant).collect()
+        };
+        for (_, one) in removed {
+            one.instance.sessions().for_each(|session| session.hop().end_all_parked());
+            tokio::spawn(async move {
+                one.instance.stop(&ShutdownReason::OperatorRequest, None).await;
+            });
+        }
+    }
 }
 
 /// A guard of an instance: the instance counts as used until the guard is dropped.
@@ -203,7 +218,6 @@ impl AgentInstance {
     }
 }
 
-/// Returns the client of a session, or `None` if it is not connected.
 fn connected(session: &Arc<Session>) -> Option<Client> {
     session.client().client().ok()
 }

@@ -16,21 +16,21 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
+use super::first_sync::LIST_TIMEOUT;
 use super::list_reading::{entry_key, read_list};
 use super::refresh_queue::ListGroup;
 
 /// The time for which a list counts as fresh if its server does not announce changes.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// The minimum duration of an abandoned read of a list from which the kernel concludes that the server did not answer.
-/// If a shorter read is abandoned, the client merely cancelled its request.
-const MIN_UNANSWERED: Duration = Duration::from_secs(4);
+/// The minimum duration of a read after which its list counts as slow, so that clients no longer wait for this list. If
+/// a shorter read is abandoned, the client merely cancelled its request.
+const SLOW_READ: Duration = Duration::from_millis(1_500);
 
-/// The pause after a server did not answer the read of a list. During the pause, the kernel reads none of its lists for
-/// clients.
+/// The pause after a server did not answer the read of a list. During the pause, no client waits for any of its lists.
 const UNANSWERED_TTL: Duration = Duration::from_secs(30);
 
 /// The kind of a list, other than the list of tools.
@@ -47,9 +47,9 @@ pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
     negotiated: Arc<NegotiatedExtensions>,
-    /// A lock that a task holds while it reads a list. Other tasks that need the list wait for the lock, and then use
-    /// the result.
-    reading: tokio::sync::Mutex<()>,
+    /// For each list, a lock that a task holds while it reads the list for a client. Other tasks that need the list
+    /// wait for the lock, and then use the result.
+    reading: [tokio::sync::Mutex<()>; 4],
 }
 
 #[derive(Default)]
@@ -60,6 +60,10 @@ struct Lists {
     begun: u64,
     /// For each list, the number of the read that returned it.
     read: [u64; 4],
+    /// For each list, the beginning of a read that is in progress.
+    begun_at: [Option<Instant>; 4],
+    /// For each list, whether the last read was slow or the server did not answer it.
+    is_slow: [bool; 4],
     /// The digest of the lists and capabilities that were last stored.
     stored: Option<u64>,
     /// The time when the last unanswered read of a list for a client was abandoned; `None` if a list was read since.
@@ -74,8 +78,37 @@ impl Lists {
     }
 }
 
-/// A running read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`] or more, it records that
-/// the server did not answer.
+/// A read of a list in progress. Its end records whether the list is slow.
+struct ListRead<'a> {
+    lists: &'a ListCache,
+    kind: ListKind,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl<'a> ListRead<'a> {
+    fn begin(lists: &'a ListCache, kind: ListKind) -> Self {
+        let begun = Instant::now();
+        lists.lock().begun_at[kind as usize].get_or_insert(begun);
+        Self { lists, kind, begun, has_ended: false }
+    }
+}
+
+impl Drop for ListRead<'_> {
+    fn drop(&mut self) {
+        let (mut lists, at) = (self.lists.lock(), self.kind as usize);
+        if lists.begun_at[at] == Some(self.begun) {
+            lists.begun_at[at] = None;
+        }
+        let is_slow = self.begun.elapsed() >= SLOW_READ;
+        if self.has_ended || is_slow {
+            lists.is_slow[at] = is_slow;
+        }
+    }
+}
+
+/// A running read of a list for a client. If it is dropped unfinished after [`SLOW_READ`] or more, it records that the
+/// server did not answer.
 struct ClientRead<'a> {
     lists: &'a ListCache,
     begun: Instant,
@@ -84,7 +117,7 @@ struct ClientRead<'a> {
 
 impl Drop for ClientRead<'_> {
     fn drop(&mut self) {
-        if !self.has_ended && self.begun.elapsed() >= MIN_UNANSWERED {
+        if !self.has_ended && self.begun.elapsed() >= SLOW_READ {
             self.lists.lock().unanswered_at = Some(Instant::now());
         }
     }
@@ -314,18 +347,40 @@ impl ListCache {
         })
     }
 
-    /// Reads a list again for a client. Does nothing if the list is fresh, or if the server is not connected or has
-    /// recently not answered such a read. Returns whether the list changed.
+    /// Reads a list again for a client, for a limited time. Does nothing if the list is fresh, or if the server is not
+    /// connected or has recently not answered such a read. Returns whether the list changed; `None` if the list is
+    /// slow or was not returned in time, so that the kernel must read it in the background.
     pub(super) async fn refresh(
         &self,
         kind: ListKind,
         server: &ServerId,
         client: &SupervisedClient,
-    ) -> bool {
+    ) -> Option<bool> {
         if !self.is_stale(kind) || client.client().is_err() {
-            return false;
+            return Some(false);
         }
-        let _turn = self.reading.lock().await;
+        let (is_slow, begun_at) = {
+            let lists = self.lock();
+            (lists.is_slow[kind as usize], lists.begun_at[kind as usize])
+        };
+        if begun_at.is_some_and(|at| at.elapsed() >= SLOW_READ) {
+            // If the read in progress changes the list, its task notifies the clients.
+            return Some(false);
+        }
+        if is_slow {
+            return None;
+        }
+        timeout(LIST_TIMEOUT, self.read_for_client(kind, server, client)).await.ok()
+    }
+
+    /// Reads a list as [`refresh`](Self::refresh) does, after the other clients that read it.
+    async fn read_for_client(
+        &self,
+        kind: ListKind,
+        server: &ServerId,
+        client: &SupervisedClient,
+    ) -> bool {
+        let _turn = self.reading[kind as usize].lock().await;
         if !self.is_stale(kind) {
             return false;
         }
@@ -350,7 +405,11 @@ impl ListCache {
             return Ok(false);
         }
         let number = self.lock().next_read();
-        let list = read_list(kind, server, client).await?;
+        let mut reading = ListRead::begin(self, kind);
+        let read = read_list(kind, server, client).await;
+        reading.has_ended = true;
+        drop(reading);
+        let list = read?;
         let (digest, is_empty) = (list.digest, list.entries.is_empty());
         let mut lists = self.lock();
         lists.unanswered_at = None;
@@ -466,13 +525,16 @@ mod tests {
         let (client, lists, id) = (silent_client().await, ListCache::default(), "silent".into());
         let refresh = async |kind: ListKind| {
             let begun = Instant::now();
-            let refreshed = lists.refresh(kind, &id, &client);
-            let _ = tokio::time::timeout(Duration::from_secs(5), refreshed).await;
-            begun.elapsed()
+            let refreshed = lists.refresh(kind, &id, &client).await;
+            (refreshed, begun.elapsed())
         };
-        assert!(refresh(ListKind::Resources).await >= Duration::from_secs(5));
-        assert!(refresh(ListKind::Templates).await.is_zero());
+        let (refreshed, waited) = refresh(ListKind::Resources).await;
+        assert!(refreshed.is_none() && waited < Duration::from_secs(3), "{waited:?}");
+        let at_once = |refreshed| (refreshed, Duration::ZERO);
+        assert_eq!(refresh(ListKind::Templates).await, at_once(Some(false)));
         tokio::time::advance(UNANSWERED_TTL).await;
-        assert!(!refresh(ListKind::Resources).await.is_zero());
+        // It is read in the background.
+        assert_eq!(refresh(ListKind::Resources).await, at_once(None));
+        assert_eq!(refresh(ListKind::Templates).await.0, None);
     }
 }

@@ -10,14 +10,14 @@ use mgp_client_sdk::{Client, Error, SupervisedClient};
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
-use mgp_types::service::{Context, PeerInfo, Principal, ServerId};
+use mgp_types::service::{Context, PeerInfo, Principal, ServerId, TenantId};
 use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 
 use super::context::FleetContext;
 use super::era_choice::SessionKind;
-use super::first_sync::FirstSync;
+use super::first_sync::{FirstSync, OTHER_LISTS_DELAY};
 use super::instance::{Instance, InstanceParts};
 use super::isolated_instances::Instances;
 use super::list_cache::{ListCache, ListKind};
@@ -312,9 +312,14 @@ impl ManagedServer {
         &self.lists
     }
 
-    /// Reads a list again unless it is fresh or the server is not connected; returns whether it changed.
+    /// Reads a list again unless it is fresh or the server is not connected; returns whether it changed. If the server
+    /// does not return the list in time, reads it in the background.
     pub(crate) async fn refresh_list(&self, kind: ListKind) -> bool {
-        self.lists.refresh(kind, &self.id, &self.latest()).await
+        let refreshed = self.lists.refresh(kind, &self.id, &self.latest()).await;
+        if refreshed.is_none() {
+            self.context().stale.mark(&self.id, &[kind.group()]);
+        }
+        refreshed.unwrap_or_default()
     }
 
     pub(super) fn refresh_queue(&self) -> &RefreshQueue {
@@ -333,15 +338,34 @@ impl ManagedServer {
     /// stopped. If the wait for the tools ends now, notifies the clients, even if the server has no tools: their tool
     /// lists may have contained only meta tools.
     pub(super) fn finish_first_sync(&self) {
-        if self.first_sync.finish() {
-            self.context().changed_lists.add(&self.id, ListGroup::Tools);
-        }
+        self.announce_first_tools(self.first_sync.finish());
     }
 
-    /// Ends the wait for the tools as [`finish_first_sync`](Self::finish_first_sync) does, but not the wait for the
-    /// other lists.
-    pub(super) fn finish_first_tools(&self) {
-        if self.first_sync.finish_tools() {
+    /// Ends the wait for a list that was just read: when the other lists are read too, or a short time later if the
+    /// server does not return them.
+    pub(super) fn finish_first_list(self: &Arc<Self>, group: ListGroup) {
+        self.announce_first_tools(self.first_sync.note_read(group));
+        if self.first_sync.is_done(group) {
+            return;
+        }
+        // Do not keep the server meanwhile: a kernel that has stopped must release its folder.
+        let server = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(OTHER_LISTS_DELAY).await;
+            if let Some(server) = server.upgrade() {
+                server.end_first_wait(group);
+            }
+        });
+    }
+
+    /// Ends the wait for a list immediately, e.g. because the server does not return it in time.
+    pub(super) fn end_first_wait(&self, group: ListGroup) {
+        self.announce_first_tools(self.first_sync.finish_group(group));
+    }
+
+    /// Notifies the clients if the server's tools became known just now.
+    fn announce_first_tools(&self, became_known: bool) {
+        if became_known {
             self.context().changed_lists.add(&self.id, ListGroup::Tools);
         }
     }
@@ -471,6 +495,13 @@ impl ManagedServer {
     pub(super) async fn stop_isolated(&self, reason: &ShutdownReason, drain: Option<Duration>) {
         if let Some(instances) = &self.isolated {
             instances.stop(reason, drain).await;
+        }
+    }
+
+    /// Stops the instances of a removed tenant.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        if let Some(instances) = &self.isolated {
+            instances.forget_tenant(tenant);
         }
     }
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
 
-use super::first_sync::OTHER_LISTS_DELAY;
+use super::first_sync::LIST_TIMEOUT;
 use super::instance::READY_TIMEOUT;
 use super::list_cache::ListKind;
 use super::managed_server::ManagedServer;
@@ -136,72 +136,66 @@ impl Fleet {
     }
 }
 
-/// Reads the stale lists of one server, one after the other.
+/// Reads the stale lists of one server, one after the other. If the server does not return a list in time, also reads
+/// the next one: a server that never returns e.g. its resources must not delay its prompts.
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     while let Some(group) = server.refresh_queue().next().await {
-        let observers = server.refresh_queue().take_observers(group);
-        let limit = if group == ListGroup::Tools { REVIEW_TIMEOUT } else { READ_TIMEOUT };
-        let begun = Instant::now();
-        let read = timeout(limit, read_group(&server, group, &fleet)).await;
-        let read = read.unwrap_or(Err(RefreshError::Timeout(limit)));
-        server.refresh_queue().note_read(group, begun);
-        if group == ListGroup::Tools {
-            server.note_listing();
-        }
-        match read {
-            Ok(()) => server.refresh_queue().note_success(group),
-            Err(error) => {
-                let is_connected = server.state() == ServerState::Connected;
-                let why = clip(&error.to_string(), MAX_ERROR_BYTES);
-                let shown = if error.is_partial() {
-                    tracing::warn!(server = %server.id(), error = %why, "list of tools truncated");
-                    why
-                } else {
-                    if is_connected {
-                        tracing::warn!(server = %server.id(), error = %why, list = ?group, "list not read");
-                    } else {
-                        tracing::debug!(server = %server.id(), error = %why, list = ?group, "list not read");
-                    }
-                    // Name only the tools as the list that could not be read, because operators see this error only for
-                    // lists of tools.
-                    format!("its tools could not be listed: {why}")
-                };
-                server.refresh_queue().note_failure(group, &shown);
-                if !matches!(error, RefreshError::Incomplete { .. }) {
-                    let stale = fleet.context().stale.clone();
-                    tokio::spawn(retry_later(Arc::downgrade(&server), group, stale));
-                }
-            }
-        }
-        drop(observers);
-        match group {
-            ListGroup::Tools => finish_tools_soon(&server),
-            ListGroup::Resources => {}
-            // End the wait for all lists, because the prompts are the last list that the kernel reads of a new server.
-            ListGroup::Prompts => server.finish_first_sync(),
-        }
-        // Store the lists only if the server has not been removed while it answered.
-        if fleet.is_present(&server) {
-            let store = fleet.context().governance.store();
-            stored_lists::save(store, server.id(), server.lists()).await;
+        let mut read = tokio::spawn(refresh_group(Arc::clone(&server), group, fleet.clone()));
+        if timeout(LIST_TIMEOUT, &mut read).await.is_err() && group != ListGroup::Tools {
+            server.end_first_wait(group);
         }
     }
 }
 
-/// Ends the wait for the first tools of a server, which were just read: when its other lists are read too, or after a
-/// short time if the server does not return them.
-fn finish_tools_soon(server: &Arc<ManagedServer>) {
-    if !server.lists_may_be_outdated() {
-        return;
+/// Reads the stale lists of one group, records the outcome, and stores the lists.
+async fn refresh_group(server: Arc<ManagedServer>, group: ListGroup, fleet: Fleet) {
+    let observers = server.refresh_queue().take_observers(group);
+    let limit = if group == ListGroup::Tools { REVIEW_TIMEOUT } else { READ_TIMEOUT };
+    let begun = Instant::now();
+    let read = timeout(limit, read_group(&server, group, &fleet)).await;
+    let read = read.unwrap_or(Err(RefreshError::Timeout(limit)));
+    server.refresh_queue().note_read(group, begun);
+    if group == ListGroup::Tools {
+        server.note_listing();
     }
-    let server = Arc::clone(server);
-    tokio::spawn(async move {
-        // The prompts are the last list; with them, the wait for the tools ends too.
-        let others = server.first_sync().wait_at_most(ListGroup::Prompts, OTHER_LISTS_DELAY);
-        if !others.await {
-            server.finish_first_tools();
+    match read {
+        Ok(()) => server.refresh_queue().note_success(group),
+        Err(error) => note_failure(&server, group, &error, fleet.context().stale.clone()),
+    }
+    drop(observers);
+    server.finish_first_list(group);
+    // Store the lists only if the server has not been removed while it answered.
+    if fleet.is_present(&server) {
+        let store = fleet.context().governance.store();
+        stored_lists::save(store, server.id(), server.lists()).await;
+    }
+}
+
+/// Logs why a list was not read or was truncated, and records it for operators. Reads the list again later, unless it
+/// would be truncated in the same way.
+fn note_failure(
+    server: &Arc<ManagedServer>,
+    group: ListGroup,
+    error: &RefreshError,
+    stale: StaleLists,
+) {
+    let is_connected = server.state() == ServerState::Connected;
+    let why = clip(&error.to_string(), MAX_ERROR_BYTES);
+    let shown = if error.is_partial() {
+        tracing::warn!(server = %server.id(), error = %why, "list of tools truncated");
+        why
+    } else {
+        if is_connected {
+            tracing::warn!(server = %server.id(), error = %why, list = ?group, "list not read");
+        } else {
+            tracing::debug!(server = %server.id(), error = %why, list = ?group, "list not read");
         }
-    });
+        format!("its {} could not be listed: {why}", group.as_str())
+    };
+    server.refresh_queue().note_failure(group, &shown);
+    if !matches!(error, RefreshError::Incomplete { .. }) {
+        tokio::spawn(retry_later(Arc::downgrade(server), group, stale));
+    }
 }
 
 /// Waits for a while after the read of a list has failed. Then marks the list as stale again, if the server is

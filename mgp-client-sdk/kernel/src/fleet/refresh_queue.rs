@@ -39,6 +39,15 @@ pub(crate) enum ListGroup {
 
 impl ListGroup {
     pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+
+    /// Returns the name of the group in errors.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
 }
 
 /// The stale lists of all servers, without duplicates. This handle is cheap to clone.
@@ -69,7 +78,8 @@ impl StaleLists {
     }
 }
 
-/// The stale lists of one server; a single task reads them one after the other.
+/// The stale lists of one server. A single task begins to read them, one after the other; it does not wait for the end
+/// of a read that takes long.
 #[derive(Default)]
 pub(super) struct RefreshQueue {
     queue: Mutex<Queue>,
@@ -80,8 +90,8 @@ pub(super) struct RefreshQueue {
 #[derive(Default)]
 struct Queue {
     waiting: BTreeSet<ListGroup>,
-    /// The list that is being read.
-    reading: Option<ListGroup>,
+    /// The lists that are being read.
+    reading: BTreeSet<ListGroup>,
     has_reader: bool,
     retries: BTreeMap<ListGroup, Backoff>,
     /// The lists with a running timer for the next attempt. Each list has at most one timer, however often the server
@@ -126,7 +136,7 @@ impl RefreshQueue {
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
         // If the last read failed, do not wait for the current one, because the server may not answer it either.
-        let is_reading = queue.reading == Some(group) && !queue.errors.contains_key(&group);
+        let is_reading = queue.reading.contains(&group) && !queue.errors.contains_key(&group);
         if !is_reading && !queue.waiting.contains(&group) {
             return None;
         }
@@ -144,8 +154,8 @@ impl RefreshQueue {
         self.queue.lock().observers.remove(&group).unwrap_or_default()
     }
 
-    /// Waits until a list can be read, i.e. for the end of its pause, then removes and returns it. If no list waits,
-    /// returns `None`; the reading task must then end.
+    /// Waits until a list can be read, i.e. for the end of its pause and of its last read, then removes and returns it.
+    /// If no list waits, returns `None`; the reading task must then end.
     pub(super) async fn next(&self) -> Option<ListGroup> {
         loop {
             let until = match self.next_or_pause() {
@@ -159,22 +169,25 @@ impl RefreshQueue {
         }
     }
 
-    /// Removes and returns a list that can be read now, or `None` if no list waits. If all waiting lists have a pause,
-    /// returns the end of the first pause as the error.
+    /// Removes and returns a list that can be read now, or `None` if no list waits. If all waiting lists have a pause
+    /// or are being read, returns the time of the next attempt as the error.
     fn next_or_pause(&self) -> Result<Option<ListGroup>, Instant> {
         let mut queue = self.queue.lock();
         let now = Instant::now();
         let pause = |group: &ListGroup| {
             queue.pauses.get(group).map(|pause| pause.until).filter(|until| *until > now)
         };
-        let first = queue.waiting.iter().map(|group| (pause(group), *group)).min();
+        let free = queue.waiting.iter().filter(|group| !queue.reading.contains(*group));
+        let first = free.map(|group| (pause(group), *group)).min();
         match first {
             Some((Some(until), _)) => Err(until),
             Some((None, group)) => {
                 queue.waiting.remove(&group);
-                queue.reading = Some(group);
+                queue.reading.insert(group);
                 Ok(Some(group))
             }
+            // The end of a read wakes the reading task earlier.
+            None if !queue.waiting.is_empty() => Err(now + MAX_PAUSE),
             None => {
                 queue.has_reader = false;
                 Ok(None)
@@ -193,7 +206,8 @@ impl RefreshQueue {
     /// next read, the pause is left out.
     pub(super) fn note_read(&self, group: ListGroup, begun: Instant) {
         let mut queue = self.queue.lock();
-        queue.reading = None;
+        queue.reading.remove(&group);
+        self.changed.notify_one();
         if queue.observers.contains_key(&group) {
             return;
         }
@@ -261,6 +275,7 @@ mod tests {
         let (is_first, mut late) = queue.push_observed(ListGroup::Tools);
         assert!(!is_first, "a task is reading");
         assert_eq!(early.try_recv(), Err(TryRecvError::Empty));
+        queue.note_read(ListGroup::Tools, Instant::now());
         drop(reading);
         assert_eq!(early.try_recv(), Err(TryRecvError::Closed));
         assert_eq!(late.try_recv(), Err(TryRecvError::Empty));
@@ -285,6 +300,25 @@ mod tests {
         assert!(queue.observe_waiting(ListGroup::Tools).is_none());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_read_again_only_once_its_last_read_has_ended() {
+        let queue = Arc::new(RefreshQueue::default());
+        queue.push(ListGroup::Tools);
+        assert_eq!(queue.next().await, Some(ListGroup::Tools));
+        let begun = Instant::now();
+        assert_eq!(queue.next().await, None);
+        assert!(queue.push(ListGroup::Tools), "the reading task has ended, but not its read");
+        let waiting = Arc::clone(&queue);
+        let next = tokio::spawn(async move { waiting.next().await });
+        advance(Duration::from_secs(30)).await;
+        assert!(!next.is_finished());
+        queue.note_read(ListGroup::Tools, begun);
+        queue.note_change(ListGroup::Tools);
+        let ended = Instant::now();
+        assert_eq!(next.await.unwrap(), Some(ListGroup::Tools));
+        assert!(ended.elapsed().is_zero(), "{:?}", ended.elapsed());
+    }
+
     /// Simulates a read of the tools that takes `read` milliseconds; returns the length of the following pause in
     /// milliseconds.
     async fn pause_after(queue: &RefreshQueue, read: u64) -> u128 {
@@ -296,6 +330,8 @@ mod tests {
         queue.push(ListGroup::Prompts);
         assert_eq!(queue.next().await, Some(ListGroup::Prompts));
         assert!(ended.elapsed().is_zero(), "another list does not wait");
+        queue.note_read(ListGroup::Prompts, ended);
+        queue.note_change(ListGroup::Prompts);
         assert_eq!(queue.next().await, Some(ListGroup::Tools));
         ended.elapsed().as_millis()
     }

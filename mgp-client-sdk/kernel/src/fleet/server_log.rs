@@ -44,7 +44,6 @@ struct Entries {
     stray: Option<String>,
     /// The reason why the kernel does not use the server's manifest.
     manifest_error: Option<String>,
-    /// The reason for the last failure.
     failure: Option<Arc<str>>,
 }
 

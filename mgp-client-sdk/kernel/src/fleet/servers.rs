@@ -158,6 +158,17 @@ impl Fleet {
         self.synced_within(&all, ListGroup::Tools, FIRST_SYNC_TIMEOUT).await;
     }
 
+    /// Waits until the first read of a group of new servers has ended, at most until `limit` after each was added.
+    pub(crate) async fn first_reads_ended(
+        &self,
+        servers: &[Arc<ManagedServer>],
+        group: ListGroup,
+        limit: Duration,
+    ) {
+        let ends = servers.iter().map(|server| server.first_sync().wait_for_end(group, limit));
+        futures_util::future::join_all(ends).await;
+    }
+
     /// Waits for the lists of a group of new servers, at most until `limit` after each was added. If a server does not
     /// answer even within the longer time limit of searches, records this, so that the next kernel does not wait for
     /// the server.
@@ -352,7 +363,6 @@ impl Fleet {
         &self.0.context
     }
 
-    /// Notifies the clients that see a server about a change of one of its lists.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
         self.0.context.changed_lists.add(server.id(), group);
     }

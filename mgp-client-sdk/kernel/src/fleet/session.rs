@@ -92,7 +92,6 @@ impl Session {
         self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Returns whether the session has had no calls for the given time.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
         !self.has_calls() && self.used_at().elapsed() >= time
     }

@@ -204,7 +204,6 @@ fn added_folder(program: &str, own: &OsStr, path: &OsStr) -> Option<PathBuf> {
     (!std::env::split_paths(own).any(|folder| folder == found)).then_some(found)
 }
 
-/// Returns the first folder of a search path that contains a program.
 pub(super) fn folder_of(program: &str, path: &OsStr) -> Option<PathBuf> {
     if program.contains(std::path::is_separator) {
         return None;

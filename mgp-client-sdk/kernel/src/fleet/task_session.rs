@@ -13,7 +13,6 @@ impl ManagedServer {
             && self.lists().eras().needs(session_use) == SessionNeeds::OnePerEra
     }
 
-    /// Returns whether the server has refused to run a tool without a task.
     pub(crate) fn has_required_task(&self, tool: &str) -> bool {
         self.lists().eras().task_tools.contains(tool)
     }

@@ -99,7 +99,6 @@ impl Recommender {
         Ok(reply)
     }
 
-    /// Returns the router of `mgp/servers/recommend`.
     pub(crate) fn router(&self) -> Router {
         let recommender = self.clone();
         Router::new().on::<ServersRecommend, _, _>(move |_, params: RecommendServersParams| {

@@ -24,7 +24,7 @@ use mgp_transport::http::{
 use mgp_types::mcp::{CallToolResult, ContentBlock, Meta};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission, TrustLevel};
 use mgp_types::proposal::{CallMembers, Checksum, DataReference, Member as _};
-use mgp_types::service::{Call, Context, Principal, ServerId, Visibility as _};
+use mgp_types::service::{Call, Context, Principal, ServerId, TenantId, Visibility as _};
 use mgp_types::{RpcError, Sha256Hash, Timestamp};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -106,6 +106,14 @@ impl References {
     /// Returns the common beginning of the URLs from which servers read data; `None` if references are not enabled.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.0.as_ref().map(|broker| broker.server.base_url())
+    }
+
+    /// Removes the references of a removed tenant, with their data.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        let Some(broker) = &self.0 else { return };
+        for id in broker.known.remove_tenant(tenant) {
+            broker.server.remove(&id);
+        }
     }
 
     /// Returns whether calls of a caller can contain references.

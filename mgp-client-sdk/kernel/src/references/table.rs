@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mgp_types::proposal::DataReference;
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{Principal, ServerId, TenantId};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
@@ -79,6 +79,13 @@ impl KnownReferences {
         let dropped = dropped.map(|known| known.id).collect();
         all.push(new);
         dropped
+    }
+
+    /// Removes the references of a tenant, and returns their ids.
+    pub(super) fn remove_tenant(&self, tenant: &TenantId) -> Vec<String> {
+        let mut all = self.0.lock();
+        let removed = all.extract_if(.., |known| known.owner.tenant() == tenant);
+        removed.map(|known| known.id).collect()
     }
 
     /// Returns a reference of a caller. Returns `None` if it is unknown, or if `origin` is `None` and several servers
@@ -172,6 +179,19 @@ mod tests {
         assert_eq!(all.get(&ada, "r", Some("b")).unwrap().id, "ada b r");
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(all.get(&ada, "r", Some("b")).is_none());
+    }
+
+    #[test]
+    fn the_references_of_a_removed_tenant_are_unknown_to_a_later_one() {
+        let all = KnownReferences::default();
+        let mut of_acme = known("ada", "a", "r");
+        of_acme.owner = Principal::new("acme", "ada");
+        let owner = of_acme.owner.clone();
+        all.insert(of_acme);
+        all.insert(known("ada", "a", "r"));
+        assert_eq!(all.remove_tenant(owner.tenant()), ["ada a r"]);
+        assert!(all.get(&owner, "r", None).is_none());
+        assert!(all.get(&Principal::local().agent("ada"), "r", None).is_some());
     }
 
     #[test]

@@ -21,7 +21,8 @@ use mgp_types::mcp::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use mgp_types::method::{READ_MORE, tool_spelling};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{
-    Authority, Call, Context, OutletItemKind, Principal, Reply, ServerId, Stack,
+    Authority, Call, Context, CredentialGrant, OutletItemKind, Principal, Reply, ServerId, Stack,
+    TenantId,
 };
 use mgp_types::{Extras, Payload, RawObject, RpcError, clip};
 use serde::Deserialize;
@@ -107,7 +108,7 @@ impl Results {
         let result = form::decode(&reply)?;
         let references = &self.0.references;
         let whole = references.apply_to(cx).then(|| result.clone());
-        let Some(mut shorter) = self.shorten(&cx.principal, result, &limits, fits)? else {
+        let Some(mut shorter) = self.shorten(cx, result, &limits, fits)? else {
             return Ok(reply);
         };
         if let Some(whole) = whole {
@@ -176,7 +177,7 @@ impl Results {
     /// Returns the shortened result, or `None` if the result is within the limits.
     fn shorten(
         &self,
-        owner: &Principal,
+        cx: &Context,
         mut result: CallToolResult,
         limits: &Limits,
         fits: impl Fn(&str) -> bool,
@@ -200,9 +201,11 @@ impl Results {
             return Ok(is_shorter.then_some(result));
         }
         let left = count_left(&part.rest, Position::default());
+        let owner = &cx.principal;
         let had_rest = self.0.store.has(owner);
         let keep = self.0.config.config().kernel.results.keep;
-        let id = self.0.store.insert(owner, part.rest, keep)?;
+        let grant = cx.extensions.get::<CredentialGrant>();
+        let id = self.0.store.insert(owner, grant, part.rest, keep)?;
         if !had_rest && id.is_some() {
             // The principal's tool list now contains `mgp_read_more`, so notify the principal's hosts.
             self.0.notifications.tools_changed(|other, _| other == owner);
@@ -238,8 +241,9 @@ impl Results {
         }
         let Arguments { handle } = call.tool_arguments().get()?;
         let owner = &call.cx().principal;
+        let grant = call.cx().extensions.get::<CredentialGrant>();
         let found = Position::of_handle(&handle)
-            .and_then(|(id, from)| Some((id, from, self.0.store.get(owner, id)?)));
+            .and_then(|(id, from)| Some((id, from, self.0.store.get(owner, grant, id)?)));
         let Some((id, from, rest)) = found else {
             let message =
                 "`handle` is unknown or has expired; call the tool again for a new result";
@@ -253,6 +257,11 @@ impl Results {
             put_note(&mut shown, sizes.note(Some(&next.handle(id)), false));
         }
         Reply::of(&CallToolResult::new(shown))
+    }
+
+    /// Drops the stored rests of a removed tenant's results.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        self.0.store.forget_tenant(tenant);
     }
 
     /// Returns the definition of `mgp_read_more`, if the rest of a long result is stored for the caller.

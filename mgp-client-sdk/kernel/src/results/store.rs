@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_types::RpcError;
-use mgp_types::service::Principal;
+use mgp_types::service::{CredentialGrant, Principal, TenantId};
 use mgp_types::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -35,6 +35,8 @@ type Table = HashMap<String, StoredRest>;
 #[derive(Debug)]
 struct StoredRest {
     owner: Principal,
+    /// The permissions of the credentials with which the call was made; `None` for a caller without credentials.
+    permissions: Option<Vec<String>>,
     rest: Arc<Vec<Rest>>,
     bytes: usize,
     stored_at: Instant,
@@ -49,6 +51,7 @@ impl RestStore {
     pub(super) fn insert(
         &self,
         owner: &Principal,
+        grant: Option<&CredentialGrant>,
         rest: Vec<Rest>,
         keep: Duration,
     ) -> Result<Option<String>, RpcError> {
@@ -62,6 +65,7 @@ impl RestStore {
         let id = mgp_types::to_hex(&secret);
         let now = Instant::now();
         let expires_at = now + keep;
+        let permissions = grant.map(|grant| grant.permissions().to_vec());
         let (owner, rest) = (owner.clone(), Arc::new(rest));
         let mut table = self.0.lock();
         if table.is_empty() {
@@ -69,15 +73,36 @@ impl RestStore {
         }
         table.retain(|_, stored| stored.expires_at > now);
         make_room(&mut table, &owner, bytes);
-        table.insert(id.clone(), StoredRest { owner, rest, bytes, stored_at: now, expires_at });
+        let stored_at = now;
+        let stored = StoredRest { owner, permissions, rest, bytes, stored_at, expires_at };
+        table.insert(id.clone(), stored);
         Ok(Some(id))
     }
 
-    /// Returns a rest, if it belongs to the principal and has not expired.
-    pub(super) fn get(&self, owner: &Principal, id: &str) -> Option<Arc<Vec<Rest>>> {
+    /// Returns a rest, if it belongs to the principal, if the credentials of the principal permit it, and if it has not
+    /// expired.
+    pub(super) fn get(
+        &self,
+        owner: &Principal,
+        grant: Option<&CredentialGrant>,
+        id: &str,
+    ) -> Option<Arc<Vec<Rest>>> {
         let table = self.0.lock();
         let stored = table.get(id).filter(|stored| stored.owner == *owner)?;
+        if grant.is_some_and(|grant| !grant.permits_outcome(stored.permissions.as_deref())) {
+            return None;
+        }
         (stored.expires_at > Instant::now()).then(|| Arc::clone(&stored.rest))
+    }
+
+    /// Drops the rests of a removed tenant, so that a later tenant with this name cannot read them. Keeps their empty
+    /// entries, because only the task that removes expired ones may remove the last entry.
+    pub(super) fn forget_tenant(&self, tenant: &TenantId) {
+        let now = Instant::now();
+        for stored in self.0.lock().values_mut().filter(|one| one.owner.tenant() == tenant) {
+            (stored.rest, stored.bytes) = (Arc::default(), MIN_ENTRY_BYTES);
+            stored.expires_at = now;
+        }
     }
 
     /// Returns whether an unexpired rest is stored for a principal.
@@ -171,11 +196,39 @@ mod tests {
     async fn a_rest_is_read_by_its_owner_until_it_expires() {
         let store = RestStore::default();
         let (ann, bob) = (Principal::local().agent("ann"), Principal::local().agent("bob"));
-        let id = store.insert(&ann, rest(1), KEEP).unwrap().unwrap();
-        assert!(store.get(&ann, &id).is_some() && store.has(&ann));
-        assert!(store.get(&bob, &id).is_none() && !store.has(&bob));
+        let id = store.insert(&ann, None, rest(1), KEEP).unwrap().unwrap();
+        assert!(store.get(&ann, None, &id).is_some() && store.has(&ann));
+        assert!(store.get(&bob, None, &id).is_none() && !store.has(&bob));
         tokio::time::advance(KEEP).await;
-        assert!(store.get(&ann, &id).is_none() && !store.has(&ann));
+        assert!(store.get(&ann, None, &id).is_none() && !store.has(&ann));
+    }
+
+    #[tokio::test]
+    async fn credentials_for_some_tools_read_only_the_rests_of_calls_with_the_same_permissions() {
+        let store = RestStore::default();
+        let ann = Principal::local().agent("ann");
+        let grant = |permission: &str| CredentialGrant::new([permission], || true);
+        let (whole, limited, other) =
+            (grant("tools.call"), grant("tools.call:a"), grant("tools.call:b"));
+        let has = |id: &str, grant| store.get(&ann, Some(grant), id).is_some();
+        let of_limited = store.insert(&ann, Some(&limited), rest(1), KEEP).unwrap().unwrap();
+        assert!(has(&of_limited, &limited) && has(&of_limited, &whole));
+        assert!(!has(&of_limited, &other));
+        let of_whole = store.insert(&ann, None, rest(1), KEEP).unwrap().unwrap();
+        assert!(has(&of_whole, &whole) && !has(&of_whole, &limited));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rests_of_a_removed_tenant_cannot_be_read() {
+        let store = RestStore::default();
+        let (ann, bob) = (Principal::new("acme", "ann"), Principal::local().agent("bob"));
+        let of_ann = store.insert(&ann, None, rest(1), KEEP).unwrap().unwrap();
+        let of_bob = store.insert(&bob, None, rest(1), KEEP).unwrap().unwrap();
+        store.forget_tenant(ann.tenant());
+        assert!(store.get(&ann, None, &of_ann).is_none() && !store.has(&ann));
+        assert!(store.get(&bob, None, &of_bob).is_some());
+        tokio::time::sleep(KEEP + Duration::from_secs(1)).await;
+        assert!(store.0.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -183,9 +236,9 @@ mod tests {
         let store = RestStore::default();
         let ann = Principal::local().agent("ann");
         for _ in 0..2 {
-            assert!(store.insert(&ann, rest(1), KEEP).unwrap().is_some());
+            assert!(store.insert(&ann, None, rest(1), KEEP).unwrap().is_some());
             tokio::time::sleep(KEEP / 2).await;
-            assert!(store.insert(&ann, rest(1), KEEP).unwrap().is_some());
+            assert!(store.insert(&ann, None, rest(1), KEEP).unwrap().is_some());
             tokio::time::sleep(KEEP / 2 + Duration::from_secs(1)).await;
             assert_eq!(store.0.lock().len(), 1);
             tokio::time::sleep(KEEP).await;
@@ -198,12 +251,12 @@ mod tests {
         let store = RestStore::default();
         let keep = |name: &str, mib| {
             let agent = Principal::local().agent(name);
-            store.insert(&agent, rest(mib), KEEP).unwrap()
+            store.insert(&agent, None, rest(mib), KEEP).unwrap()
         };
         assert!(keep("ann", 17).is_none(), "too long for anyone");
         let bob = keep("bob", 4).unwrap();
         let ann: Vec<_> = (0..6).map(|_| keep("ann", 6).unwrap()).collect();
-        let has = |name: &str, id| store.get(&Principal::local().agent(name), id).is_some();
+        let has = |name: &str, id| store.get(&Principal::local().agent(name), None, id).is_some();
         assert!(has("bob", &bob) && has("ann", &ann[5]) && has("ann", &ann[4]));
         assert!(!has("ann", &ann[3]));
         for name in ["c", "d", "e", "f"] {
@@ -223,11 +276,12 @@ mod tests {
             let (owner, id) = (ann.clone(), store.0.lock().len().to_string());
             let (stored_at, rest) = (Instant::now(), Arc::new(rest));
             let (bytes, expires_at) = (MIN_ENTRY_BYTES, stored_at + KEEP);
-            let stored = StoredRest { owner, rest, bytes, stored_at, expires_at };
+            let permissions = None;
+            let stored = StoredRest { owner, permissions, rest, bytes, stored_at, expires_at };
             store.0.lock().insert(id, stored);
         }
         let begun = Instant::now();
-        assert!(store.insert(&ann, rest(15), KEEP).unwrap().is_some());
+        assert!(store.insert(&ann, None, rest(15), KEEP).unwrap().is_some());
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         let left = store.0.lock().len();
         assert!((900..=1025).contains(&left), "{left}");

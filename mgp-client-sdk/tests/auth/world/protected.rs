@@ -1,6 +1,7 @@
 //! The protected server of the script.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mgp_client_sdk::auth::OAuth;
 use mgp_transport::http::{CredentialRefusal, Credentials as _, RequestTarget};
@@ -16,6 +17,13 @@ use crate::proofs::{NonceRule, ProofResult};
 type Judged = Result<BTreeSet<String>, Option<(&'static str, Option<String>)>>;
 
 impl World {
+    /// Returns credentials of a person with which a request has succeeded.
+    pub(crate) async fn logged_in(self: &Arc<Self>) -> OAuth {
+        let oauth = self.oauth();
+        self.call(&oauth, "").await.unwrap();
+        oauth
+    }
+
     /// Sends a request that needs scopes, as the HTTP transport does: again after each refusal that was handled.
     pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
         for times in 1..=32 {

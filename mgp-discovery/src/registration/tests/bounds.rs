@@ -37,6 +37,21 @@ async fn registrations_are_counted_in_all_and_for_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_agents_of_another_tenant_leave_registrations_for_others() {
+    let bounds = |config: &mut RegistrationConfig| {
+        (config.max_pending, config.max_pending_each) = (3, 1);
+    };
+    let world = World::with(bounds, |builder| builder);
+    let of_acme = |id: &str| Principal::new("acme", "local").agent(format!("maker-{id}"));
+    for id in ["a", "b"] {
+        world.register(of_acme(id), count(id)).await.unwrap();
+    }
+    let words = "2 requests of your tenant wait";
+    refused(world.register(of_acme("c"), count("c")).await, 3001, words);
+    world.register(maker(), count("c")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn for_operators_only_the_total_is_limited() {
     let bounds = |config: &mut RegistrationConfig| {
         (config.max, config.max_each) = (4, 1);

@@ -57,7 +57,6 @@ struct FlowState {
     /// A decision that was not made within the time limit. It can still be made later, and the server is then notified
     /// of it.
     late: Option<BoxFuture<'static, PermissionDecision>>,
-    /// Number of permission requests from the server that are open.
     open_requests: usize,
     grant_cache: GrantCache,
 }

@@ -135,15 +135,18 @@ impl QuotaCounters {
         UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH).into()
     }
 
-    /// Returns the counters of the current period; a new period resets them.
+    /// Returns the counters of the current period; a new period resets them. If the clock was set back, they continue
+    /// until the end of the next period at most.
     fn current(&self) -> MutexGuard<'_, CounterState> {
         let since = (self.now)().duration_since(UNIX_EPOCH).unwrap_or_default();
         let period = since.as_nanos() / self.length().as_nanos();
         let mut state = self.state.lock();
-        if state.period != period {
+        if state.period < period {
             state.period = period;
             state.used.clear();
             state.shared = Usage::default();
+        } else {
+            state.period = state.period.min(period + 1);
         }
         state
     }
@@ -162,9 +165,27 @@ mgp_types::opaque_debug!(QuotaCounters { quota });
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use mgp_types::service::Principal;
 
     use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_stays_so_if_the_clock_is_set_back() {
+        let hours = Arc::new(AtomicU64::new(48));
+        let clock = Arc::clone(&hours);
+        let counters = QuotaCounters::with_clock(Quota::per_day(1), move || {
+            UNIX_EPOCH + Duration::from_hours(clock.load(Ordering::Relaxed))
+        });
+        let caller = Caller::of(&Principal::new("t", "s"));
+        assert!(counters.begin(&caller, None).is_ok());
+        for (hour, is_allowed) in [(47, false), (48, false), (72, true), (0, false), (48, true)] {
+            hours.store(hour, Ordering::Relaxed);
+            assert_eq!(counters.begin(&caller, None).is_ok(), is_allowed, "{hour}");
+        }
+    }
 
     #[test]
     fn principals_beyond_the_bound_share_one_quota() {

@@ -186,14 +186,12 @@ impl RateLimited {
 
     /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding numbers and strings cannot fail.
-        drop(details.encode("limit", &self.limit.calls));
-        drop(details.encode("window_secs", &self.limit.window.as_secs()));
-        drop(details.encode("burst", &self.limit.burst));
-        drop(details.encode("current", &self.current));
-        drop(details.encode("by", &self.limit.keys.to_string()));
-        details
+        Object::new()
+            .with("limit", &self.limit.calls)
+            .with("window_secs", &self.limit.window.as_secs())
+            .with("burst", &self.limit.burst)
+            .with("current", &self.current)
+            .with("by", &self.limit.keys.to_string())
     }
 }
 

@@ -31,6 +31,22 @@ async fn a_task_is_unknown_to_another_principal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_later_tenant_does_not_get_the_tasks_of_a_removed_one() {
+    let tables = TaskTables::default();
+    let layer = layer(config()).tables(&tables);
+    let stack = over(&layer, slow);
+    let mut local = modern(stack.clone());
+    let mut of_acme = modern(stack);
+    of_acme.cx.principal = Principal::new("acme", "ann");
+    let (kept, removed) = (call(&mut local).await, call(&mut of_acme).await);
+    tables.remove_tenant(&"acme".into());
+    settle().await;
+    assert_eq!((layer.running(), layer.kept()), (1, 1));
+    assert_eq!(code(&mut of_acme, "tasks/get", &named(&removed)).await, -32602);
+    assert_eq!(get(&mut local, &kept).await["status"], "working");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_longest_time_to_live_does_not_overflow() {
     let layer = layer(TasksConfig { ttl: Duration::MAX, max_ttl: Duration::MAX, ..config() });
     let task = call(&mut modern(over(&layer, slow))).await;

@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tower_layer::Layer as _;
 
-use super::{SlowStore, Tools, client, params, run, world, world_of};
+use super::{SlowStore, Tools, begun_world, client, client_of, params, run, world, world_of};
 use crate::transaction::saga::SPACE;
-use crate::{Idempotency, IdempotencyLayer, Transactions};
+use crate::{Idempotency, IdempotencyLayer, IdempotencyLimits, Transactions};
 
 /// Begins the transaction `tx` of the returned caller.
 async fn begun(store: Arc<SlowStore>) -> (Transactions, Arc<Tools>, Principal) {
@@ -112,8 +112,7 @@ fn refused_for_30_s() -> RpcError {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopping_server_does_not_wait_for_another_attempt_to_undo_a_step() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.step("make", 1, "").await.unwrap();
     world.tools.refusals.lock().push(refused_for_30_s());
     let transactions = world.transactions.clone();
@@ -149,8 +148,7 @@ async fn a_rollback_that_cannot_be_stored_pauses_when_its_server_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_waits_as_long_as_a_refusal_demands() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.step("make", 1, "").await.unwrap();
     world.tools.refusals.lock().push(refused_for_30_s());
     let begun = tokio::time::Instant::now();
@@ -160,8 +158,7 @@ async fn a_rollback_waits_as_long_as_a_refusal_demands() {
 
 #[tokio::test]
 async fn a_step_that_reaches_a_stopping_server_is_refused_as_not_started() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.tools.has_ended.store(true, Ordering::Relaxed);
     let refused = world.step("make", 1, "").await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::SERVER_DRAINING);
@@ -169,8 +166,7 @@ async fn a_step_that_reaches_a_stopping_server_is_refused_as_not_started() {
 
 #[tokio::test]
 async fn a_full_transaction_takes_another_attempt_of_its_step() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     world.client.cx.logical = Some("call".into());
     world.step("lose", 1, "").await.unwrap_err();
     world.client.cx.logical = None;
@@ -186,8 +182,7 @@ async fn a_full_transaction_takes_another_attempt_of_its_step() {
 
 #[tokio::test]
 async fn the_size_of_a_transaction_is_bounded() {
-    let mut world = world().await;
-    world.begin().await;
+    let mut world = begun_world().await;
     let unknown = world.step(&"x".repeat(300), 1, "").await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::TOOL_NOT_FOUND);
     let given = |size| {
@@ -208,4 +203,27 @@ async fn the_size_of_a_transaction_is_bounded() {
     assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
     let kept = world.transactions.list("local", true);
     assert!(kept[0].steps.iter().all(|step| step.compensation.is_none()), "{kept:?}");
+}
+
+#[tokio::test]
+async fn steps_are_undone_although_their_caller_has_as_many_keys_as_it_may() {
+    let limits = IdempotencyLimits { caller_keys: 1, ..IdempotencyLimits::default() };
+    let keys = Idempotency::with_limits(Arc::new(MemoryStore::new()), limits).await.unwrap();
+    let tool =
+        Stack::from_fn(|_| async { Ok(Reply::raw(Payload::from_trusted(r#"{"content":[]}"#))) });
+    let once = Stack::new(IdempotencyLayer::new(keys.clone()).layer(tool));
+    let mut caller = client_of(once.clone());
+    let keyed = |key| format!(r#"{{"name":"pay","_meta":{{"idempotency_key":"{key}"}}}}"#);
+    caller.request("tools/call", &keyed("own")).await.unwrap();
+    let refused = caller.request("tools/call", &keyed("second")).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
+
+    let tools = Tools { server: Some(once), ..Tools::default() };
+    let mut world = world_of(Arc::default(), tools).await;
+    world.begin().await;
+    for n in 0..3 {
+        world.step("make", n, "").await.unwrap();
+    }
+    assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack);
+    assert_eq!(keys.callers().len(), 1, "the keys of the ended compensations are removed");
 }

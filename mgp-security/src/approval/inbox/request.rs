@@ -312,20 +312,17 @@ impl ApprovalRequest {
     pub(super) fn decision(&self, answer: GrantDecision) -> Decision {
         let by = self.decided_by.as_deref().unwrap_or("the inbox of approvals");
         let mut decision = Decision::new(answer, by);
-        let mut details = Object::new();
-        // Encoding a string cannot fail.
-        let mut put = |name: &str, value: &str| drop(details.encode(name, value));
-        put("approval_id", &self.id);
-        if let Some(justification) = &self.justification {
-            put("justification", justification);
-        }
+        let mut details = Object::new()
+            .with("approval_id", &self.id)
+            .with_optional("justification", self.justification.as_ref());
         if self.state == RequestState::Open {
             let id = &self.id;
             let remedy =
                 format!("approval {id} stays open: call again once a person has decided it");
-            put("status", "approval_pending");
-            put("remedy", &remedy);
-            put("expires_at", &self.expires_at.to_string());
+            details = details
+                .with("status", "approval_pending")
+                .with("remedy", &remedy)
+                .with("expires_at", &self.expires_at.to_string());
         }
         decision.details = details;
         decision.expires_at.clone_from(&self.holds_until);

@@ -127,7 +127,8 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Returns the number of the last event that is known to have been delivered.
+    /// Returns the number of the last event that is known to have been delivered, or that the log removed before its
+    /// delivery.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         *self.progress.borrow()

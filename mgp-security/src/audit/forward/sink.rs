@@ -110,7 +110,7 @@ impl SinkTask {
         let _ = self.save(at).await;
     }
 
-    /// Sends the next events, and sets `at` to the number of the last delivered one.
+    /// Sends the next events, and sets `at` to the number of the last one that was delivered or is lost.
     async fn next(&self, at: &mut u64) -> Result<(), ForwardError> {
         let events = self.source.after(*at, BATCH).await?;
         let number = |event: &AuditEvent| event.mgp.as_ref().and_then(|mgp| mgp.seq);
@@ -120,6 +120,9 @@ impl SinkTask {
         if first > *at + 1 {
             let lost = first - *at - 1;
             tracing::error!(sink = %self.name, lost, "dropped events: the log removed them before they were forwarded");
+            // Otherwise each attempt would report these events again, and so would the next process.
+            *at = first - 1;
+            let _ = self.save(*at).await;
         }
         let mut sent = Vec::with_capacity(events.len());
         for event in &events {

@@ -11,7 +11,7 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditReplayResult};
 use mgp_types::service::{
     AuditSink, Call, CredentialGrant, MemoryAudit, Principal, Router, Stack, mock,
 };
-use mgp_types::store::{MemoryStore, StoreError};
+use mgp_types::store::{MemoryStore, Store as _, StoreError};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ use tower_layer::Layer as _;
 
 use super::super::event::Event;
 use super::super::source::EventSource;
-use super::{Delivery, Forwarder, Ingest, Replay};
+use super::{Delivery, Forwarder, Ingest, POSITIONS, Replay};
 use crate::KernelToolsLayer;
 
 async fn write(log: &MemoryAudit, count: usize) {
@@ -134,6 +134,26 @@ async fn a_sink_that_was_away_loses_nothing() {
     archive.0.is_away.store(false, Ordering::SeqCst);
     reaches(&mut forwarding, 260).await;
     assert_eq!(archive.arrivals(), (1..=260).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_the_log_removed_do_not_wait_for_a_sink() {
+    let (log, kept, archive) = (MemoryAudit::new(), Archive::default(), Archive::default());
+    write(&log, 6).await;
+    for event in log.after(4, 10) {
+        kept.take(event);
+    }
+    archive.0.is_away.store(true, Ordering::SeqCst);
+    let store = MemoryStore::new();
+    let forwarder = Forwarder::new(Arc::new(kept), Arc::new(store.clone()));
+    let forwarder = forwarder.sink("archive", Delivery::Sent);
+    let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
+    reaches(&mut forwarding, 4).await;
+    let saved = store.load(POSITIONS).await.unwrap().records.remove(0).value.unwrap();
+    assert_eq!(saved.as_str(), "4", "the next process does not report the lost events again");
+    archive.0.is_away.store(false, Ordering::SeqCst);
+    reaches(&mut forwarding, 6).await;
+    assert_eq!(archive.arrivals(), [5, 6]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -354,7 +354,6 @@ async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result
     Ok(())
 }
 
-/// Submits the intent of a call, if it needs one.
 fn submit_intent(
     account: &CallLedger,
     ticket: &Ticket,

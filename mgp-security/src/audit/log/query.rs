@@ -297,15 +297,7 @@ impl LogReader {
         {
             return Ok(());
         }
-        // Event numbers increase from file to file: begin with the last file whose first number is not above the
-        // cursor.
-        let mut begin = 0;
-        for (index, segment) in segments.iter().enumerate().skip(1) {
-            match first(&segment.path)? {
-                Some(no) if no < from => begin = index,
-                _ => break,
-            }
-        }
+        let begin = file_of(segments, from, first)?;
         for (index, segment) in segments.iter().enumerate().skip(begin) {
             let Some(at) = if_exists(find(&segment.path, if index == begin { from } else { 0 }))?
             else {
@@ -344,6 +336,36 @@ impl LogReader {
         }
         Ok(())
     }
+}
+
+/// Returns the index of the file with which a search for the events from the number `from` on begins: the last file
+/// whose first number is lower, or else the first file. `first` returns the number in a file's first readable line.
+///
+/// Event numbers increase from file to file. A log can have thousands of files, so this is a binary search, which opens
+/// only few of them.
+pub(super) fn file_of(
+    segments: &[Segment],
+    from: u64,
+    first: impl Fn(&Path) -> Result<Option<u64>, StoreError>,
+) -> Result<usize, StoreError> {
+    let (mut found, mut low, mut high) = (0, 0, segments.len());
+    while high.saturating_sub(low) > 1 {
+        let middle = low + (high - low) / 2;
+        // A file without a readable line has no number, so use the nearest file before it.
+        let mut known = None;
+        for index in (low + 1..=middle).rev() {
+            known = first(&segments[index].path)?.map(|no| (index, no));
+            if known.is_some() {
+                break;
+            }
+        }
+        match known {
+            Some((index, no)) if no >= from => high = index,
+            Some((index, _)) => (found, low) = (index, middle),
+            None => low = middle,
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the event number in a file's first readable line, or `None` if the file has no such line.

@@ -43,6 +43,12 @@ impl Folder {
         AuditLog::open(self.config(), None).await.unwrap()
     }
 
+    async fn with_log() -> (Self, AuditLog) {
+        let folder = Self::new();
+        let log = folder.open().await;
+        (folder, log)
+    }
+
     fn head(&self) -> LogHead {
         LogHead::beside(&self.dir, "audit").unwrap().unwrap()
     }

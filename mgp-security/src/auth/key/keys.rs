@@ -1,22 +1,24 @@
 //! The keys of a server: issued, revoked, and looked up for every request.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use mgp_types::mgp::Actor;
 use mgp_types::service::{AuditSink, Principal};
 use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{millis, to_hex};
-use subtle::ConstantTimeEq;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::error::{KeyError, KeyStoreError};
 use super::record::{KeyGrant, KeyRecord};
+use super::snapshot::Snapshot;
 use super::store::{KeyStore, MemoryKeys};
-use super::text::{Hash, KeyText, PREFIX};
+use super::text::{KeyText, PREFIX};
 use crate::audit::Event;
-use crate::auth::authenticated::{Authenticated, Credential};
+use crate::auth::authenticated::Authenticated;
 use crate::auth::refused::AuthRefused;
 
 /// The interval at which the store is checked for changes of other processes. If another process revokes a key, this
@@ -26,6 +28,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The use of a key is recorded in the store at most once in this interval.
 const USE_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The time after which a key that was found expired is ended, if it is still expired by the clock then. Within this
+/// time, a machine that starts with a wrong clock should have corrected it; an ended key cannot be valid again.
+const END_DELAY: Duration = Duration::from_mins(1);
 
 /// The minimum length of an imported secret that is considered hard to guess: 128 bits in base64.
 const MIN_SECRET: usize = 22;
@@ -85,23 +91,9 @@ struct KeyCache {
     follower: Mutex<Weak<()>>,
     /// The times at which this process last recorded the uses of keys, by id, in milliseconds since `born`.
     uses: Mutex<HashMap<String, u64>>,
+    /// `true` while a task waits to end the expired keys, or ends them.
+    is_ending: AtomicBool,
     born: Instant,
-}
-
-/// The records of the store as they were when `KeyStore::stamp` returned a given number.
-#[derive(Default)]
-struct Snapshot {
-    stamp: u64,
-    /// `true` if the store cannot be read. Then no key is valid, because any of them might have been revoked in the
-    /// store.
-    broken: bool,
-    entries: HashMap<String, Entry>,
-}
-
-struct Entry {
-    hash: Hash,
-    caller: Authenticated,
-    is_revoked: bool,
 }
 
 /// The result of a lookup in the snapshot.
@@ -145,6 +137,7 @@ impl ApiKeys {
             next_check: AtomicU64::new(0),
             follower: Mutex::default(),
             uses: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             born: Instant::now(),
         });
         Self { shared, auditor: None }
@@ -275,6 +268,34 @@ impl ApiKeys {
         Ok(reloaded?)
     }
 
+    /// Starts a task that ends the keys that have expired, unless such a task runs or this handle does not
+    /// [record](Self::with_audit) changes. An ended key stays refused if the clock is set back.
+    ///
+    /// The task waits for a minute, and then ends the keys that had expired before and are still expired, so a clock
+    /// that is wrong for a shorter time ends no key. A handle that records changes also starts the task when it checks
+    /// a key after the expiry of any key. Outside of a tokio runtime no task is started.
+    pub fn end_expired(&self) {
+        self.end_expired_at(SystemTime::now());
+    }
+
+    pub(super) fn end_expired_at(&self, now: SystemTime) {
+        let shared = &self.shared;
+        let (Some(auditor), Ok(runtime)) = (&self.auditor, Handle::try_current()) else { return };
+        if !shared.snapshot().has_expired(now) || shared.is_ending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Hold no handles during the delay, so that a server that ends meanwhile can close its store and its log.
+        let (shared, auditor) = (Arc::downgrade(shared), Arc::downgrade(auditor));
+        runtime.spawn(async move {
+            sleep(END_DELAY).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if let Some(auditor) = auditor.upgrade() {
+                shared.end_expired(&auditor, now.min(SystemTime::now())).await;
+            }
+            shared.is_ending.store(false, Ordering::Release);
+        });
+    }
+
     /// Reads the records of all keys, including revoked ones.
     ///
     /// # Errors
@@ -309,7 +330,10 @@ impl ApiKeys {
     pub fn last_use(&self, id: &str) -> Option<SystemTime> {
         // Ignore the record of a revoked key: a process that did not know the revocation yet may have recorded another
         // use.
-        if self.is_live(id) { self.shared.store.last_use(id) } else { None }
+        let snapshot = self.shared.snapshot();
+        let entry = snapshot.entries.get(id);
+        let is_kept = entry.is_some_and(|entry| !entry.is_revoked || entry.is_expired);
+        if is_kept { self.shared.store.last_use(id) } else { None }
     }
 
     /// Returns whether the key with this id exists, and is neither revoked nor expired. Work that continues after its
@@ -361,6 +385,9 @@ impl ApiKeys {
         };
         let shared = &*self.shared;
         let snapshot = shared.snapshot();
+        if snapshot.has_expired(SystemTime::now()) {
+            self.end_expired();
+        }
         if shared.is_due() {
             if shared.is_outdated(&snapshot) {
                 return Lookup::Outdated;
@@ -398,6 +425,28 @@ impl KeyCache {
         Ok(caller)
     }
 
+    /// Ends the keys that expired at a time or before, and records each end. Only logs errors: the keys are refused in
+    /// any case until the clock is set back, and a later request tries again to end them.
+    async fn end_expired(&self, auditor: &ChangeAuditor, at: SystemTime) {
+        if !self.snapshot().has_expired(at) {
+            return;
+        }
+        let ended = match self.store.end_expired(at).await {
+            Ok(ended) => ended,
+            Err(error) => return tracing::warn!(%error, "expired API keys were not ended"),
+        };
+        for record in ended {
+            let owner = record.grant().principal();
+            let event = Event::key_revoked(Actor::kernel(), record.id(), &owner).cause("expired");
+            if let Err(error) = auditor.audit.record(event.into()).await {
+                let key = record.id();
+                tracing::warn!(key, %error, "the end of an expired API key was not recorded");
+            }
+        }
+        self.next_check.store(0, Ordering::Relaxed);
+        self.catch_up().await;
+    }
+
     /// Reads the store after a change, even if it was read just before.
     async fn reload(&self) -> Result<(), KeyStoreError> {
         let _held = self.reading.lock().await;
@@ -411,7 +460,7 @@ impl KeyCache {
         let read = self.store.load().await.and_then(|records| Snapshot::of(records, stamp));
         let (snapshot, outcome) = match read {
             Ok(snapshot) => (snapshot, Ok(())),
-            Err(error) => (Snapshot { stamp, broken: true, ..Snapshot::default() }, Err(error)),
+            Err(error) => (Snapshot::unreadable(stamp), Err(error)),
         };
         self.uses.lock().retain(|id, _| snapshot.entries.contains_key(id));
         *self.snapshot.write() = Arc::new(snapshot);
@@ -467,53 +516,6 @@ impl KeyCache {
 
     fn since_born(&self) -> u64 {
         millis(self.born.elapsed())
-    }
-}
-
-impl Snapshot {
-    fn of(records: Vec<KeyRecord>, stamp: u64) -> Result<Self, KeyStoreError> {
-        let entries = records.into_iter().map(|record| {
-            let id = record.id().to_owned();
-            let grant = record.grant();
-            let expires = match grant.expiry() {
-                None => None,
-                Some(time) => Some(time.to_system_time().ok_or_else(|| {
-                    KeyStoreError::Other(
-                        format!("the expiry of the key `{id}` is not a valid time").into(),
-                    )
-                })?),
-            };
-            let caller = Authenticated::new(
-                grant.principal(),
-                Credential::Key { id: id.clone() },
-                grant.permissions().to_vec(),
-                expires,
-            );
-            let is_revoked = record.revoked().is_some();
-            Ok((id, Entry { hash: *record.hash(), caller, is_revoked }))
-        });
-        Ok(Self { stamp, broken: false, entries: entries.collect::<Result<_, KeyStoreError>>()? })
-    }
-
-    /// Decides about a key with one hash, one lookup and one comparison, whether or not the key exists, so that the
-    /// time taken does not reveal which ids exist.
-    fn decide(&self, key: KeyText<'_>, now: SystemTime) -> Result<Authenticated, AuthRefused> {
-        if self.broken {
-            return Err(AuthRefused::Unavailable);
-        }
-        let hash = key.hash();
-        let entry = self.entries.get(key.id);
-        let expected = entry.map_or(&[0; 32], |entry| &entry.hash);
-        let is_same = bool::from(expected.ct_eq(&hash));
-        let entry = entry.filter(|_| is_same).ok_or(AuthRefused::NOT_VALID)?;
-        if entry.is_revoked {
-            tracing::warn!(key = key.id, "denied a revoked API key");
-            return Err(AuthRefused::NOT_VALID);
-        }
-        if entry.caller.has_expired(now) {
-            return Err(AuthRefused::Expired);
-        }
-        Ok(entry.caller.clone())
     }
 }
 

@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod keys;
 mod record;
+mod snapshot;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -115,8 +115,38 @@ impl KeyRecord {
         Self { id: id.to_owned(), sha256, grant, created: Timestamp::now(), revoked: None }
     }
 
+    /// Revokes the key, also if it was ended because it had expired.
     pub(super) fn revoke(&mut self) {
-        self.revoked.get_or_insert_with(Timestamp::now);
+        if self.revoked.is_none() || self.is_expired() {
+            self.revoked = Some(Timestamp::now());
+        }
+    }
+
+    /// Marks the key as ended at the time of its expiry, so that it stays ended if the clock is set back.
+    pub(super) fn expire(&mut self) {
+        if self.revoked.is_none() {
+            self.revoked = self.grant.expires.clone();
+        }
+    }
+
+    /// Ends a valid key: at its expiry if it has expired, else now.
+    pub(super) fn end(&mut self, now: SystemTime) {
+        if self.has_expired(now) {
+            self.expire();
+        } else if self.revoked.is_none() {
+            self.revoke();
+        }
+    }
+
+    /// Returns whether the last use of the key is kept. It is deleted when the key is revoked, but not when it expires.
+    pub(super) fn keeps_last_use(&self) -> bool {
+        self.revoked.is_none() || self.is_expired()
+    }
+
+    /// Returns whether the key has expired and was not ended yet.
+    pub(super) fn has_expired(&self, at: SystemTime) -> bool {
+        let end = self.grant.expiry().and_then(Timestamp::to_system_time);
+        self.revoked.is_none() && end.is_some_and(|end| end <= at)
     }
 
     /// Returns the time at which the key was revoked or expired; `None` if it is valid.
@@ -148,10 +178,17 @@ impl KeyRecord {
         &self.created
     }
 
-    /// Returns the time of revocation, if the key is revoked.
+    /// Returns the time of revocation, if the key is revoked. For a key that was ended because it had expired, this is
+    /// its expiry.
     #[must_use]
     pub fn revoked(&self) -> Option<&Timestamp> {
         self.revoked.as_ref()
+    }
+
+    /// Returns whether the key was ended because it had expired; `false` for an expired key that was not ended yet.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.revoked.is_some() && self.revoked == self.grant.expires
     }
 }
 

@@ -24,6 +24,17 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Marks the record with this id as revoked.
     async fn revoke(&self, id: &str) -> Result<(), KeyError>;
 
+    /// Marks the valid records that expired at `at` or before as ended, so that their keys stay refused if the clock is
+    /// set back. Returns these records. The default implementation revokes them.
+    async fn end_expired(&self, at: SystemTime) -> Result<Vec<KeyRecord>, KeyError> {
+        let mut ended = self.load().await?;
+        ended.retain(|record| record.has_expired(at));
+        for record in &ended {
+            self.revoke(record.id()).await?;
+        }
+        Ok(ended)
+    }
+
     /// Removes the record with this id.
     async fn remove(&self, id: &str) -> Result<(), KeyError>;
 
@@ -61,14 +72,14 @@ impl MemoryKeys {
         Self::default()
     }
 
-    fn change(
+    fn change<T>(
         &self,
-        change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<(), KeyError>,
-    ) -> Result<(), KeyError> {
+        change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<T, KeyError>,
+    ) -> Result<T, KeyError> {
         let mut table = self.0.lock();
-        change(&mut table.records)?;
+        let changed = change(&mut table.records)?;
         table.changes += 1;
-        Ok(())
+        Ok(changed)
     }
 }
 
@@ -84,6 +95,10 @@ impl KeyStore for MemoryKeys {
 
     async fn revoke(&self, id: &str) -> Result<(), KeyError> {
         self.change(|records| revoke(records, id))
+    }
+
+    async fn end_expired(&self, at: SystemTime) -> Result<Vec<KeyRecord>, KeyError> {
+        self.change(|records| Ok(end_expired(records, at)))
     }
 
     async fn remove(&self, id: &str) -> Result<(), KeyError> {
@@ -118,6 +133,18 @@ pub(super) fn add(
 pub(super) fn revoke(records: &mut BTreeMap<String, KeyRecord>, id: &str) -> Result<(), KeyError> {
     records.get_mut(id).ok_or_else(|| KeyError::Unknown { id: id.to_owned() })?.revoke();
     Ok(())
+}
+
+pub(super) fn end_expired(
+    records: &mut BTreeMap<String, KeyRecord>,
+    at: SystemTime,
+) -> Vec<KeyRecord> {
+    let mut ended = Vec::new();
+    for record in records.values_mut().filter(|record| record.has_expired(at)) {
+        record.expire();
+        ended.push(record.clone());
+    }
+    ended
 }
 
 pub(super) fn remove(records: &mut BTreeMap<String, KeyRecord>, id: &str) -> Result<(), KeyError> {

@@ -17,6 +17,8 @@ use super::text::{KeyText, hash_from_hex};
 use super::*;
 use crate::auth::{AuthLayer, AuthRefused, Credential};
 
+mod ended;
+
 const NOT_VALID: Result<(), AuthRefused> = Err(AuthRefused::NOT_VALID);
 
 /// The time within which a change by another process must take effect.
@@ -431,10 +433,14 @@ async fn a_file_of_another_format_is_refused() {
         (String::new(), false),
         ("[]".to_owned(), false),
     ] {
-        let file = PrivateFile::new(folder.file(), 0);
-        file.replace(&file.lock(Duration::ZERO).unwrap(), text.as_bytes()).unwrap();
+        replace(&folder, text.as_bytes());
         assert_eq!(folder.open().await.is_ok(), is_good, "{text}");
     }
+}
+
+fn replace(folder: &Folder, text: &[u8]) {
+    let file = PrivateFile::new(folder.file(), 0);
+    file.replace(&file.lock(Duration::ZERO).unwrap(), text).unwrap();
 }
 
 #[tokio::test]

@@ -169,7 +169,6 @@ impl Grammar {
     }
 }
 
-/// Returns the words of a text with their concepts.
 pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
     let mut words = Vec::with_capacity(tokens.len());
     let mut part = 0;
@@ -272,7 +271,6 @@ fn dense(token: &Token, part: usize, words: &mut Vec<Word>) {
     }
 }
 
-/// Returns the matches of the rules' clauses in a text.
 pub(super) fn matches(words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -403,7 +401,6 @@ pub(super) fn is_topic_of(words: &[Word], part: &Range<usize>, quotes: &[Range<u
     start < end && is_topic(words, &(start..end), quotes)
 }
 
-/// Returns the quoted parts of a text.
 pub(super) fn quotes(text: &str) -> Vec<Range<usize>> {
     const PAIRS: [(char, char); 6] =
         [('"', '"'), ('“', '”'), ('«', '»'), ('「', '」'), ('`', '`'), ('\'', '\'')];

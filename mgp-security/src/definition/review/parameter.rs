@@ -95,7 +95,6 @@ const INSIDE: &[&str] = &[
     "from",
 ];
 
-/// Reviews the names of all parameters of a tool.
 pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let of = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
     // A tool can call itself `this tool`, so these words do not show that it is about tools.
@@ -124,7 +123,6 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Collects the names of all parameters in a schema.
 pub(super) fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
     match value {
         Value::Object(members) => {

@@ -28,7 +28,6 @@ const NAMED: [&str; 5] =
 /// any type.
 const INPUT: &str = "inputSchema";
 
-/// Reviews a schema of a tool.
 pub(super) fn review(schema: &Value, member: &str, findings: &mut Vec<Finding>) {
     let mut add = |rule, what: &str, evidence: &str| {
         findings.push(Finding::about(rule, &format!("/{member}"), what, evidence));

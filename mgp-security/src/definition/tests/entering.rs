@@ -1,5 +1,7 @@
 //! Tests that check which servers are admitted, and how long a call waits for their lists.
 
+use std::pin::pin;
+
 use mgp_types::service::Deadline;
 
 use super::*;
@@ -44,6 +46,29 @@ async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
     let stands =
         [&one, &other].map(|id| definitions.state(Some(id), "t0") == DefinitionState::Pinned);
     assert!(stands[0] != stands[1], "{stands:?}");
+}
+
+/// Regression test: in a kernel, which has one thread, the review of a list of less than 64 KiB stopped all calls for
+/// up to a second.
+#[tokio::test]
+async fn the_review_of_a_list_lets_other_tasks_run() {
+    let World { definitions, .. } = world();
+    // Blanks make each definition a kilobyte long.
+    let blanks = " ".repeat(1_000);
+    let definition = |number| {
+        format!(r#"{{"name":"t{number}",{blanks}"description":"Adds.","inputSchema":{{}}}}"#)
+    };
+    let tools: Vec<_> = (0..60).map(|number| tool(&definition(number))).collect();
+    let (id, mut turns) = (files(), 0);
+    let mut observing = pin!(definitions.observe(&id, &tools));
+    loop {
+        tokio::select! {
+            biased;
+            observed = &mut observing => break observed.unwrap(),
+            () = tokio::task::yield_now() => turns += 1,
+        }
+    }
+    assert!(turns >= 3, "{turns}");
 }
 
 #[tokio::test(start_paused = true)]

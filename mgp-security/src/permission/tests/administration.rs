@@ -132,6 +132,11 @@ async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
     );
     let details = world.audit.events()[1].details.clone().unwrap();
     assert_eq!(details.decode::<String>("cause").unwrap().as_deref(), Some("expired"));
+    // The approval stays over if the clock is set back to before its end.
+    let (needed, before) = (["camera".into()], from_now(NOW) - Duration::from_mins(1));
+    let missing =
+        world.permissions.missing(&operator(), Some(&server()), "camera", &needed, None, before);
+    assert_eq!(missing.len(), 1);
     world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
     world.runs("camera").await;
     assert_eq!(world.events()[2], "PERMISSION_GRANTED camera was expired by user olga");

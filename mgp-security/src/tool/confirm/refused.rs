@@ -214,16 +214,12 @@ impl ConfirmRefused {
 
     /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
-        let mut details = Object::new();
-        // Encoding strings cannot fail.
-        let mut put = |name: &str, value: &str| drop(details.encode(name, value));
-        put("tool", &self.tool);
-        if let Some(server) = &self.server {
-            put("server_id", server.as_str());
-        }
-        put("effective_risk_level", self.risk.as_str());
-        put("status", self.why.as_str());
-        put("remedy", &self.remedy);
+        let mut details = Object::new()
+            .with("tool", &self.tool)
+            .with_optional("server_id", self.server.as_ref().map(ServerId::as_str))
+            .with("effective_risk_level", self.risk.as_str())
+            .with("status", self.why.as_str())
+            .with("remedy", &self.remedy);
         for (name, value) in self.more.iter() {
             details.insert(name, value.clone());
         }

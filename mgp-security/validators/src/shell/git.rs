@@ -92,20 +92,19 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     if global.any(&["--exec-path"]) && global.texts().any(|arg| arg.starts_with("--exec-path=")) {
         return refuse("--exec-path");
     }
-    for (options, subs) in OPTIONS {
-        for option in *options {
-            let long = own.texts().any(|arg| {
-                let name = arg.split('=').next().unwrap_or(arg);
-                option.starts_with("--")
-                    && name.len() > 2
-                    && option.starts_with(name)
-                    && (name == *option
-                        || !matches!(name, "--exec" | "--config" | "--force" | "--to" | "--cc"))
-            });
-            let short = option.len() == 2 && own.short(&option[1..], valued_letters(sub));
-            if (long || short) && (subs.is_empty() || subs.contains(&sub)) {
-                return refuse(option);
-            }
+    let apply = |subs: &[&str]| subs.is_empty() || subs.contains(&sub);
+    for option in OPTIONS.iter().filter(|(_, subs)| apply(subs)).flat_map(|(options, _)| *options) {
+        let is_long = |arg: &str| {
+            let name = arg.split('=').next().unwrap_or(arg);
+            name.len() > 2
+                && option.starts_with(name)
+                && (name == *option
+                    || !matches!(name, "--exec" | "--config" | "--force" | "--to" | "--cc"))
+        };
+        let long = option.starts_with("--") && own.texts().any(is_long);
+        let short = option.len() == 2 && own.short(&option[1..], valued_letters(sub));
+        if long || short {
+            return refuse(option);
         }
     }
     let runs = |arg: &str| {

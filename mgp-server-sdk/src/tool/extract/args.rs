@@ -56,13 +56,8 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
         field => format!("invalid arguments for `{tool}`: `{field}`: {}", problem.what),
     };
     let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
-    let mut details = Object::new();
-    // Ignore the results: strings and JSON values can always be encoded.
-    let _ = details.encode("field", &problem.field);
-    if let Some(expected) = &expected {
-        let _ = details.encode("expected", expected);
-    }
-    recovery.details = Some(details);
+    let details = Object::new().with("field", &problem.field);
+    recovery.details = Some(details.with_optional("expected", expected.as_ref()));
     let refusal = RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message);
     refusal.recovery(recovery).because(error)
 }

@@ -54,7 +54,6 @@ impl ToolRequest {
         Self { definition, arguments, meta: None, cx, state, recorder, max_stream_bytes: None }
     }
 
-    /// Sets the object `_meta` of the request.
     pub(crate) fn with_meta(mut self, meta: Option<Payload>) -> Self {
         self.meta = meta;
         self

@@ -15,7 +15,6 @@ impl Tools {
         self.snapshot().by_name.contains_key(name)
     }
 
-    /// Returns the number of enabled tools.
     pub(crate) fn enabled_len(&self) -> usize {
         self.snapshot().entries.iter().filter(|entry| entry.is_enabled).count()
     }
@@ -53,7 +52,6 @@ impl Tools {
         snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
     }
 
-    /// Returns whether a tool declares that it only reads.
     pub(crate) fn only_reads(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(name);

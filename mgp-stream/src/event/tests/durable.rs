@@ -424,6 +424,27 @@ async fn a_check_of_a_database_finds_a_lost_table_of_events_and_creates_none() {
 }
 
 #[tokio::test]
+async fn subscriptions_that_are_removed_as_unused_at_a_start_are_logged() {
+    let folder = mgp_testkit::temp_dir();
+    {
+        let hub = hub(&folder).await;
+        let mut one = Subscriber::new(&hub);
+        one.request("mgp/events/subscribe", durable()).await.unwrap();
+        settle().await;
+    }
+    let db = Db::open(folder.path().join("events.db")).await.unwrap();
+    let sql = "UPDATE events_subscriptions SET used_at = 0";
+    db.write(move |tx| Ok(tx.execute(sql, [])?)).await.unwrap();
+    let log = mgp_testkit::RecordedLog::of(tracing::Level::INFO);
+    let _logged = tracing::subscriber::set_default(log.clone());
+    let hub = EventHub::new();
+    hub.keep_in_db(db).await.unwrap();
+    assert_eq!(hub.subscriptions(), 0);
+    let lines = log.lines().join("\n");
+    assert!(lines.contains("not used for 30 days"), "{lines}");
+}
+
+#[tokio::test]
 async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() {
     let folder = mgp_testkit::temp_dir();
     {

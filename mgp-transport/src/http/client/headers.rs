@@ -17,7 +17,6 @@ pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Returns the headers that all POST requests have.
 pub(super) fn post_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

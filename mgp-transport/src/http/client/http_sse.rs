@@ -145,7 +145,6 @@ impl EventStream {
         Ok((stream, address))
     }
 
-    /// Returns the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<Result<Event, TooLong>>, RpcError> {
         loop {
             let mut input: &[u8] = &self.rest;

@@ -299,7 +299,6 @@ impl Core {
 
     // === Streams ===
 
-    /// Reads the stream of a request, and resumes it, until the answer is received.
     async fn read_until_answered(
         self: &Arc<Self>,
         mut body: Incoming,

@@ -26,7 +26,6 @@ pub(super) struct Session {
 
 #[derive(Default)]
 struct SessionState {
-    /// The headers of the requests in this session.
     headers: Arc<SessionHeaders>,
     /// The `initialize` call that opened the session; repeated to open a new session.
     handshake: Option<Call>,

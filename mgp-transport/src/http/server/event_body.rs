@@ -108,7 +108,6 @@ impl EventBody {
         self
     }
 
-    /// Returns the next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
         if self.grant.as_ref().is_some_and(|grant| !grant.is_valid()) {
             tracing::debug!("stream ended: the credentials of its client expired");

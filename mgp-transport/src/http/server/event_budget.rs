@@ -61,7 +61,6 @@ impl EventBudget {
         self.stored_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the budget of a caller, which all its sessions share.
     pub(super) fn of_caller(self: &Arc<Self>, principal: &Principal) -> Arc<CallerBudget> {
         let caller = Caller::of(principal);
         let mut callers = self.callers.lock();

@@ -85,7 +85,6 @@ impl Load {
         }
     }
 
-    /// Returns the load of a caller, after adding one request to it.
     fn add_request(&self, principal: &Principal) -> Arc<CallerLoad> {
         let caller = Caller::of(principal);
         let mut callers = self.callers.lock();

@@ -46,7 +46,6 @@ impl ReceivedRequest<'_> {
         Ok(events(HttpBody::events(body)))
     }
 
-    /// Ends the session that the request names.
     pub(super) fn end_session(&self) -> Result<Response<HttpBody>, Refusal> {
         let session = self.required_session()?;
         self.state.sessions.close(&session);

@@ -211,7 +211,6 @@ pub(super) fn json<R: From<Bytes>>(status: StatusCode, text: Vec<u8>) -> Respons
     response
 }
 
-/// Creates a response without a body.
 pub(super) fn empty(status: StatusCode) -> Response<HttpBody> {
     let mut response = Response::new(HttpBody::empty());
     *response.status_mut() = status;

@@ -46,7 +46,6 @@ impl<'a> ToolPath<'a> {
 }
 
 impl ReceivedRequest<'_> {
-    /// Answers a request whose path belongs to tools.
     pub(super) async fn answer_tool_path<B>(
         &self,
         path: ToolPath<'_>,
@@ -231,7 +230,6 @@ fn failed(status: StatusCode, error: &RpcError) -> Response<HttpBody> {
     response
 }
 
-/// Returns the HTTP status of an error.
 fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::PARSE_ERROR

@@ -78,8 +78,9 @@ record! {
         /// The ids of servers that were removed from the configuration, and whose access entries, permissions and tool
         /// definitions the kernel must delete. Ids of servers that still exist are skipped.
         list forget: List<String>,
-        /// The tenants that were removed, and whose searches, idempotency keys, transactions and subscriptions the
-        /// kernel must erase. If only tenants are named, the kernel does not read its configuration.
+        /// The tenants that were removed, and whose searches, idempotency keys, transactions, subscriptions, tasks,
+        /// long results, data references, HTTP sessions and instances of servers the kernel must erase or end. If only
+        /// tenants are named, the kernel does not read its configuration.
         list forget_tenants: List<String>,
     }
 

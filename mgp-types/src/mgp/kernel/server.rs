@@ -56,8 +56,8 @@ record! {
         opt error: Option<String>,
         /// The reason for the last failure of the server, if the server has recovered since.
         opt last_failure: Option<String>,
-        /// The reason why the server offers no tools or not all tools that it lists, or why the kernel does not use its
-        /// manifest.
+        /// The reason why the server offers no tools or not all tools that it lists, why the kernel does not use its
+        /// manifest, or why its resources or prompts could not be listed.
         opt lacks: Option<String>,
         /// The number of the server's tools.
         def tools: u64,

@@ -31,6 +31,12 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
+    async fn with_db() -> (Self, Db) {
+        let folder = Self::new();
+        let db = folder.open().await;
+        (folder, db)
+    }
+
     /// Opens a store that waits for locks no longer than `patience`, and whose queues have room for four jobs.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
@@ -70,8 +76,7 @@ fn fault(error: &StoreError) -> &DbError {
 
 #[tokio::test]
 async fn commits_survive_a_reopen() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     let revision = db.commit(put("a").event("log", event("u"))).await.unwrap();
     db.commit(put("b")).await.unwrap();
     db.commit(Change::new().remove("s", "b")).await.unwrap();
@@ -87,8 +92,7 @@ async fn commits_survive_a_reopen() {
 
 #[tokio::test]
 async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     let mut news = db.revision();
     let other = db.clone();
     // The future of this commit is dropped, but the change is applied nevertheless.
@@ -105,8 +109,7 @@ async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
 
 #[tokio::test]
 async fn a_closed_store_returns_closed_to_every_handle() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     let other = db.clone();
     let waiting = other.commit(put("a"));
     db.close().await;
@@ -139,8 +142,7 @@ fn waits<F: Future + Unpin>(future: &mut F) -> bool {
 
 #[tokio::test]
 async fn changes_of_one_batch_fail_independently() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     let all: Vec<_> = (0..200)
         .map(|number| {
             let change = put(number.to_string());
@@ -241,8 +243,7 @@ fn add_word(conn: &Connection) -> Result<(), StoreError> {
 
 #[tokio::test]
 async fn each_step_is_done_once() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.migrate("words", &STEPS[..1]).await.unwrap();
     assert_eq!(db.read(words).await.unwrap(), 0);
     for _ in 0..2 {
@@ -260,8 +261,7 @@ async fn each_step_is_done_once() {
 
 #[tokio::test]
 async fn the_database_before_a_migration_is_kept() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.migrate("words", &STEPS[..1]).await.unwrap();
     // Simulates an interrupted migration, which has left an incomplete copy of the file.
     fs::write(folder.beside(".words-1"), "half").unwrap();
@@ -276,8 +276,7 @@ async fn the_database_before_a_migration_is_kept() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_migration_keeps_the_locks_of_the_file() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.file()).unwrap());
     let locks = || {
         let all = fs::read_to_string("/proc/locks").unwrap();
@@ -291,8 +290,7 @@ async fn a_migration_keeps_the_locks_of_the_file() {
 
 #[tokio::test]
 async fn a_step_that_fails_takes_all_of_them_back() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     let bad = &["CREATE TABLE words (word TEXT)", "INSERT INTO word VALUES ('a')"];
     let failed = db.migrate("words", bad).await.unwrap_err();
     assert!(failed.to_string().contains("no such table: word"), "{failed}");
@@ -302,8 +300,7 @@ async fn a_step_that_fails_takes_all_of_them_back() {
 
 #[tokio::test]
 async fn a_write_that_fails_or_panics_is_undone_alone() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     db.migrate("words", STEPS).await.unwrap();
     let before = db.commit(put("a"));
     let fails = db.write(|tx| add_word(tx).and(Err::<(), _>(StoreError::Closed)));
@@ -323,8 +320,7 @@ async fn a_write_that_fails_or_panics_is_undone_alone() {
 
 #[tokio::test]
 async fn a_write_that_ends_the_transaction_fails_and_the_store_continues() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     let ended = db.write(|tx| Ok(tx.execute_batch("COMMIT")?)).await.unwrap_err();
     assert!(matches!(fault(&ended), DbError::Ended), "{ended}");
     db.commit(put("a")).await.unwrap();
@@ -334,8 +330,7 @@ async fn a_write_that_ends_the_transaction_fails_and_the_store_continues() {
 
 #[tokio::test]
 async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.commit(put("a")).await.unwrap();
     // Before the sync, the data is only in the write-ahead log, and the file itself has one page.
     let is_there = async || {
@@ -370,8 +365,7 @@ async fn commits_to_a_new_file_have_the_configured_durability() {
 
 #[tokio::test]
 async fn a_full_disk_changes_nothing_and_the_store_continues() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (_folder, db) = Folder::with_db().await;
     db.commit(put("a")).await.unwrap();
     let limit = |pages: u32| {
         move |conn: &Connection| {
@@ -428,8 +422,7 @@ async fn a_file_that_was_removed_or_replaced_takes_no_changes() {
 
 #[tokio::test]
 async fn a_file_that_became_read_only_can_still_be_read() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.commit(put("a")).await.unwrap();
     db.write(|tx| Ok(tx.pragma_update(None, "query_only", true)?)).await.unwrap();
     let refused = db.commit(put("b")).await.unwrap_err();
@@ -475,8 +468,7 @@ async fn folder_open(folder: &Folder) -> Result<Db, StoreError> {
 
 #[tokio::test]
 async fn the_file_of_a_newer_version_is_left_alone() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.write(|tx| Ok(tx.execute_batch("UPDATE store_migration SET version = 9")?)).await.unwrap();
     db.close().await;
     let error = refused(&folder.file(), folder_open(&folder).await, "update this program");
@@ -485,8 +477,7 @@ async fn the_file_of_a_newer_version_is_left_alone() {
 
 #[tokio::test]
 async fn damage_is_an_error_and_never_a_panic() {
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     for number in 0..300 {
         db.commit(put(number.to_string()).event("log", event("u"))).await.unwrap();
     }
@@ -530,8 +521,7 @@ async fn use_all(db: &Db) -> Result<(), StoreError> {
 #[tokio::test]
 async fn only_the_owner_may_use_it() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new();
-    let db = folder.open().await;
+    let (folder, db) = Folder::with_db().await;
     db.commit(put("a")).await.unwrap();
     for ending in ["", "-wal", "-shm"] {
         let path = folder.beside(ending);

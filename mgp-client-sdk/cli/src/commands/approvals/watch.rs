@@ -11,7 +11,6 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{print, print_note};
 use crate::prompt;
 
-/// The interval at which the approvals are read again.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The time for which the answer `h` approves a call.

@@ -112,7 +112,6 @@ pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String
     Ok(object.members.iter().map(own).collect())
 }
 
-/// Finds the object at a path; returns `None` if it is missing.
 fn find(text: &str, path: &[String]) -> Result<Option<Object>, String> {
     if is_blank(text) {
         return Ok(None);

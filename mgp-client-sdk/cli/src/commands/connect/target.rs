@@ -36,7 +36,6 @@ impl HostTarget {
         }
     }
 
-    /// Returns the path of the host's file.
     pub(super) fn path(&self) -> CliResult<PathBuf> {
         let file = match (&self.file, self.known()) {
             (Some(file), _) => std::path::absolute(file)?,

@@ -19,7 +19,6 @@ use crate::state;
 /// The maximum size of a file with tool definitions, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads the definitions of all sources of a command.
 pub(super) async fn read_all(global: &Global, args: &SourceArgs) -> CliResult<Vec<Contract>> {
     let mut tools = Vec::new();
     for source in &args.sources {
@@ -57,7 +56,6 @@ pub(super) fn names(args: &SourceArgs) -> (&[String], &CommonArgs) {
     (&args.sources, &args.common)
 }
 
-/// Reads the definitions of a source.
 pub(super) async fn read(
     global: &Global,
     source: &str,

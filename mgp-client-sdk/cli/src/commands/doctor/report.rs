@@ -31,8 +31,8 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Check {
-    /// `config`, `environment`, `host`, `http`, `state`, `audit`, `kernel`, `keys`, `limits`, `pins`, `names`, or
-    /// `server`.
+    /// `config`, `environment`, `host`, `http`, `state`, `audit`, `clock`, `kernel`, `keys`, `limits`, `pins`,
+    /// `names`, or `server`.
     pub(super) about: &'static str,
     /// The server, if the check is about a server.
     #[serde(skip_serializing_if = "Option::is_none")]

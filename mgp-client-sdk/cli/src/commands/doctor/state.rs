@@ -158,6 +158,10 @@ async fn check_folder(folder: &Path) -> Vec<Check> {
     checks.push(check_log(folder).await);
     checks.extend(lock::check_files(folder).err().map(|failure| unusable(&failure.to_string())));
     checks.extend(check_access(folder));
+    checks.extend(state::change_in_future(folder).map(|last| {
+        Check::new("clock", Level::Warn, state::clock_text(&last))
+            .with_fix("correct the clock, then restart the kernel if it runs")
+    }));
     checks
 }
 
@@ -268,7 +272,12 @@ fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
 /// Returns whether this user may not read a file of the state. [`check_access`] reports such a file with a remedy that
 /// keeps its content.
 fn is_of_another_user(file: &Path) -> bool {
-    fs::File::open(file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    let is_denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    // Check the kind first, because opening a pipe waits for another process.
+    match fs::metadata(file) {
+        Ok(found) => found.is_file() && fs::File::open(file).is_err_and(is_denied),
+        Err(error) => is_denied(error),
+    }
 }
 
 /// Reports a file of secrets that cannot be used; without it, no server starts that needs a secret.

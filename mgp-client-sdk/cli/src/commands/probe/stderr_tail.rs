@@ -99,7 +99,6 @@ impl StderrTail {
         self.redact(&without_colors(line)).replace(['“', '”'], "\"")
     }
 
-    /// Returns the line that best explains a failure.
     pub(super) fn best_line(&self) -> Option<String> {
         let tail = self.0.lock();
         best_of(&tail.lines.iter().map(String::as_str).collect::<Vec<_>>())

@@ -297,7 +297,6 @@ pub(super) async fn finish_add(
     print(global, &result)
 }
 
-/// Returns whether a server with this id was registered at run time.
 async fn is_registered(global: &Global, id: &str) -> bool {
     let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
     if !is_there {

@@ -113,7 +113,6 @@ fn installed(folder: &Path) -> Option<Bundle> {
     Bundle::new(&manifest).ok()
 }
 
-/// Returns the entry that a bundle gets in the configuration.
 fn entry(bundle: &Bundle, folder: &Path, answers: &Answers) -> Entry {
     let servers = bundle.import(folder, answers).servers.into_iter();
     servers.map(|server| server.entry).next().unwrap_or_default()

@@ -107,7 +107,6 @@ impl BundleFile {
         Ok(file)
     }
 
-    /// Returns the folder of the files of all bundles.
     pub(super) fn folder_of_all(global: &Global) -> CliResult<PathBuf> {
         Ok(state::create_folder(global)?.join("bundles"))
     }

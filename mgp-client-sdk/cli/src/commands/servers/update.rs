@@ -369,7 +369,6 @@ async fn plan_published(
     Ok(plan_entry(plan, server, (old.as_ref(), &new)))
 }
 
-/// Plans the changes of a server's entry for its new version.
 fn plan_entry(
     mut plan: PlannedUpdate,
     server: &ServerConfig,

@@ -210,7 +210,7 @@ fn the_files_of_a_bundle_whose_entry_was_deleted_by_hand_are_removed_with_the_se
     let file = bundle(&home, "1.0.0");
     let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
     home.succeed(&add);
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let removed = home.run(&["servers", "rm", "desk"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(removed.err.contains("removed with it: the files of its bundle"), "{removed:?}");
@@ -224,7 +224,7 @@ fn the_files_of_a_bundle_stay_if_the_kernel_has_a_server_of_its_id_from_another_
     let file = bundle(&home, "1.0.0");
     let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
     home.succeed(&add);
-    home.write(".config/mgp/servers.toml", "");
+    home.configure("");
     let other = home.write("c.toml", "[[servers]]\nid = 'desk'\ncommand = 'no-such-program'\n");
     let kernel = Kernel::on(home, Some(&other));
     kernel.home.fail(1, &["servers", "rm", "desk"], "name that file with --config");
@@ -288,7 +288,7 @@ fn only_the_files_of_two_versions_of_a_bundle_are_kept() {
 #[test]
 fn the_files_of_a_bundle_stay_while_a_server_of_another_file_runs_them() {
     let home = Home::new();
-    let (own, old) = (home.write(".config/mgp/servers.toml", ""), bundle(&home, "1.0.0"));
+    let (own, old) = (home.configure(""), bundle(&home, "1.0.0"));
     let other = home.write("project/servers.toml", "");
     let run = |config: &Path, arguments: &[&str]| {
         let config = ["--config", config.to_str().unwrap()];

@@ -312,7 +312,7 @@ fn a_file_of_entries_takes_the_place_of_a_registry() {
     let file = file.to_str().unwrap();
     let found = home.json("servers-search", &["servers", "search", "echo", "--registry", file]);
     assert_eq!(found["servers"][0]["name"], "io.github.acme/desk", "{found}");
-    home.write(".config/mgp/servers.toml", &format!("[kernel.registry]\nfile = '{file}'\n"));
+    home.configure(&format!("[kernel.registry]\nfile = '{file}'\n"));
     let shown = home.run(&["servers", "add", "desk", "--dry-run", "--version", "1.1.0"]);
     assert!(shown.err.contains("@acme/desk@1.1.0"), "{shown:?}");
     home.fail(1, &["servers", "add", "desk", "--version", "9"], "no version `9` of");
@@ -329,7 +329,7 @@ fn a_package_with_a_version_is_updated_to_the_newest_or_a_named_one_and_others_b
          [[servers]]\nid = 'own'\ncommand = 'npx'\nargs = ['--registry=https://npm.example', 'own@1.0.0']\n\
          [[servers]]\nid = 'gone'\ncommand = 'npx'\nargs = ['gone@1.0.0']\n\
          [[servers]]\nid = 'range'\ncommand = 'npx'\nargs = ['range@1']\n";
-    home.write(".config/mgp/servers.toml", &format!("{text}{others}"));
+    home.configure(&format!("{text}{others}"));
     let npm = "#!/bin/sh\ncase \"$1 $2 $3\" in\n  'view @acme/files@latest version') echo 1.4.0 ;;\n  \
          'view @acme/ahead@latest version') echo 2.0.0 ;;\n  *) echo 'npm error code E404' >&2; exit 1 ;;\nesac\n";
     let uv = "#!/bin/sh\nread -r name || true\n\
@@ -359,7 +359,7 @@ fn a_package_with_a_version_is_updated_to_the_newest_or_a_named_one_and_others_b
     assert!(all.err.contains("`npm` failed: npm error code E404"), "{all:?}");
     let gone = servers(&["gone"]);
     assert!(gone.code == Some(1) && gone.err.contains("name a version: `mgp"), "{gone:?}");
-    home.write(".config/mgp/servers.toml", text);
+    home.configure(text);
 
     let update = |id: &str, version: &str, how: &str| servers(&[id, "--version", version, how]);
     let seen = update("files", "1.3.0", "--check");
@@ -387,7 +387,7 @@ fn a_package_with_a_version_is_updated_to_the_newest_or_a_named_one_and_others_b
 fn a_package_whose_newest_version_is_started_needs_only_a_restart() {
     let home = Home::new();
     let server = "[[servers]]\nid = 'tag'\ncommand = 'npx'\nargs = ['-y', '@acme/tag@latest']\n";
-    home.write(".config/mgp/servers.toml", server);
+    home.configure(server);
     let check = run(&home, &["servers", "update", "--check"].map(str::to_owned));
     assert_eq!(check.code, Some(0), "{check:?}");
     assert!(check.err.contains("so `mgp servers restart tag` updates it"), "{check:?}");
@@ -397,7 +397,7 @@ fn a_package_whose_newest_version_is_started_needs_only_a_restart() {
 fn the_changed_tools_of_an_updated_package_wait_for_an_operator() {
     let home = home_with_npx();
     let server = "[[servers]]\nid = 'desk'\ncommand = 'npx'\nargs = ['-y', '@acme/desk@1.0.0']\n";
-    home.write(".config/mgp/servers.toml", server);
+    home.configure(server);
     let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").unwrap());
     let kernel = Kernel::on_with(home, None, &[("PATH", &path)]);
     until_blocking("the tools are listed", || kernel.server("desk")["tools"] == 1);

@@ -74,7 +74,7 @@ async fn a_first_list_that_waited_for_a_server_lacks_one_that_was_removed_meanwh
     let late = || {
         let slow = around(|call, inner: Stack| async move {
             if call.method().as_str() == PromptsList::METHOD {
-                sleep(Duration::from_secs(3)).await;
+                sleep(Duration::from_millis(1_200)).await;
             }
             inner.send(call).await
         });
@@ -85,7 +85,7 @@ async fn a_first_list_that_waited_for_a_server_lacks_one_that_was_removed_meanwh
     let kernel = builder.local_with("late", mgp, late).build().await.unwrap();
     let (host, _) = counting_host(&kernel, ServerChange::Prompts).await;
     let listing = tokio::spawn(async move { host.prompts().await.unwrap() });
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_millis(600)).await;
     assert!(!listing.is_finished());
     kernel.0.fleet.remove(&"clock".into()).await;
     let prompts = listing.await.unwrap();

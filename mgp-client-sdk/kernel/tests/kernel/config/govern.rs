@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mgp_client_sdk::ToolResult as _;
+use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_security::PermissionChange;
 use mgp_types::Payload;
 use mgp_types::method::{KernelApprovals, KernelTools};
@@ -328,6 +328,25 @@ async fn a_refused_call_uses_up_no_quota() {
     }
     let used_up = ada.call("look").await.unwrap_err();
     assert_eq!(used_up.code().0, 3002, "{used_up}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn agents_of_different_tenants_never_share_a_quota() {
+    let limits = "[limits]\ncalls_per_day = 2";
+    let world = World::with_tools(&open("risk = { look = 'safe' }", limits)).await;
+    let host = async |tenant: &str, agent: &str| {
+        let principal = Principal::new(tenant, "user").agent(agent);
+        world.connect(principal, Client::builder("host", "1")).await
+    };
+    for (tenant, agent) in [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c")] {
+        let client = host(tenant, agent).await;
+        for _ in 0..2 {
+            client.call("look").await.unwrap();
+        }
+        let used_up = client.call("look").await.unwrap_err();
+        assert_eq!(used_up.code().0, 3002, "{tenant} {agent}: {used_up}");
+    }
     world.end().await;
 }
 

@@ -15,14 +15,15 @@ use mgp_server_sdk::{ContextExt, TasksConfig};
 use mgp_testkit::{hello, temp_dir, until};
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskStatus, TaskSupport};
-use mgp_types::method::ToolsList;
-use mgp_types::service::{Call, Reply, Stack, around};
+use mgp_types::method::{KernelReload, ToolsList};
+use mgp_types::mgp::KernelReloadParams;
+use mgp_types::service::{Call, Principal, Reply, Stack, around};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use super::world::{
-    Guest, NotifyOnDrop, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era,
-    open, raw_peer_of, recorded_calls, wait_for_tools,
+    Guest, NotifyOnDrop, PAIRS, build_with_tools, config_of, host, host_as, host_of, kernel_with,
+    limit_era, open, raw_peer_as, raw_peer_of, recorded_calls, wait_for_tools,
 };
 
 const TOOLS: [&str; 3] = ["slow", "only", "asks"];
@@ -495,16 +496,7 @@ async fn a_restart_waits_for_the_task_that_a_call_became() {
 /// Regression test: two agents could keep all tasks of the kernel for a day, so that others got none.
 #[tokio::test]
 async fn agents_that_take_all_tasks_they_can_leave_some_for_others() {
-    let make = || {
-        let endless = Tool::new("endless", "Never ends", || async {
-            std::future::pending::<()>().await;
-            "done"
-        });
-        let mut tasks = TasksConfig::default();
-        (tasks.max_tasks, tasks.max_per_principal) = (1000, 1000);
-        Server::new("s", "1").tasks(tasks).tool(endless.task(TaskSupport::Optional))
-    };
-    let kernel = kernel_with("s", open(&["endless"]), 1, make).await;
+    let kernel = kernel_with("s", open(&["endless"]), 1, endless).await;
     let call = json!({ "name": "endless", "arguments": {}, "task": { "ttl": 86_400_000 } });
     let (mut sessions, mut taken) = (Vec::new(), Vec::new());
     let stack = kernel.server().into_stack().unwrap();
@@ -529,4 +521,40 @@ async fn agents_that_take_all_tasks_they_can_leave_some_for_others() {
         taken.push(count);
     }
     assert_eq!(taken, [64, 13, 10]);
+}
+
+/// Returns a server with a tool that never ends.
+fn endless() -> Server {
+    let endless = Tool::new("endless", "Never ends", || async {
+        std::future::pending::<()>().await;
+        "done"
+    });
+    let mut tasks = TasksConfig::default();
+    (tasks.max_tasks, tasks.max_per_principal) = (1000, 1000);
+    Server::new("s", "1").tasks(tasks).tool(endless.task(TaskSupport::Optional))
+}
+
+#[tokio::test]
+async fn a_later_tenant_does_not_get_the_tasks_of_a_removed_one() {
+    let kernel = kernel_with("s", open(&["endless"]), 1, endless).await;
+    let stack = kernel.server().into_stack().unwrap();
+    let mut callers = Vec::new();
+    for tenant in ["acme", "beta"] {
+        let mut ann = raw_peer_as(stack.clone(), Principal::new(tenant, "ann"));
+        ann.ask("initialize", hello("2025-11-25", &json!({}))).await;
+        ann.notify("notifications/initialized", json!({})).await;
+        let call = json!({ "name": "endless", "arguments": {}, "task": {} });
+        let begun = ann.ask("tools/call", call).await;
+        assert!(begun["result"]["task"].is_object(), "{begun}");
+        callers.push(ann);
+    }
+    let operator = Principal::local().operator();
+    let operator = host_as(&kernel, operator, host_of(Era::Legacy)).await;
+    let mut removal = KernelReloadParams::new();
+    removal.forget_tenants.push("acme".to_owned());
+    operator.request::<KernelReload>(&removal).await.unwrap();
+    for (ann, left) in callers.iter_mut().zip([0, 1]) {
+        let listed = ann.ask("tasks/list", json!({})).await;
+        assert_eq!(listed["result"]["tasks"].as_array().unwrap().len(), left, "{listed}");
+    }
 }

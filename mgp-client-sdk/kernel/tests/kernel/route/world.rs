@@ -146,9 +146,14 @@ pub(crate) fn raw_peer(kernel: &Kernel, agent: &str) -> RawPeer {
 
 /// Connects an agent to a stack, which several of them can share.
 pub(crate) fn raw_peer_of(stack: Stack, agent: &str) -> RawPeer {
+    raw_peer_as(stack, Principal::local().agent(agent))
+}
+
+/// Connects a peer without an SDK to a stack, as a principal.
+pub(crate) fn raw_peer_as(stack: Stack, principal: Principal) -> RawPeer {
     let (here, there) = duplex();
     let connection = Connection::new(there.reader, there.writer, stack);
-    tokio::spawn(connection.principal(Principal::local().agent(agent)).run());
+    tokio::spawn(connection.principal(principal).run());
     RawPeer::new(here.reader, here.writer)
 }
 

@@ -200,12 +200,7 @@ impl Inbox {
 
 fn is_decision(approval: &Approval, now: SystemTime) -> bool {
     matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
-        && !is_over(approval, now)
-}
-
-/// Returns whether a decision has expired; an unreadable expiry counts as past.
-fn is_over(approval: &Approval, now: SystemTime) -> bool {
-    approval.expires_at.as_ref().is_some_and(|end| end.is_before(now).unwrap_or(true))
+        && !approval.is_over(now)
 }
 
 /// Returns whether an approval grants a permission to every call of the tool that a request is about. Returns `false`
@@ -221,5 +216,5 @@ fn is_grant(
         && approval.scope.is_none()
         && (approval.tools.is_empty()
             || request.tool.as_ref().is_some_and(|tool| approval.tools.contains(tool)))
-        && !is_over(approval, now)
+        && !approval.is_over(now)
 }

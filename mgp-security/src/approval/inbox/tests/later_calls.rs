@@ -3,6 +3,7 @@
 use mgp_types::mgp::{AccessGrantParams, Actor, AuditEvent};
 
 use super::*;
+use crate::approval::CalledTool;
 
 fn for_an_hour() -> ApprovalTerm {
     ApprovalTerm::Tool { until: (SystemTime::now() + Duration::from_hours(1)).into() }
@@ -57,6 +58,29 @@ async fn an_answer_that_failed_approves_no_later_calls() {
     store.set_failing(true);
     inbox.approve_for(&ann(), &waits, &for_an_hour(), None).await.unwrap_err();
     assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_approval_of_later_calls_does_not_apply_again_if_the_clock_is_set_back() {
+    let world = World::open().await;
+    let (now, calls) = (SystemTime::now(), world.inbox.calls());
+    let request = ApprovalRequest::of(&wipe(&agent("eve"), "all"), String::new(), now, now);
+    let end = now - Duration::from_mins(1);
+    let term = ApprovalTerm::Tool { until: end.into() };
+    calls.keep(&request, &term, Actor::of(&ann()), None).await.unwrap();
+    // The task that records the end of the approval runs meanwhile.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let call = CalledTool { tool: "wipe", arguments: None, definition: None };
+    let (disk, before) = (ServerId::from("disk"), end - Duration::from_mins(1));
+    let found = calls.find(&agent("eve"), Some(&disk), &call, before, |_| true);
+    assert!(found.is_none(), "{found:?}");
+    let events = world.audit.events();
+    let details = events.last().unwrap().details.as_ref().unwrap();
+    let [decision, cause] = ["decision", "cause"].map(|name| details.decode::<String>(name));
+    assert_eq!(
+        (decision.unwrap().as_deref(), cause.unwrap().as_deref()),
+        (Some("revoked"), Some("expired"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,8 +119,7 @@ async fn kill_writers_of_one_log() -> (usize, Duration) {
 
 #[tokio::test]
 async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     log.record(event("one")).await.unwrap();
     log.close().await.unwrap();
     let path = folder.segments().remove(0);
@@ -141,8 +140,7 @@ async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
 
 #[tokio::test]
 async fn records_after_the_head_are_kept_if_they_fit() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     log.record(event("one")).await.unwrap();
     let head = fs::read(folder.dir.join("audit.head")).unwrap();
     log.record(event("two")).await.unwrap();
@@ -203,8 +201,7 @@ async fn a_call_that_waited_for_an_approval_is_recorded_as_one_that_did_not_run(
         event.tool(Some(tool)).trace(Some("trace-1")).build()
     };
     let decided = |id: &str| crate::Event::approval_decided(&agent, id, "approve").build();
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let mut running = Vec::new();
     for tool in ["rm", "mv", "cp", "dd", "dd", "ln", "ln"] {
         running.push(log.begin(start(tool, None, None)).await.unwrap());
@@ -242,8 +239,7 @@ async fn a_call_that_waited_for_an_approval_is_recorded_as_one_that_did_not_run(
 
 #[tokio::test]
 async fn a_call_whose_process_died_is_recorded_as_interrupted() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let runs = log.begin(start("rm", Some(RiskLevel::Dangerous), None)).await.unwrap();
     let suspended = log.begin(start("ask", None, Some("a"))).await.unwrap();
     suspended.suspend();

@@ -121,8 +121,7 @@ impl Disk for Slow {
 
 /// Creates a log whose process was killed while it wrote a line.
 async fn torn() -> Folder {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     log.record(event("one")).await.unwrap();
     log.close().await.unwrap();
     let path = folder.segments().remove(0);
@@ -217,8 +216,7 @@ async fn while_the_disk_fails_no_call_begins_and_running_calls_are_recorded_late
 #[cfg(unix)]
 #[tokio::test]
 async fn while_the_file_is_moved_replaced_or_shortened_no_call_begins() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     log.record(event("first")).await.unwrap();
     let refused = async || {
         let refused = log.record(event("lost")).await.unwrap_err();
@@ -383,8 +381,7 @@ async fn a_log_whose_store_lost_the_head_is_not_continued() {
 
 #[tokio::test]
 async fn only_an_event_of_invalid_json_or_excess_length_is_refused() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let mut odd = event("ada");
     let details = odd.details.insert(mgp_types::Object::new());
     details.insert("x", mgp_types::Payload::from_trusted("{"));

@@ -1,7 +1,10 @@
 //! Tests of reading a log while it is written: from a given number on, and with queries.
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
+use super::super::query::file_of;
+use super::super::segments::Segment;
 use super::*;
 use crate::audit::EventSource as _;
 use crate::{AuditQuery, LogFiles};
@@ -88,6 +91,23 @@ async fn a_query_finds_matching_events_in_either_order_page_by_page() {
     assert_eq!(all(AuditQuery::new().limit(0)).await, Vec::<u64>::new());
 }
 
+#[test]
+fn a_search_in_a_log_of_many_files_opens_few_of_them() {
+    let segment = |first: u64| Segment { first, path: first.to_string().into() };
+    let segments: Vec<_> = (0..1000).map(segment).collect();
+    for (from, expected) in [(1, 0), (10, 0), (11, 1), (5_000, 499), (5_050, 499), (20_000, 999)] {
+        let opened = Cell::new(0);
+        let first = |path: &Path| {
+            opened.set(opened.get() + 1);
+            let file: u64 = path.to_str().unwrap().parse().unwrap();
+            // Ten of the files have no readable line.
+            Ok((!(500..510).contains(&file)).then_some(file * 10))
+        };
+        assert_eq!(file_of(&segments, from, first).unwrap(), expected, "from {from}");
+        assert!(opened.get() < 40, "{} files were opened", opened.get());
+    }
+}
+
 #[tokio::test]
 async fn an_incomplete_line_is_not_read() {
     let folder = Folder::new();
@@ -103,8 +123,7 @@ async fn an_incomplete_line_is_not_read() {
 
 #[tokio::test]
 async fn a_damaged_log_is_not_read() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     for id in ["a", "b", "c"] {
         log.record(event(id)).await.unwrap();
     }

@@ -13,8 +13,7 @@ use crate::{DigestKey, Fsync};
 
 #[tokio::test]
 async fn an_acknowledged_event_is_in_the_file_and_in_the_head() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     assert_eq!(log.outbox(&MemoryStore::new()), None, "it takes no events from a store");
     for (id, seq) in [("ada", 1), ("bob", 2)] {
         assert_eq!(log.append(&event(id)).await.unwrap(), seq);
@@ -29,8 +28,7 @@ async fn an_acknowledged_event_is_in_the_file_and_in_the_head() {
 
 #[tokio::test]
 async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_call_does_not_wait() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let safe = match log.begin(start("read", Some(RiskLevel::Safe), None)) {
         AuditFuture::Ready(ticket) => ticket.unwrap(),
         AuditFuture::Later(_) => panic!("a safe call waits"),
@@ -54,8 +52,7 @@ async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_call_does_not_wait() 
 
 #[tokio::test]
 async fn the_end_of_a_safe_call_is_written_without_a_flush() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let mut newest = log.newest();
     call(&log, "read", RiskLevel::Safe).await;
     tokio::time::timeout(Duration::from_secs(5), newest.wait_for(|newest| *newest == 1))
@@ -94,8 +91,7 @@ async fn a_watched_log_sends_what_was_refused_and_changed_and_no_call_that_ran()
 
 #[tokio::test]
 async fn rounds_of_one_call_are_one_intent_and_one_event() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().finish(AuditOutcome::Success);
@@ -167,8 +163,7 @@ async fn two_logs_with_one_head_are_detected() {
 
 #[tokio::test]
 async fn a_second_opener_is_refused_until_the_first_is_gone() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let refused = AuditLog::open(folder.config(), None).await.unwrap_err();
     assert!(matches!(refused, LogError::InUse { .. }), "{refused}");
     let other = AuditLog::open(folder.config().name("other"), None).await.unwrap();
@@ -182,8 +177,7 @@ async fn a_second_opener_is_refused_until_the_first_is_gone() {
 
 #[tokio::test]
 async fn a_call_that_outlives_the_last_handle_is_still_recorded() {
-    let folder = Folder::new();
-    let log = folder.open().await;
+    let (folder, log) = Folder::with_log().await;
     let ticket = log.begin(start("rm", None, None)).await.unwrap();
     drop(log);
     assert!(matches!(AuditLog::open(folder.config(), None).await, Err(LogError::InUse { .. })));
