@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, TenantId};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
@@ -88,6 +88,10 @@ impl Handles {
         Ok(Arc::clone(&handle.cache))
     }
 
+    pub(super) fn remove_tenant(&self, tenant: &TenantId) {
+        self.0.lock().retain(|_, handle| handle.principal.tenant() != tenant);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
     }
@@ -159,6 +163,19 @@ mod tests {
         tokio::time::advance(Duration::from_hours(1)).await;
         assert!(handles.find(&name, &who("ann"), &limits).is_err());
         assert_eq!(handles.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_handles_of_a_removed_tenant_are_unknown_to_a_later_one() {
+        let (handles, limits) = (Handles::default(), SessionLimits::default());
+        let there = Principal::new("there", "ann");
+        let (gone, kept) = (
+            handles.open(&who("ann"), &limits).unwrap().0,
+            handles.open(&there, &limits).unwrap().0,
+        );
+        handles.remove_tenant(who("ann").tenant());
+        assert!(handles.find(&gone, &who("ann"), &limits).is_err());
+        assert!(handles.find(&kept, &there, &limits).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

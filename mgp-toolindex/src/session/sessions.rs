@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
 use mgp_types::mgp::{ContextBudget, EvictResult, SessionResult};
-use mgp_types::service::{Context, Principal, Scope, ScopeKind};
+use mgp_types::service::{Context, Principal, Scope, ScopeKind, TenantId};
 use mgp_types::sync::{Mutex, RwLock};
 
 use super::budget::{META_TOKENS, SessionRoom};
@@ -127,6 +127,11 @@ impl Sessions {
     #[must_use]
     pub fn handles(&self) -> usize {
         self.0.handles.len()
+    }
+
+    /// Ends the sessions with a handle of a removed tenant, so that a later tenant with this name cannot use them.
+    pub fn forget_tenant(&self, tenant: &TenantId) {
+        self.0.handles.remove_tenant(tenant);
     }
 
     /// Returns the session of a call, if the call has a session; `handle` is the handle that the caller sent.

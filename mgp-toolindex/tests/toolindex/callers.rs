@@ -1,9 +1,10 @@
 //! Tests of callers that share an index: the actions of one caller never affect what another caller sees (MGP
 //! §16.5–§16.8).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::thread::{self, ThreadId};
 
 use mgp_toolindex::{
     Availability, Cost, EmbedError, Embedder, Endpoints, IndexedTool, MetaTools, Pins, ServerEntry,
@@ -345,9 +346,9 @@ async fn an_error_about_an_unknown_server_has_the_number_of_the_known_servers() 
     assert!(refused.message().ends_with(", s23 and 6 more"), "{refused}");
 }
 
-/// An embedder that reports the high cost of a sentence encoder.
-#[derive(Debug)]
-struct Costly;
+/// An embedder that reports the high cost of a sentence encoder. It contains the thread that used it last.
+#[derive(Debug, Default)]
+struct Costly(Mutex<Option<ThreadId>>);
 
 impl Embedder for Costly {
     fn model(&self) -> &'static str {
@@ -359,6 +360,7 @@ impl Embedder for Costly {
     }
 
     fn embed(&self, _: &str) -> Result<Vec<f32>, EmbedError> {
+        *self.0.lock().unwrap() = Some(thread::current().id());
         Ok(vec![1.0, 0.0])
     }
 
@@ -369,13 +371,14 @@ impl Embedder for Costly {
 
 #[tokio::test]
 async fn a_search_with_a_costly_embedder_does_not_block_the_caller() {
-    let index = ToolIndex::builder().embedder(Arc::new(Costly)).build();
+    let embedder = Arc::new(Costly::default());
+    let index = ToolIndex::builder().embedder(embedder.clone()).build();
     index.put(ServerEntry::new("s").tool(tool("zorp", "Does it"))).unwrap();
     let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
-    let mut call = client.call("mgp/tools/discover", &json!({"query": "zorp"}).to_string());
-    let waits = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task).is_pending()));
-    assert!(waits.await, "the search ran on the thread of the caller");
-    call.await.unwrap();
+    *embedder.0.lock().unwrap() = None;
+    client.call("mgp/tools/discover", &json!({"query": "zorp"}).to_string()).await.unwrap();
+    let used = *embedder.0.lock().unwrap();
+    assert!(used.is_some_and(|used| used != thread::current().id()), "{used:?}");
 }
 
 #[tokio::test]
@@ -384,7 +387,7 @@ async fn a_change_of_a_session_is_notified_although_its_request_was_dropped() {
     index.put(ServerEntry::new("s").tool(tool("zorp", "Does it"))).unwrap();
     let (begun, begins) = std::sync::mpsc::channel();
     let (go, waits) = std::sync::mpsc::channel::<()>();
-    let waits = std::sync::Mutex::new(waits);
+    let waits = Mutex::new(waits);
     let (heard, hears) = std::sync::mpsc::channel();
     let endpoints = Endpoints::new(index, Sessions::new())
         .availability(move |_: &Context, _: &IndexedTool| {

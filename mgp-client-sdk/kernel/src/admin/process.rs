@@ -187,7 +187,9 @@ fn forget_callers(kernel: &Kernel, tenant: &TenantId) {
     let context = kernel.0.fleet.context();
     context.tasks.remove_tenant(tenant);
     context.references.forget_tenant(tenant);
-    kernel.0.dispatcher.parts().results.forget_tenant(tenant);
+    let parts = kernel.0.dispatcher.parts();
+    parts.results.forget_tenant(tenant);
+    parts.sessions.forget_tenant(tenant);
     for server in kernel.0.fleet.all().values() {
         server.forget_tenant(tenant);
     }
