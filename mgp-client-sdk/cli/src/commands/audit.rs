@@ -129,7 +129,7 @@ pub(crate) struct VerifyResult {
     pub(crate) lost: Option<u64>,
     /// The number of lost changes of the state that the events of type `dev.cloto.changes_lost` report.
     #[serde(skip_serializing_if = "Option::is_none")]
-    changes_lost: Option<u64>,
+    pub(crate) changes_lost: Option<u64>,
     /// The first fault that was found in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,

@@ -105,9 +105,8 @@ async fn explain(
 ) -> CliResult<mgp_types::mgp::KernelExplainResult> {
     let mut params = KernelExplainParams::new(agent, tool);
     if let Some(text) = arguments {
-        let arguments: RawObject = serde_json::from_str(text).map_err(|_| {
-            Failure::usage("the arguments are not a JSON object, e.g. {\"path\": \"/tmp\"}")
-        })?;
+        let wrong = |_| Failure::usage(viewer.texts.not_an_object);
+        let arguments: RawObject = serde_json::from_str(text).map_err(wrong)?;
         params.arguments = Some(arguments);
     }
     Ok(viewer.operator.client.request::<KernelExplain>(&params).await?)
@@ -178,7 +177,7 @@ fn origin(viewer: &Viewer, entry: &AccessEntry) -> Markup {
             }
             (texts.by_word) " " (plain(entry.granted_by.as_deref().unwrap_or("-")))
             @if let Some(since) = &entry.granted_at { ", " (times::moment(since.as_str())) }
-            @if let Some(reason) = &entry.justification { ": “" (plain(reason)) "”" }
+            @if let Some(reason) = &entry.justification { ": " q { (plain(reason)) } }
         }
     }
 }
@@ -229,12 +228,15 @@ fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> 
 
 /// Removes the access entry about a tool or about a whole server; entries about the tools of that server remain.
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
-    let (agent, server) = (form.text("agent"), form.text("server"));
+    // The name of an agent can begin or end with white space, which `text` removes.
+    let agent = form.all("agent").next().unwrap_or_default();
+    let server = form.text("server");
     let backend = Backend::Kernel(viewer.operator.client.clone());
     let target = Target::new(agent, server, form.get("tool"));
     let result = access::revoke_entry(&backend, &target).await;
     let tool = form.get("tool").map(|tool| format!(".{tool}")).unwrap_or_default();
-    console.ended(&viewer, "/access", format!("{agent} {server}{tool}: revoked"), result)
+    let done = format!("{agent} {server}{tool}: {}", viewer.texts.revoked);
+    console.ended(&viewer, "/access", done, result)
 }
 
 /// Ends a permission or its denial, or an approval of later calls.
@@ -242,6 +244,6 @@ pub(super) async fn withdraw(State(console): Shared, Posted(form, viewer): Poste
     let (server, permission) = (form.text("server"), form.text("permission"));
     let params = KernelPermissionChangeParams::new(server, vec![Permission::from(permission)]);
     let ended = viewer.operator.client.request::<KernelPermissionsRevoke>(&params).await;
-    let done = format!("{server} {permission}: revoked");
+    let done = format!("{server} {permission}: {}", viewer.texts.revoked);
     console.ended(&viewer, "/access", done, ended.map(|_| ()).map_err(Into::into))
 }

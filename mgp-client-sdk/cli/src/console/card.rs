@@ -57,7 +57,7 @@ pub(super) fn notes(viewer: &Viewer, waiting: &Waiting) -> Markup {
     html! {
         @if let Some(refusal) = waiting.refusal() { p.failed data-refused { (texts.refused_now) " " (hint(refusal)) } }
         @if let Some(description) = &waiting.description {
-            p.means { (texts.own_words) " “" (in_order(&mgp_types::clip(description, MAX_DESCRIPTION))) "”" }
+            p.means { (texts.own_words) " " q { (in_order(&mgp_types::clip(description, MAX_DESCRIPTION))) } }
         }
     }
 }

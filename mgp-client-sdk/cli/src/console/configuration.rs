@@ -63,20 +63,21 @@ pub(super) async fn reload(State(console): Shared, Posted(_, viewer): Posted) ->
     let params = KernelReloadParams::new();
     let notice = match viewer.operator.client.request::<KernelReload>(&params).await {
         Ok(result) if result.findings.iter().any(|finding| finding.severity == ERROR) => {
-            Notice::Failed(format!("{}; {}", changes(&result), viewer.texts.has_errors))
+            let changes = changes(&viewer, &result);
+            Notice::Failed(format!("{changes}; {}", viewer.texts.has_errors))
         }
-        Ok(result) => Notice::Done(changes(&result)),
+        Ok(result) => Notice::Done(changes(&viewer, &result)),
         Err(error) => Notice::Failed(Failure::from(error).to_string()),
     };
     console.done(&viewer, "/configuration", &notice)
 }
 
 /// Returns the changes that a reload has made, as one line.
-fn changes(result: &KernelReloadResult) -> String {
+fn changes(viewer: &Viewer, result: &KernelReloadResult) -> String {
     let changes = result.changed.iter().map(|change| {
         let id = change.id.as_deref().map_or_else(String::new, |id| format!(" {id}"));
         format!("{}{id}: {}", change.kind, change.change)
     });
     let changes = changes.collect::<Vec<_>>().join("; ");
-    if changes.is_empty() { "nothing has changed".to_owned() } else { changes }
+    if changes.is_empty() { viewer.texts.nothing_changed.to_owned() } else { changes }
 }

@@ -1,15 +1,21 @@
 //! The form data and queries of the pages: names with values, in order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
+use tokio::time::timeout;
 
 use super::operator::Viewer;
-use super::{Console, MAX_FORM_BYTES};
+use super::{Console, MAX_FORM_BYTES, PageError, failed};
+
+/// The time limit for the body of a form, which has at most [`MAX_FORM_BYTES`]. Without it, a client without a session
+/// could keep many connections open.
+const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Names with values, as they are in a query or a posted form.
 #[derive(Clone, Debug, Default)]
@@ -88,16 +94,12 @@ impl FromRequest<Arc<Console>> for Posted {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
-        let viewer = request.extensions().get::<Viewer>().cloned();
-        let form = read(request, console).await?;
-        match viewer {
-            Some(viewer) if viewer.has_token(form.text("token")) => Ok(Self(form, viewer)),
-            _ => Err((
-                StatusCode::FORBIDDEN,
-                "the form is not one of this session; load the page again",
-            )
-                .into_response()),
+        let Entered { form, viewer, is_own } = Entered::from_request(request, console).await?;
+        if is_own {
+            return Ok(Self(form, viewer));
         }
+        let error = PageError(StatusCode::FORBIDDEN, viewer.texts.page_expired.to_owned());
+        Err(failed(console, &viewer, &error))
     }
 }
 
@@ -130,7 +132,8 @@ pub(super) async fn read(request: Request, console: &Arc<Console>) -> Result<For
     if !is_form {
         return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response());
     }
-    let body = Bytes::from_request(request, console).await;
+    let body = timeout(FORM_TIMEOUT, Bytes::from_request(request, console)).await;
+    let body = body.map_err(|_| StatusCode::REQUEST_TIMEOUT.into_response())?;
     let body = body.map_err(axum::response::IntoResponse::into_response)?;
     if body.len() > MAX_FORM_BYTES {
         return Err(StatusCode::PAYLOAD_TOO_LARGE.into_response());

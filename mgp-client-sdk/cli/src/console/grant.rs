@@ -249,7 +249,7 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
         }
     }
     viewer.operator.client.mgp().access_grant(&params).await?;
-    Ok(with_end(viewer, form, format!("{agent} → {target}: {}", form.text("answer"))))
+    Ok(with_end(viewer, form, format!("{agent} → {target}: {}", decided(viewer, form))))
 }
 
 async fn decide_permissions(
@@ -279,7 +279,12 @@ async fn decide_permissions(
     let checked = check_server(&console.global, &backend, server).await;
     checked.map_err(|failure| Problem::of("server", failure.to_string()))?;
     backend.decide(decision, params).await?;
-    Ok(with_end(viewer, form, format!("{server} {names}: {}", form.text("answer"))))
+    Ok(with_end(viewer, form, format!("{server} {names}: {}", decided(viewer, form))))
+}
+
+/// Returns the decision of a form that was sent, as a word in the language of the viewer.
+fn decided(viewer: &Viewer, form: &Form) -> &'static str {
+    if form.text("answer") == "allow" { viewer.texts.allow_word } else { viewer.texts.deny_word }
 }
 
 fn needed<'a>(viewer: &Viewer, form: &'a Form, name: &'static str) -> Result<&'a str, Problem> {

@@ -192,9 +192,11 @@ pub(super) async fn one_definition(
             @if let Some(tool) = found.iter().find(|tool| needs_decision(tool)) {
                 (definition(&console, &viewer, tool))
                 @if let Some(whole) = &tool.definition { pre.whole tabindex="0" { (in_order(whole)) } }
-            } @else {
+            } @else if let Some(tool) = found.first() {
                 p.dim { code { (plain(&id)) } ": " (texts.no_definition) }
-                @if let Some(tool) = found.first() { (settled_definition(&viewer, tool)) }
+                (settled_definition(&viewer, tool))
+            } @else {
+                p.dim { code { (plain(&id)) } ": " (texts.tool_missing) }
             }
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))

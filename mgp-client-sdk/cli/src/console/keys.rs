@@ -168,9 +168,10 @@ pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted)
     let revoked = if console.kernel.admits_change(operator) {
         keys::revoke(&console.global, id, operator.principal.clone()).await.map(drop)
     } else {
-        Err(Failure::failed("your key does not permit changes (`admin.write`)"))
+        Err(Failure::failed(viewer.texts.no_write))
     };
-    console.ended(&viewer, "/access", format!("{id}: revoked"), revoked)
+    let done = format!("{id}: {}", viewer.texts.revoked);
+    console.ended(&viewer, "/access", done, revoked)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@
   const lost = document.getElementById("lost");
   if (!main || !content || !lost || !window.EventSource) return;
   // A button that changes something ignores a click that was aimed at what was at its place before: the second click of
-  // a double click, and a click within 0.6 s after the content has changed or the window has come to the front.
+  // a double click, and a click within 0.6 s after such buttons have changed or the window has come to the front.
   let settled = 0;
   const settle = () => { settled = performance.now() + 600; };
   window.addEventListener("focus", settle);
@@ -38,13 +38,49 @@
     const isLate = event.detail > 1 || event.timeStamp < settled;
     if (isLate && event.target.closest("form[method=post] button")) event.preventDefault();
   }, true);
+  // Returns the forms that change something, with what is around them, and their places.
+  const forms = () => JSON.stringify([...content.querySelectorAll("form[method=post]")].map((form) =>
+    [form.parentElement.innerHTML, form.getBoundingClientRect()]));
   const isInUse = () => {
     const at = document.activeElement;
     const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(at.tagName);
     const chosen = content.querySelector("input:checked, details[open], [aria-invalid], [data-keep]");
-    const written = [...content.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
-    const aims = content.querySelector("button:hover");
+    const initial = (select) => Math.max(0, [...select.options].findIndex((option) => option.defaultSelected));
+    const written = [...content.querySelectorAll("input, select")].some((field) =>
+      field.options ? field.selectedIndex !== initial(field) : field.value !== field.defaultValue);
+    // A click on a link that is replaced before the button of the mouse is released has no effect.
+    const aims = content.querySelector("button:hover, :active");
     return writes || written || chosen || aims || String(window.getSelection()).length > 0;
+  };
+  // Returns a function that restores in new content which part has the focus, and how far each part is scrolled. A part
+  // scrolled to its end, e.g. a log, stays there. Without this, the keyboard would begin again at the top of the page.
+  const remember = () => {
+    const parts = () => [...content.querySelectorAll("a[href], summary, [tabindex]")];
+    const nameOf = (part) =>
+      part.id || part.getAttribute("aria-label") || part.getAttribute("href") || part.textContent;
+    const named = (name) => parts().filter((part) => nameOf(part) === name);
+    const isKept = (part) => part === document.activeElement || part.scrollTop > 0 || part.scrollLeft > 0;
+    const kept = parts().filter(isKept).map((part) => {
+      const { scrollTop: top, scrollLeft: left } = part, name = nameOf(part), all = named(name);
+      const isAtEnd = top > 0 && part.scrollHeight - part.clientHeight - top < 2;
+      // Of several parts with a name, count from the last one, because new records are added before the others.
+      const number = all.indexOf(part) - all.length;
+      return { name, number, top, left, isAtEnd, hasFocus: part === document.activeElement };
+    });
+    return () => {
+      for (const { name, number, top, left, isAtEnd, hasFocus } of kept) {
+        const part = named(name).at(number);
+        if (!part) continue;
+        if (hasFocus) part.focus({ preventScroll: true });
+        part.scrollTo({ left, top: isAtEnd ? part.scrollHeight : top, behavior: "instant" });
+      }
+    };
+  };
+  // Returns the item with the same id, or the only link with the same address.
+  const sameIn = (root, item) => {
+    if (item.id) return root.querySelector(`#${CSS.escape(item.id)}`);
+    const links = root.querySelectorAll(`a[href="${CSS.escape(item.getAttribute("href"))}"]`);
+    return links.length === 1 ? links[0] : null;
   };
   let late = false, asked = false;
   const refresh = async () => {
@@ -68,16 +104,17 @@
         const fresh = page.getElementById("content");
         if (fresh) showLocal(fresh);
         if (fresh && fresh.innerHTML !== content.innerHTML && !isInUse()) {
-          const id = document.activeElement && document.activeElement.id;
+          const restore = remember(), before = forms();
           // In a page that was scrolled, the first visible item that remains keeps its place.
           const topOf = (item) => item.getBoundingClientRect().top;
-          const remains = (item) => topOf(item) >= 0 && fresh.querySelector(`#${CSS.escape(item.id)}`);
-          const kept = window.scrollY > 0 && [...content.querySelectorAll("[id]")].find(remains);
+          const remains = (item) => topOf(item) >= 0 && sameIn(fresh, item) && sameIn(content, item);
+          const kept = window.scrollY > 0 && [...content.querySelectorAll("[id], a[href]")].find(remains);
           const top = kept && topOf(kept);
           content.replaceChildren(...fresh.childNodes);
-          settle();
-          if (kept) window.scrollBy(0, topOf(document.getElementById(kept.id)) - top);
-          if (id) document.getElementById(id)?.focus({ preventScroll: true });
+          if (kept) window.scrollBy(0, topOf(sameIn(content, kept)) - top);
+          restore();
+          // The buttons of a server do not change or move with each new line of its log.
+          if (forms() !== before) settle();
         }
       }
     } catch { late = true; } finally { asked = false; }

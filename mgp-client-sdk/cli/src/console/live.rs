@@ -70,6 +70,16 @@ impl Live {
         self.counted.store(count, Ordering::Relaxed);
     }
 
+    /// Counts the items that wait for the operator, unless a poll does that: a browser without JavaScript has no feed
+    /// of changes.
+    pub(super) async fn count(&self) {
+        if !self.is_polling.load(Ordering::SeqCst)
+            && let Ok(count) = Box::pin(count_waiting(&self.client)).await
+        {
+            self.set_waiting(count);
+        }
+    }
+
     /// Returns the number of items that wait for the operator as text, or an empty text if none wait.
     pub(super) fn waiting_mark(&self) -> String {
         match self.counted.load(Ordering::Relaxed) {
@@ -108,7 +118,8 @@ impl Live {
                 }
                 changed = published => {
                     changed.ok()?;
-                    message("change", "")
+                    // A browser drops an event without data.
+                    message("change", "events")
                 }
                 () = live.client.closed() => return None,
             };

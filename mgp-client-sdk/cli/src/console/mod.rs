@@ -341,7 +341,9 @@ async fn shown<P: Future<Output = PageResult>>(
     page: P,
 ) -> Response {
     let _turn = console.pages.acquire().await;
-    match page.await {
+    viewer.operator.live.count().await;
+    // Box the page, because this future would otherwise contain it twice, and some pages are large.
+    match Box::pin(page).await {
         Ok(response) => response,
         Err(error) => failed(console, viewer, &error),
     }

@@ -137,6 +137,7 @@ pub(super) async fn page(
                     None => p.done data-keep {
                         (verified.records) " " (texts.records_unchanged)
                         @if let Some(lost) = verified.lost { "; " (texts.records_lost) " " (lost) }
+                        @if let Some(lost) = verified.changes_lost { "; " (texts.changes_lost) " " (lost) }
                     },
                 }
             }

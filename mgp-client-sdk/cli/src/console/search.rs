@@ -72,11 +72,11 @@ pub(super) async fn page(
                 Some(Err(failure)) => p.failed { (hint(&failure.to_string())) },
                 None => {}
             }
-            h2 { (texts.context) " “" (plain(agent)) "”" }
+            h2 { (texts.context) " " q { (plain(agent)) } }
             (cost(&viewer, &tokens))
-            h2 { (texts.saved_by_day) " “" (plain(agent)) "”" }
+            h2 { (texts.saved_by_day) " " q { (plain(agent)) } }
             (saved_by_day(&viewer, &tokens))
-            h2 { (texts.unmet) " “" (plain(agent)) "”" }
+            h2 { (texts.unmet) " " q { (plain(agent)) } }
             (unmet(&viewer, &tokens))
             h2 { (texts.saved_by_agent) }
             (saved_by_agent(&viewer, &saved))

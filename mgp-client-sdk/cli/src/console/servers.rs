@@ -8,13 +8,14 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
+use mgp_types::ErrorCode;
 use mgp_types::method::{
     KernelInfo, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
     KernelServersStart, KernelServersStop,
 };
 use mgp_types::mgp::{
-    KernelInfoParams, KernelInfoResult, KernelServer, KernelServerLogsParams, KernelServersParams,
-    ServerState,
+    KernelInfoParams, KernelInfoResult, KernelLogLine, KernelServer, KernelServerLogsParams,
+    KernelServersParams, KernelTool, ServerState,
 };
 
 use super::form::{Form, Posted, segment};
@@ -124,9 +125,28 @@ async fn fetch(viewer: &Viewer, id: &str) -> Result<KernelServer, PageError> {
     let mut params = KernelServersParams::new();
     params.server_id = Some(id.to_owned());
     let missing = || PageError(StatusCode::NOT_FOUND, viewer.texts.no_server.to_owned());
-    let found =
-        viewer.operator.client.request::<KernelServers>(&params).await.map_err(|_| missing())?;
+    let found = viewer.operator.client.request::<KernelServers>(&params).await;
+    let found = found.map_err(|error| match error.code() {
+        ErrorCode::INVALID_PARAMS => missing(),
+        _ => error.into(),
+    })?;
     found.servers.into_iter().find(|server| server.id == id).ok_or_else(missing)
+}
+
+/// Returns the newest lines of a server's log, and its tools. Both are empty for a server that the kernel lists but
+/// does not run: the configuration switches it off, or it waits for an operator.
+async fn log_and_tools(
+    viewer: &Viewer,
+    id: &str,
+) -> Result<(Vec<KernelLogLine>, Vec<KernelTool>), PageError> {
+    let client = &viewer.operator.client;
+    let mut params = KernelServerLogsParams::new(id);
+    params.lines = Some(LOG_LINES);
+    match client.request::<KernelServersLogs>(&params).await {
+        Ok(log) => Ok((log.lines, fetch_tools(client, Some(id), None).await?)),
+        Err(error) if error.code() == ErrorCode::INVALID_PARAMS => Ok((Vec::new(), Vec::new())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) async fn one(
@@ -137,10 +157,7 @@ pub(super) async fn one(
 ) -> Response {
     shown(&console, &viewer, async {
         let server = fetch(&viewer, &id).await?;
-        let mut params = KernelServerLogsParams::new(id.as_str());
-        params.lines = Some(LOG_LINES);
-        let log = viewer.operator.client.request::<KernelServersLogs>(&params).await?.lines;
-        let tools = fetch_tools(&viewer.operator.client, Some(&id), None).await?;
+        let (log, tools) = log_and_tools(&viewer, &id).await?;
         let texts = viewer.texts;
         let rows = html! {
             @for tool in &tools {
@@ -162,7 +179,7 @@ pub(super) async fn one(
             h2 { (texts.log) }
             div data-live {
                 @if log.is_empty() { p.dim { (texts.none) } }
-                @else { pre tabindex="0" { @for line in &log { (times::moment(line.at.as_str())) " " (plain(&line.text)) "\n" } } }
+                @else { pre #log role="region" aria-label=(texts.log) tabindex="0" { @for line in &log { (times::moment(line.at.as_str())) " " (plain(&line.text)) "\n" } } }
             }
         };
         Ok(layout::page(&console, &viewer, "/servers", &query, &body))

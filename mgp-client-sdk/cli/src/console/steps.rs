@@ -153,7 +153,7 @@ impl Story<'_> {
             @if let Some(place) = place { ", " (place) }
             @if let Some(permission) = detail::<String>(event, "permission") { ", " code { (plain(&permission)) } }
             @if let Some(end) = end { ", " (texts.until_word) " " (times::moment(&end)) }
-            @if let Some(reason) = detail::<String>(event, "justification") { ": “" (plain(&reason)) "”" }
+            @if let Some(reason) = detail::<String>(event, "justification") { ": " q { (plain(&reason)) } }
         }
     }
 

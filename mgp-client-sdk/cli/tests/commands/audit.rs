@@ -211,6 +211,12 @@ fn an_older_state_is_noticed_before_and_after_a_kernel_starts() {
     let shown = home.succeed(&["audit", "query", "--type", "changes_lost"]);
     assert!(shown.contains("2 changes"), "{shown}");
     assert_eq!(home.json("audit-verify", &["audit", "verify"])["changes_lost"], 2);
+    #[cfg(unix)]
+    {
+        let page = crate::console::Browser::new(&home).get("/record?verify=yes").text();
+        assert!(page.contains("according to the events changes_lost: 2</p>"), "{page}");
+        home.silent(&["stop"]);
+    }
 }
 
 #[cfg(unix)]

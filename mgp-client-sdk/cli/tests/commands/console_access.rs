@@ -40,6 +40,18 @@ fn the_end_of_a_grant_for_a_server_keeps_the_denials_of_its_tools() {
 }
 
 #[test]
+fn the_access_of_an_agent_whose_name_begins_with_a_space_is_revoked() {
+    let kernel = Kernel::bench();
+    let (home, browser) = kernel.console();
+    home.succeed(&["access", "grant", " ada ", "bench", "--force"]);
+    let form = "name=\"agent\" value=\" ada \"";
+    assert!(browser.get("/access").body.contains(form));
+    let page = browser.done("/access/revoke", &[("agent", " ada "), ("server", "bench")]);
+    assert!(page.contains("ada  bench: revoked"), "{page}");
+    assert!(!browser.get("/access").body.contains(form));
+}
+
+#[test]
 fn access_can_be_revoked_while_the_configuration_is_broken() {
     let kernel = Kernel::bench();
     let (home, browser) = kernel.console();
@@ -110,6 +122,47 @@ fn a_reload_of_a_file_with_an_error_is_shown_as_a_failure() {
     let notice = page.split("class=\"failed\"").nth(1).unwrap().split("</p>").next().unwrap();
     assert!(notice.contains("the files have errors"), "{page}");
     assert!(!page.contains("class=\"done\""), "{page}");
+}
+
+#[test]
+fn the_page_of_a_disabled_server_shows_the_command_that_enables_it() {
+    let kernel = Kernel::bench();
+    let (home, browser) = kernel.console();
+    let config = std::fs::read_to_string(home.path("c.toml")).unwrap();
+    let disabled = "[[servers]]\nid = 'off'\ncommand = 'sh'\nenabled = false\n";
+    home.write("c.toml", &format!("{config}{disabled}"));
+    browser.done("/configuration", &[]);
+    assert!(browser.get("/servers").body.contains("/servers/off\""));
+    let page = browser.get("/servers/off");
+    let text = page.text();
+    assert!(page.status == 200 && text.contains("mgp servers enable off"), "{text}");
+    assert_eq!(browser.get("/servers/none").status, 404);
+    let missing = browser.get("/definition/off.none").text();
+    assert!(missing.contains("<code>off.none</code>: the kernel has no such tool"), "{missing}");
+}
+
+#[test]
+fn a_notice_is_in_the_language_of_the_browser() {
+    let kernel = Kernel::bench();
+    let (home, browser) = kernel.console();
+    let headers = format!("Origin: http://{}\r\nAccept-Language: de\r\n", browser.address);
+    let notice = |path: &str, pairs: &[(&str, &str)]| {
+        let all = [&[("token", browser.token.as_str())][..], pairs].concat();
+        let answer = browser.post_with(path, &all, &headers);
+        assert_eq!(answer.status, 303, "{}", answer.body);
+        answer.header("location").unwrap().to_owned()
+    };
+    let entry = [("agent", "default"), ("server", "bench")];
+    home.silent(&["access", "grant", "default", "bench"]);
+    let denied = [&entry[..], &[("answer", "deny"), ("tool", "echo")]].concat();
+    for (path, pairs, word) in [
+        ("/configuration", Vec::new(), "=nichts+hat+sich+ge%C3%A4ndert&"),
+        ("/access/grant", denied, "bench.echo%3A+abgelehnt&"),
+        ("/access/revoke", entry.to_vec(), "+bench%3A+zur%C3%BCckgenommen&"),
+    ] {
+        let location = notice(path, &pairs);
+        assert!(location.contains(word), "{path}: {location}");
+    }
 }
 
 #[test]

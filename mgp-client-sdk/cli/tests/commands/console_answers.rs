@@ -2,7 +2,7 @@
 //! the result of a decision. The inbox shows all pending approvals, and the audit log is verified as a whole.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -551,14 +551,43 @@ fn the_page_also_verifies_a_second_log_of_earlier_versions() {
     assert_eq!(home.run(&["audit", "verify"]).code, Some(1));
 }
 
+/// Regression test: the events of the kernel had no data, and browsers drop such events.
+#[test]
+fn each_event_of_a_page_has_data() {
+    let kernel = guarded("");
+    let browser = Browser::new(&kernel.home);
+    let mut stream = TcpStream::connect(&browser.address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (base, cookie, address) = (&browser.base, &browser.cookie, &browser.address);
+    let head = format!("Host: {address}\r\nCookie: {cookie}");
+    write!(stream, "GET {base}/events?changes=1 HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+    kernel.home.silent(&["access", "grant", "default", "desk"]);
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    for event in ["event: waiting", "event: change"] {
+        lines.by_ref().find(|line| line == event).unwrap();
+        assert!(lines.next().unwrap().starts_with("data: "), "{event}");
+    }
+}
+
 #[test]
 fn a_connection_that_sends_only_half_a_request_is_closed() {
     let home = Home::new();
     let browser = Browser::new(&home);
-    let mut stream = TcpStream::connect(&browser.address).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT * 4)).unwrap();
-    write!(stream, "GET {} HTTP/1.1\r\nHost:", browser.base).unwrap();
-    stream.read_to_end(&mut Vec::new()).unwrap();
+    let (address, base) = (&browser.address, &browser.base);
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT * 4)).unwrap();
+        stream
+    };
+    let (mut head, mut form) = (connect(), connect());
+    write!(head, "GET {base} HTTP/1.1\r\nHost:").unwrap();
+    let length = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100";
+    let named = format!("Host: {address}\r\nOrigin: http://{address}\r\n{length}");
+    write!(form, "POST {base}/login HTTP/1.1\r\n{named}\r\n\r\nkey=").unwrap();
+    let mut answer = String::new();
+    form.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    head.read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(browser.get("").status, 200);
     home.silent(&["stop"]);
 }

@@ -172,6 +172,43 @@ fn a_logout_ends_the_open_pages_of_its_session_and_no_others() {
 }
 
 #[test]
+fn a_page_of_an_earlier_session_changes_nothing_and_shows_what_to_do() {
+    let home = &Home::new();
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (mut browser, _messages) = served(home, "");
+    browser.log_in(&[("key", &admin)]);
+    let old = browser.token.clone();
+    browser.log_in(&[("key", &admin)]);
+    let headers = format!("Origin: http://{}\r\n", browser.address);
+    let form = [("token", old.as_str()), ("action", "stop")];
+    let refused = browser.post_with("/servers/desk", &form, &headers);
+    let text = refused.text();
+    assert!(refused.status == 403 && text.contains("Go back, load the page again"), "{text}");
+    assert!(text.contains("href=\"/console/servers\""), "the page has the navigation: {text}");
+    assert_eq!(home.json("servers-ls", &["servers", "ls"])[0]["status"], "connected");
+}
+
+#[test]
+fn the_count_of_waiting_calls_is_right_without_scripts() {
+    let home = &Home::new();
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (mut browser, _messages) = served(home, "");
+    browser.log_in(&[("key", &admin)]);
+    let count = || {
+        let page = browser.get("/servers").body;
+        let (_, mark) = page.split_once("data-live=\"count\">").unwrap();
+        mark.split('<').next().unwrap().to_owned()
+    };
+    assert_eq!(count(), "");
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    assert_eq!(count(), "1");
+    home.silent(&["approvals", "deny", &id]);
+    assert!(!ended(call).0);
+    assert_eq!(count(), "");
+}
+
+#[test]
 fn a_page_has_an_icon_of_its_own_and_a_wrong_address_an_answer() {
     let kernel = Kernel::bench();
     let browser = Browser::new(&kernel.home);

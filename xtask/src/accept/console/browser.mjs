@@ -290,6 +290,79 @@ const aim = async () => {
   await page.context().close();
 };
 
+// A page shows a new record by itself. Meanwhile it keeps the focus of the keyboard, the positions of scrolled parts,
+// a pressed link and a chosen filter.
+const keep = async () => {
+  const page = await open(1400, 'light', true);
+  await logIn(page);
+  await page.mouse.move(1, 1);
+  run('access', 'grant', 'coder', 'desk', 'echo', '--no-confirm');
+  const add = () => call('desk.echo', { message: 'a note' });
+  for (let number = 0; number < 20; number += 1) await add();
+  await page.goto(`${base}/record`);
+  await sleep(1500);
+  const pathOf = (number) => page.locator('tbody a').nth(number).getAttribute('href');
+  const grows = async () => {
+    const first = await pathOf(0);
+    await add();
+    return page.waitForFunction((old) => document.querySelector('tbody a').getAttribute('href') !== old, first);
+  };
+  const second = await pathOf(1);
+  await page.locator('tbody a').nth(1).focus();
+  await grows();
+  check((await page.evaluate(() => document.activeElement.getAttribute('href'))) === second, 'a link keeps the focus while the record grows');
+  await page.locator('tbody a').nth(5).evaluate((link) => link.scrollIntoView());
+  const read = page.locator(`tbody a[href="${await pathOf(9)}"]`);
+  const topOf = () => read.evaluate((link) => link.getBoundingClientRect().top);
+  const top = await topOf();
+  await grows();
+  check(Math.abs((await topOf()) - top) < 3, 'a line of a scrolled page stays where it is while the record grows');
+  await page.goto(`${base}/record`);
+  await sleep(1500);
+  const pressed = await pathOf(0);
+  await page.locator('tbody a').first().hover();
+  await page.mouse.down();
+  await add();
+  await sleep(3000);
+  await page.mouse.up();
+  await page.waitForURL(/[/]story[/]/).catch(() => {});
+  check(page.url().endsWith(pressed), `a link that is pressed while the record grows leads to its story, not to ${page.url()}`);
+  await page.mouse.move(1, 1);
+  await page.goto(`${base}/record`);
+  await sleep(1500);
+  await page.locator('select[name=type]').selectOption('ACCESS_GRANTED');
+  await page.evaluate(() => document.activeElement.blur());
+  await add();
+  await sleep(3000);
+  check((await page.inputValue('select[name=type]')) === 'ACCESS_GRANTED', 'a chosen filter remains while the record grows');
+  await page.goto(`${base}/servers/files`);
+  await sleep(1500);
+  await page.route('**/servers/files', async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: (await response.text()).replace('</pre>', 'one more line</pre>') });
+  });
+  const ignored = page.evaluate(() => new Promise((done) => {
+    const content = document.getElementById('content');
+    document.addEventListener('click', (event) => { done(event.defaultPrevented); event.preventDefault(); });
+    new MutationObserver(() => content.querySelector('form[method=post] button').click()).observe(content, { childList: true });
+    setTimeout(() => done(true), 10000);
+  }));
+  await add();
+  check(!(await ignored), 'a button answers while only the log of its server grows');
+  await page.unroute('**/servers/files');
+  run('access', 'revoke', 'coder', 'desk', 'echo');
+  await page.goto(`${base}/servers/files`);
+  await sleep(1500);
+  const log = page.locator('#log');
+  await log.evaluate((part) => { part.scrollTop = 100; });
+  check((await log.evaluate((part) => part.scrollTop)) === 100, 'a long log is scrolled');
+  const length = (await log.textContent()).length;
+  run('servers', 'restart', 'files');
+  await page.waitForFunction((old) => document.getElementById('log').textContent.length > old, length);
+  check((await log.evaluate((part) => part.scrollTop)) === 100, 'a log stays scrolled while it grows');
+  await page.context().close();
+};
+
 // The hostile definition waits from the beginning.
 const approveDefinition = async () => {
   const page = await open(800, 'dark', true);
@@ -305,6 +378,7 @@ try {
   await approveDefinition();
   await live();
   await aim();
+  await keep();
   for (const [scripts, width] of [[true, 1400], [false, 360]]) {
     const page = await open(width, 'light', scripts);
     await logIn(page);

@@ -29,6 +29,7 @@ const answer = (method) => {
 };
 
 console.error(hostile);
+for (let line = 0; line < 60; line += 1) console.error(`line ${line} of a long log`);
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, method } = JSON.parse(line);
   if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answer(method) }));
