@@ -19,6 +19,7 @@ mod reply;
 mod review;
 mod server_listing;
 mod shown;
+mod skeleton;
 mod state;
 mod table;
 #[cfg(test)]

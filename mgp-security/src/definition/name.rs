@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use mgp_types::method::{self, Initialize, Request};
 use mgp_types::service::ServerId;
 use unicode_normalization::UnicodeNormalization;
-use unicode_security::skeleton;
 
 use super::review::name_words;
+use super::skeleton::skeleton;
 
 /// The maximum length of a tool name or server id, in bytes.
 const NAME_MAX: usize = 128;

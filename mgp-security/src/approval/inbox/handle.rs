@@ -1,31 +1,27 @@
 //! The handle of the inbox, for calls that ask and operators who decide.
 
 mod answer;
+mod ask;
 mod beside;
 mod review;
 mod withdrawal;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
 use mgp_types::mgp::{Actor, AuditEvent, GrantDecision};
-use mgp_types::service::{AuditSink, Context, Principal, ServerId};
+use mgp_types::service::{AuditSink, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use self::answer::AnswerContext;
 use self::beside::{changed_by_others, check_answer, not_open};
 use self::review::review_about;
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{AdminCheck, Need};
-use crate::approval::{
-    ApprovalTerm, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
-};
+use crate::approval::{ApprovalTerm, CallApproval, CallApprovals, Decision, Question};
 use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
@@ -536,63 +532,6 @@ impl Inbox {
         writes.push((request.id.clone(), Some(request.clone())));
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(Arc::new(request))
-    }
-
-    pub(super) async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
-        let mut moves = self.0.moved.subscribe();
-        let mut late = pin!(sleep(self.wait()));
-        let mut asked: Option<Arc<ApprovalRequest>> = None;
-        loop {
-            moves.borrow_and_update();
-            let requests = self.0.state.now()?;
-            let known = asked.as_ref().and_then(|asked| requests.get(&asked.id));
-            let is_replaced = || requests.all().any(|other| other.is_about(&question));
-            if asked.is_some() && known.is_none() && !is_replaced() {
-                // The request was removed with its server, so do not ask again.
-                let removed = Decision::new(GrantDecision::Deferred, "the inbox of approvals");
-                return Ok(removed.with("cause", &LeftOpen::Closed));
-            }
-            if let Some(now) = known
-                && (now.state == RequestState::Settled || now.is_decision(now.state))
-            {
-                // The request was closed or decided meanwhile, so stop waiting.
-                return Ok(now.closing_decision());
-            }
-            // If the call was granted one of the permissions meanwhile, that permission was removed from the request,
-            // so the request does not match the question any more. Keep waiting: the `gate` module will ask again with
-            // fewer permissions.
-            let narrowed = known.filter(|known| !known.answers(&question)).cloned();
-            let waiting = match narrowed {
-                Some(narrowed) => narrowed,
-                None => match self.find(&question).await? {
-                    Lookup::Decided(decision) => return Ok(decision),
-                    Lookup::Open(request) => request,
-                },
-            };
-            asked = Some(Arc::clone(&waiting));
-            tokio::select! {
-                moved = moves.changed() => if moved.is_err() {
-                    return Ok(waiting.decision(GrantDecision::Deferred));
-                },
-                () = &mut late => return Ok(waiting.decision(GrantDecision::Deferred)),
-                () = self.waits_ended() => {
-                    let closed = waiting.decision(GrantDecision::Deferred);
-                    return Ok(closed.with("cause", &LeftOpen::Closed));
-                }
-            }
-        }
-    }
-}
-
-#[async_trait]
-impl Approver for Inbox {
-    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
-        self.ask(question).await
-    }
-
-    /// Returns [`InboxConfig::wait`] plus a margin in which the waiting call can still get the approval id.
-    fn timeout(&self) -> Duration {
-        self.wait() + Duration::from_secs(4)
     }
 }
 

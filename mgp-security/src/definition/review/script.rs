@@ -2,7 +2,8 @@
 //! (UTS 39).
 
 use unicode_security::mixed_script::AugmentedScriptSet;
-use unicode_security::skeleton;
+
+use crate::definition::skeleton::skeleton;
 
 /// The minimum length of a word for the check; shorter words mix scripts legitimately: `Δx`, `kΩ`, `µm`.
 const WORD_MIN: usize = 4;
