@@ -234,7 +234,7 @@ impl CurrentCredentials {
                 // If the response contains no new refresh token, the old refresh token stays valid.
                 renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
                 entry.tokens = Some(renewed);
-                self.save(entry.clone()).await;
+                self.save_renewed(entry.clone()).await?;
                 Ok(true)
             }
             Err(error) if token::is_final(&error) => {

@@ -290,6 +290,11 @@ impl CurrentCredentials {
         access(kept).is_some_and(|access| self.state.lock().seen.as_ref() != Some(access))
     }
 
+    /// Returns whether the store had an access token when it was last read or written.
+    pub(super) fn has_seen_tokens(&self) -> bool {
+        self.state.lock().seen.is_some()
+    }
+
     pub(super) fn with_limits<T>(&self, run: impl FnOnce(&mut Limits) -> T) -> T {
         run(&mut self.state.lock().limits)
     }

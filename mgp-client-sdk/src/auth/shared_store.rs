@@ -82,6 +82,36 @@ impl CurrentCredentials {
         }
     }
 
+    /// Stores renewed tokens, unless a login or a logout has changed the store since it was last read. Both wait only a
+    /// short time for a renewal, so they can come before the end of this one.
+    ///
+    /// After a login, its tokens are used. After a logout, the renewed tokens are revoked, and the renewal fails.
+    pub(super) async fn save_renewed(&self, mut entry: TokenEntry) -> Result<(), AuthError> {
+        match self.config.store.load(&entry.server, &entry.issuer).await {
+            Ok(Some(stored)) if self.is_newer_in_store(&stored) => {
+                debug!("another process stored tokens during the renewal");
+                self.note_stored(Some(&stored));
+                self.take(self.usable(stored).unwrap_or(entry));
+            }
+            Ok(stored)
+                if self.has_seen_tokens()
+                    && stored.as_ref().is_none_or(|stored| stored.tokens.is_none()) =>
+            {
+                let deleted = entry.clone();
+                entry.tokens = None;
+                self.note_stored(None);
+                self.take(entry);
+                if let Err(error) = Box::pin(self.revoke(&deleted)).await {
+                    warn!(%error, "not all tokens of a deleted login were revoked");
+                }
+                return Err(AuthError::Expired);
+            }
+            // The store is unchanged. If it cannot be read, storing fails too, and reports it.
+            _ => self.save(entry).await,
+        }
+        Ok(())
+    }
+
     /// Stores an entry without tokens, unless another process has stored new tokens since the store was last read.
     pub(super) async fn save_without_tokens(&self, entry: TokenEntry) {
         let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();

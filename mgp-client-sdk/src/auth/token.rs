@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use serde::Deserialize;
+use serde_json::Value;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::{self, clip_text};
@@ -17,6 +18,21 @@ use super::secret::Secret;
 use super::store::{TokenKind, Tokens};
 
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// The fields of a form whose values are secret.
+const SECRET_FIELDS: &[&str] = &[
+    "assertion",
+    "code",
+    "code_verifier",
+    "device_code",
+    "refresh_token",
+    "subject_token",
+    "token",
+];
+
+/// The minimum length, in bytes, of a secret that is left out of a refusal. Leaving out shorter secrets would hide
+/// ordinary words.
+const MIN_SECRET_BYTES: usize = 8;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -157,10 +173,13 @@ pub(super) async fn ask(
     loop {
         // Create the request again for each attempt, because proofs and assertions can be used only once.
         let request = post(endpoint, issuer, identity, &form)?;
-        let Some(prover) = prover else { return read(endpoint, &fetcher.fetch(request).await?) };
+        let Some(prover) = prover else {
+            let answer = fetcher.fetch(request).await?;
+            return read(endpoint, &without_secrets(answer, identity, &form));
+        };
         let answer = fetcher.fetch(prover.prove(request)?).await?;
         let is_new = prover.learn(endpoint, &answer)?;
-        match read(endpoint, &answer) {
+        match read(endpoint, &without_secrets(answer, identity, &form)) {
             Err(AuthError::Token { error, .. })
                 if error == WANTS_NONCE && is_new && retries < NONCE_RETRIES =>
             {
@@ -185,12 +204,40 @@ pub(super) async fn send(
         refusal(endpoint, &answer),
         AuthError::Token { error, .. } if error == INVALID_CLIENT
     );
-    match identity.with_secret_in_body(server).filter(|_| is_refused) {
-        Some(identity) => {
-            Ok(fetcher.fetch(post(endpoint, &server.issuer, &identity, &form)?).await?)
-        }
-        None => Ok(answer),
+    let answer = match identity.with_secret_in_body(server).filter(|_| is_refused) {
+        Some(identity) => fetcher.fetch(post(endpoint, &server.issuer, &identity, &form)?).await?,
+        None => answer,
+    };
+    Ok(without_secrets(answer, identity, &form))
+}
+
+/// Replaces the secrets of a request in the texts of the response that refuses it. Some endpoints repeat them there,
+/// and these texts are shown and logged.
+fn without_secrets(
+    mut answer: FetchResponse,
+    identity: &Identity,
+    form: &[(&'static str, &str)],
+) -> FetchResponse {
+    let Ok(mut members) = serde_json::from_slice::<Value>(&answer.body) else { return answer };
+    if !members["error"].is_string() {
+        return answer;
     }
+    let own = match &identity.proof {
+        Proof::Basic(secret) | Proof::Post(secret) => Some(secret.expose()),
+        Proof::None | Proof::Key(_) => None,
+    };
+    let sent = form.iter().filter(|(name, _)| SECRET_FIELDS.contains(name));
+    let secrets = sent.map(|(_, secret)| *secret).chain(own);
+    for secret in secrets.filter(|secret| secret.len() >= MIN_SECRET_BYTES) {
+        // The other members stay as they are, because a success may contain the same refresh token again.
+        for name in ["error", "error_description"] {
+            if let Some(Value::String(text)) = members.get_mut(name) {
+                *text = text.replace(secret, "…");
+            }
+        }
+    }
+    answer.body = members.to_string().into_bytes();
+    answer
 }
 
 /// Creates a request that contains a form and authenticates the client.
@@ -395,6 +442,25 @@ mod tests {
         let header = basic("a:b c", &"p%+é".into());
         let decoded = STANDARD.decode(header.strip_prefix("Basic ").unwrap()).unwrap();
         assert_eq!(String::from_utf8(decoded).unwrap(), "a%3Ab+c:p%25%2B%C3%A9");
+    }
+
+    #[test]
+    fn a_refusal_does_not_show_the_secrets_that_it_repeats() {
+        let identity = Identity { id: "me".to_owned(), proof: Proof::Post("own/s3cret".into()) };
+        let form = [("subject_token", "sent/s3cret"), ("resource", "https://a.example/mcp")];
+        let cleaned = |body: &str| without_secrets(FetchResponse::new(400, body), &identity, &form);
+        // Some JSON libraries write `/` with a backslash.
+        let refused = cleaned(
+            r#"{"error":"own/s3cret","error_description":"sent\/s3cret for https://a.example/mcp"}"#,
+        );
+        let shown = refusal("https://a.example/token", &refused).to_string();
+        assert!(shown.ends_with("(…): … for https://a.example/mcp"), "{shown}");
+        let mut granted = cleaned(
+            r#"{"error":"","access_token":"t","token_type":"bearer","refresh_token":"sent/s3cret"}"#,
+        );
+        granted.status = 200;
+        let granted = read("https://a.example/token", &granted).unwrap();
+        assert_eq!(granted.refresh_token, Some("sent/s3cret".into()));
     }
 
     #[test]

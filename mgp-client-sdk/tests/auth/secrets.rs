@@ -72,6 +72,12 @@ async fn printed_values_contain_no_secret() {
     for secret in forbidden.into_iter().chain(pem.lines().filter(|line| line.len() > 40)) {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }
+    for form in world.tokens() {
+        for name in ["code_verifier", "refresh_token"] {
+            let is_printed = form.get(name).is_some_and(|secret| printed.contains(secret));
+            assert!(!is_printed, "{name} of {form:?} in {printed}");
+        }
+    }
     assert!(printed.contains(ONE), "something was printed");
 }
 

@@ -2,6 +2,7 @@
 //! processes.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use mgp_client_sdk::auth::{
     FileTokens, MemoryTokens, OAuth, RenewalLock, TokenEntry, TokenStore, TokenStoreError,
 };
 use mgp_transport::http::{CredentialRefusal, Credentials as _};
+use mgp_types::ErrorCode;
+use serde_json::json;
 
 use crate::world::{ONE, SERVER, World};
 
@@ -153,4 +156,94 @@ async fn valid_tokens_of_another_process_are_not_removed() {
         assert_eq!(shown.is_some(), !lives.is_zero());
         assert_eq!(store.latest(SERVER).await.unwrap(), Some(later));
     }
+}
+
+/// A store in which another process deletes or replaces the entry while the token endpoint answers.
+struct ChangedDuringRenewal {
+    tokens: MemoryTokens,
+    /// The number of reads of the entry until the change, and the entry then; `None` if it is deleted.
+    change: Mutex<Option<(u32, Option<TokenEntry>)>>,
+    is_deleted: AtomicBool,
+}
+
+#[async_trait]
+impl TokenStore for ChangedDuringRenewal {
+    async fn load(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<Option<TokenEntry>, TokenStoreError> {
+        let mut due = None;
+        if let Some((left, entry)) = &mut *self.change.lock().unwrap() {
+            match left.checked_sub(1) {
+                Some(less) => *left = less,
+                None => due = Some(entry.take()),
+            }
+        }
+        if let Some(entry) = due {
+            *self.change.lock().unwrap() = None;
+            match entry {
+                Some(entry) => self.tokens.save(entry).await?,
+                None => self.is_deleted.store(true, Ordering::Relaxed),
+            }
+        }
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.tokens.load(server, issuer).await
+    }
+
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+        self.tokens.latest(server).await
+    }
+
+    async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
+        self.is_deleted.store(false, Ordering::Relaxed);
+        self.tokens.save(entry).await
+    }
+}
+
+impl ChangedDuringRenewal {
+    fn new() -> Arc<Self> {
+        let (tokens, change) = (MemoryTokens::new(), Mutex::default());
+        Arc::new(Self { tokens, change, is_deleted: AtomicBool::new(false) })
+    }
+
+    /// Changes the entry in the store after it was read once more, i.e. before the renewed tokens are stored.
+    fn change_in_renewal(&self, to: Option<TokenEntry>) {
+        *self.change.lock().unwrap() = Some((1, to));
+    }
+}
+
+/// Regression test: a renewal that a logout did not wait for stored its tokens again.
+#[tokio::test]
+async fn a_logout_during_a_renewal_is_not_undone() {
+    let (world, store) = (World::new(|_| {}), ChangedDuringRenewal::new());
+    let revocation = "https://one.example/revoke";
+    world.set(|s| s.server = json!({ "revocation_endpoint": revocation }));
+    let one = ended(&world, Arc::clone(&store)).await;
+    world.set(|s| s.expires_in = Some(3600));
+    store.change_in_renewal(None);
+    let error = one.authorization().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+    assert!(store.is_deleted.load(Ordering::Relaxed), "nothing was saved after the logout");
+    assert_eq!(one.authorization().await.unwrap(), None);
+    let revoked = world.log().into_iter().filter(|line| line.ends_with(revocation)).count();
+    assert_eq!(revoked, 2, "the renewed tokens");
+    check_refreshes(&world, 1);
+}
+
+/// Regression test: a renewal replaced the tokens of a login that another process had stored meanwhile.
+#[tokio::test]
+async fn a_login_during_a_renewal_is_not_replaced() {
+    let (world, store) = (World::new(|_| {}), ChangedDuringRenewal::new());
+    let one = ended(&world, Arc::clone(&store)).await;
+    world.set(|s| s.expires_in = Some(3600));
+    let mut login = store.latest(SERVER).await.unwrap().unwrap();
+    let tokens = login.tokens.as_mut().unwrap();
+    (tokens.access, tokens.expires_at) = ("theirs".into(), None);
+    store.change_in_renewal(Some(login.clone()));
+    let shown = one.authorization().await.unwrap();
+    assert_eq!(shown.as_deref(), Some("Bearer theirs"));
+    assert_eq!(store.latest(SERVER).await.unwrap(), Some(login));
 }

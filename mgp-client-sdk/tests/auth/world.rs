@@ -342,7 +342,10 @@ impl World {
             form_urlencoded::parse(&request.body).into_owned().collect();
         self.state().tokens.push(form.clone());
         if let Some((status, error)) = switches.token_fault {
-            return FetchResponse::new(status, json!({"error": error}).to_string());
+            // Like some authorization servers, repeat a secret of the request.
+            let repeated = form.get("code_verifier").or(form.get("refresh_token"));
+            let refusal = json!({"error": error, "error_description": repeated});
+            return FetchResponse::new(status, refusal.to_string());
         }
         if form.get("resource").map(String::as_str) != Some(switches.resource) {
             self.fault(format!("token request for {:?}", form.get("resource")));

@@ -79,6 +79,9 @@ const MAX_ENTRIES: usize = 256;
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.
     ///
+    /// If an entry, or its tokens, disappears while the tokens are renewed, that counts as a logout: the new tokens are
+    /// revoked, not saved.
+    ///
     /// # Errors
     /// [`TokenStoreError`] if the store cannot be read or trusted.
     async fn load(&self, server: &str, issuer: &str)

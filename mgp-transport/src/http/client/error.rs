@@ -145,7 +145,7 @@ impl From<Fault> for RpcError {
             // The server might have run the request, so the error code must not suggest a retry.
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
-                format!("the connection to {place} broke before the answer: {why}"),
+                format!("the connection to {place} broke before the answer, so the call may have run: {why}"),
             )
             .because(HttpFailure::ConnectionLost),
             Fault::Redirect { status, to } => Self::new(
@@ -175,7 +175,7 @@ impl From<Fault> for RpcError {
             }
             Fault::Cut(why) => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
-                format!("the stream ended before the answer: {why}"),
+                format!("the stream ended before the answer, so the call may have run: {why}"),
             )
             .because(HttpFailure::ConnectionLost),
             Fault::Timeout { what, bound } => {

@@ -340,10 +340,8 @@ impl Core {
         mut why: String,
     ) -> Result<Incoming, RpcError> {
         let Some(last) = reader.last_id().cloned() else {
-            return Err(Fault::Cut(format!(
-                "{why}; the server sent no event id to resume after, so the call may have run"
-            ))
-            .into());
+            let why = format!("{why}; the server sent no event id to resume after");
+            return Err(Fault::Cut(why).into());
         };
         loop {
             let failed = attempts.failed;
@@ -364,18 +362,18 @@ impl Core {
                         && status != StatusCode::CONFLICT
                         && status != StatusCode::TOO_MANY_REQUESTS =>
                 {
-                    let reason = "the server does not resume it, and the call may have run";
                     // The usual message for status 405 is about a POST, but this request is a GET, so it gets another
                     // message.
                     let cause = match status {
                         StatusCode::METHOD_NOT_ALLOWED => "it accepts no GET (HTTP 405)",
                         _ => error.message(),
                     };
-                    return Err(Fault::Cut(format!("{reason}: {cause}")).into());
+                    let why = format!("the server does not resume it: {cause}");
+                    return Err(Fault::Cut(why).into());
                 }
                 Ok(StreamResponse::Replaced) => {
-                    let reason = "the session it ran in is lost, and a new one does not know it";
-                    return Err(Fault::Cut(format!("{why}; {reason}, so it may have run")).into());
+                    let reason = "its session is lost, and a new one does not know the call";
+                    return Err(Fault::Cut(format!("{why}; {reason}")).into());
                 }
                 Ok(StreamResponse::Refused(_, error)) | Err(error) => {
                     error.message().clone_into(&mut why);

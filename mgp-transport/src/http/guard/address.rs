@@ -12,6 +12,9 @@ pub enum ForbiddenAddress {
     /// The address belongs to this machine.
     #[error("it is an address of this machine")]
     Loopback,
+    /// The address belongs to another machine, but the name is `localhost` or a name below it.
+    #[error("`localhost` and names below it are reached on this machine only")]
+    NotLoopback,
     /// The address belongs to a private network.
     #[error("it is an address of a private network")]
     Private,

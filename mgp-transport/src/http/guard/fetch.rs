@@ -40,7 +40,7 @@ const REDIRECTS: usize = 5;
 ///
 /// Only [`download`](Self::download) follows redirects. By default, fetching a document can take up to 10 s, and a
 /// document can have up to 1 MiB. With a [`proxy`](Self::proxy), only addresses that are written in a URL are checked,
-/// because the proxy resolves names.
+/// because the proxy resolves names. Names below `localhost` are always reached on this machine, without the proxy.
 ///
 /// ```
 /// use mgp_transport::http::GuardedFetch;
@@ -338,6 +338,11 @@ impl Rules {
     }
 
     fn judge(&self, host: &str, address: IpAddr) -> Result<(), ForbiddenAddress> {
+        // Such a host counts as this machine before it is resolved, e.g. for credentials over plain `http`. So a
+        // resolver must not lead it to another machine (RFC 6761 §6.3).
+        if is_loopback_host(host) && !address.to_canonical().is_loopback() {
+            return Err(ForbiddenAddress::NotLoopback);
+        }
         if self.any || self.hosts.contains(&bare(host)) {
             return Ok(());
         }
@@ -472,6 +477,23 @@ mod tests {
         assert!(sieved(&guard.0, "rebind.example", &private).is_err());
         let guard = Guard::for_url(&name, false).unwrap();
         assert_eq!(sieved(&guard.0, "rebind.example", &private).unwrap(), private);
+    }
+
+    /// Regression test: credentials were sent over plain `http` to the machine that a resolver named for such a host.
+    #[test]
+    fn a_resolver_does_not_lead_names_below_localhost_to_another_machine() {
+        let url: Uri = "http://mcp.localhost/mcp".parse().unwrap();
+        let guard = Guard::for_url(&url, false).unwrap();
+        let loopback = Rules { loopback: true, ..Rules::default() };
+        let chosen = Rules { hosts: vec!["mcp.localhost".to_owned()], ..Rules::default() };
+        for rules in [&*guard.0, &loopback, &chosen] {
+            for host in ["localhost", "mcp.localhost", "MCP.localhost."] {
+                let found = sieved(rules, host, &["1.1.1.1", "10.0.0.1"]).unwrap_err();
+                assert!(found.contains("on this machine only"), "{host}: {found}");
+            }
+            let found = sieved(rules, "mcp.localhost", &["1.1.1.1", "127.0.0.1", "::1"]);
+            assert_eq!(found.unwrap(), ["127.0.0.1", "::1"]);
+        }
     }
 
     #[track_caller]
