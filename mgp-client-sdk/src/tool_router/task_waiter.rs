@@ -9,7 +9,7 @@ use mgp_types::{Object, Payload, RpcError};
 use super::AwaitLegacyTask;
 use crate::client::{Client, LegacyTask};
 use crate::supervised::TaskHold;
-use crate::wire::{TaskCaller, TaskCallers};
+use crate::wire::{TaskCaller, TaskCallers, remove_local_ids};
 
 /// A waiter for the task of a call. It is stored in the extensions of each forwarded call whose caller wants the result
 /// of the task.
@@ -55,10 +55,26 @@ impl TaskWaiter {
             return Ok(reply);
         }
         match LegacyTask::of(&reply) {
-            Some(task) => self.client.await_legacy_task(&self.cx, task).await,
+            Some(task) => {
+                self.client.await_legacy_task(&self.cx, task).await.map(without_local_ids)
+            }
             None => Ok(reply),
         }
     }
+}
+
+/// Returns the result of a legacy task without the id of the task, which the caller cannot use. If the call is itself a
+/// task of this process, its own id is added later.
+fn without_local_ids(mut reply: Reply) -> Reply {
+    if let Some(body) = reply.as_body_mut()
+        && let Ok(mut result) = body.as_raw().get::<Object>()
+    {
+        remove_local_ids(&mut result);
+        if let Ok(result) = Payload::of(&result) {
+            body.replace_raw(result);
+        }
+    }
+    reply
 }
 
 /// Returns whether [`await_tasks`] would wait for the task of a call, if the call becomes one.

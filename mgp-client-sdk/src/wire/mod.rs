@@ -27,7 +27,7 @@ pub(crate) use liveness::spawn_driver;
 pub(crate) use liveness::{
     EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
 };
-pub(crate) use offers::{offers, question_for_caller};
+pub(crate) use offers::{offers, question_for_caller, remove_local_ids};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
 pub(crate) use page_address::{check_page, check_pages, is_openable, required_pages};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};

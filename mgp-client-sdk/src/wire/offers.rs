@@ -106,16 +106,18 @@ pub(super) fn shown_text(text: String) -> String {
     })
 }
 
-fn remove_local_ids(question: &mut Object) {
-    let Ok(Some(mut meta)) = question.decode::<Object>("_meta") else { return };
+/// Removes the progress token and the id of a task from the `_meta` of a server's question or result, because they are
+/// valid only on the server's connection.
+pub(crate) fn remove_local_ids(message: &mut Object) {
+    let Ok(Some(mut meta)) = message.decode::<Object>("_meta") else { return };
     let token = meta.remove(key::PROGRESS_TOKEN);
     if meta.remove(key::RELATED_TASK).or(token).is_none() {
         return;
     }
     if meta.is_empty() {
-        question.remove("_meta");
+        message.remove("_meta");
     } else if let Ok(rest) = Payload::of(&meta) {
-        question.insert("_meta", rest);
+        message.insert("_meta", rest);
     }
 }
 

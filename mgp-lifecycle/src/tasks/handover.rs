@@ -298,17 +298,44 @@ impl CallStage {
 }
 
 /// Sends a question of a task to a legacy caller: over a waiting `tasks/result` if there is one, else over the original
-/// call.
+/// call. A caller over HTTP that reads no stream for the latter gets the question with its next `tasks/result`.
 async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<Payload, RpcError> {
-    let to = loop {
+    let waiting = loop {
         let changed = entry.changed.notified();
-        match entry.latest_waiting() {
-            Some(waiting) => break waiting,
-            None if !own.peer.is_closed() => break own,
+        if let Some(waiting) = entry.latest_waiting() {
+            break waiting;
+        }
+        if own.peer.is_closed() {
             // The caller has disconnected, but it might connect again and wait for the result, so wait for that.
-            None => changed.await,
+            changed.await;
+            continue;
+        }
+        tokio::select! {
+            // Send first: a `tasks/result` that has arrived meanwhile is found only if the question is unread by then.
+            biased;
+            answer = send_question(entry, own.clone(), ask.clone()) => return answer,
+            () = wait_for_unread(entry, &own) => {}
         }
     };
+    send_question(entry, waiting, ask).await
+}
+
+/// Waits until the caller waits for the result of its task and has not read what was sent over its original call.
+async fn wait_for_unread(entry: &Entry, own: &Context) {
+    loop {
+        let changed = entry.changed.notified();
+        if entry.latest_waiting().is_some() && own.peer.has_unread(own.key) {
+            return;
+        }
+        changed.await;
+    }
+}
+
+async fn send_question(
+    entry: &Entry,
+    to: Context,
+    ask: CallerRequest,
+) -> Result<Payload, RpcError> {
     let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
     let (peer, related) = (to.peer.clone(), to.key);
     let mut cx = to;

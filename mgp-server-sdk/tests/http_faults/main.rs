@@ -20,6 +20,7 @@ mod sealed_state;
 mod shares;
 mod slow_clients;
 mod stream_cancel;
+mod task_questions;
 mod two_chats;
 mod wire;
 mod world;

@@ -141,7 +141,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
         .tool(ask("ask_too"))
 }
 
-fn ask(name: &str) -> Tool {
+pub(crate) fn ask(name: &str) -> Tool {
     Tool::new(name, "Asks who comes", |cx: Context, Args(_): Args<Amount>| async move {
         Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
             Elicited::Accepted(guest) => guest.name,

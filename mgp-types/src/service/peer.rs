@@ -39,6 +39,12 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether messages wait for the peer on the stream of one of its calls, or on the stream of its session if
+    /// that call is over, and the peer does not read this stream.
+    fn has_unread(&self, _call: CallKey) -> bool {
+        false
+    }
+
     /// Closes the connection after sending the queued messages; running calls end with an error. The reason is logged.
     fn close(&self, _reason: &str) {}
 
@@ -157,6 +163,13 @@ impl Peer {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
+    }
+
+    /// Returns whether messages wait for the peer on the stream of one of its calls, or on the stream of its session if
+    /// that call is over, and the peer does not read this stream (MCP until 2025-11-25 over HTTP).
+    #[must_use]
+    pub fn has_unread(&self, call: CallKey) -> bool {
+        self.0.has_unread(call)
     }
 
     /// Closes the connection; running calls end with an error. The reason is logged.

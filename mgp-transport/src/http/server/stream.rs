@@ -429,6 +429,12 @@ impl Stream {
     pub(super) fn has_reader(&self) -> bool {
         self.state.lock().has_reader
     }
+
+    /// Returns whether the stream has events that the client has not received, and no reader.
+    pub(super) fn has_unread(&self) -> bool {
+        let state = self.state.lock();
+        !state.has_reader && state.unread_bytes > 0
+    }
 }
 
 impl Drop for Stream {

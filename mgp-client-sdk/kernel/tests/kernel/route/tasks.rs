@@ -14,7 +14,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, TasksConfig};
 use mgp_testkit::{hello, temp_dir, until};
 use mgp_types::Payload;
-use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskStatus, TaskSupport};
+use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskStatus, TaskSupport, key};
 use mgp_types::method::{KernelReload, ToolsList};
 use mgp_types::mgp::KernelReloadParams;
 use mgp_types::service::{Call, Principal, Reply, Stack, around};
@@ -93,6 +93,9 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
             let result =
                 result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
             assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
+            // The host must not see the id of the server's task, because the kernel does not know that task.
+            let task = result.meta.as_ref().and_then(|meta| meta.get(key::RELATED_TASK));
+            assert!(task.is_none(), "{above:?} {below:?} {tool}: {task:?}");
         }
     }
 }

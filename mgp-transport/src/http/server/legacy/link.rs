@@ -116,6 +116,10 @@ impl Link for Session {
         self.is_ended()
     }
 
+    fn has_unread(&self, call: CallKey) -> bool {
+        self.route(Some(call)).has_unread()
+    }
+
     fn close(&self, reason: &str) {
         tracing::debug!(reason, "closing the session");
         self.end();
