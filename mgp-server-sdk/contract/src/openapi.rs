@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use crate::contract::Contract;
@@ -10,6 +10,9 @@ use crate::example::examples;
 
 /// The characters that are escaped in a segment of a path (RFC 3986 §2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The characters that are escaped in the fragment of a reference.
+const ESCAPED_IN_REFERENCE: &AsciiSet = &ESCAPED.remove(b'/').remove(b'$');
 
 /// Returns an OpenAPI 3.1 document in which each tool is a `POST` to `/tools/NAME`.
 #[must_use]
@@ -131,27 +134,31 @@ struct Schemas(Map<String, Value>);
 impl Schemas {
     /// Adds a schema and returns its key. Its definitions become components too, because most generators of clients
     /// follow references to components only.
-    fn add(&mut self, wanted: &str, schema: &Value) -> String {
+    fn add(&mut self, wanted: &str, whole: &Value) -> String {
         let key = self.insert(wanted, Value::Null);
-        let mut schema = schema.clone();
-        let mut moved = Vec::new();
+        let mut schema = whole.clone();
+        let (mut moved, mut components) = (Vec::new(), Vec::new());
         if let Some(members) = schema.as_object_mut() {
             members.remove("$schema");
             members.remove("$id");
             for list in ["$defs", "definitions"] {
                 let Some(Value::Object(definitions)) = members.remove(list) else { continue };
                 for (name, definition) in definitions {
+                    let anchor = definition["$anchor"].as_str().map(str::to_owned);
                     let component =
                         self.insert(&format!("{key}.{}", key_of(&name, '.')), definition);
                     let name = name.replace('~', "~0").replace('/', "~1");
-                    moved.push((format!("#/{list}/{name}"), component));
+                    moved.extend(anchor.map(|anchor| (anchor, component.clone())));
+                    moved.push((format!("/{list}/{name}"), component.clone()));
+                    components.push(component);
                 }
             }
         }
-        redirect(&mut schema, &key, &moved);
-        for (_, component) in &moved {
+        let references = References { whole, key: &key, moved: &moved };
+        references.redirect(&mut schema);
+        for component in &components {
             if let Some(definition) = self.0.get_mut(component) {
-                redirect(definition, &key, &moved);
+                references.redirect(definition);
             }
         }
         self.0.insert(key.clone(), schema);
@@ -178,31 +185,112 @@ fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     key
 }
 
-/// Rewrites the references within a schema. They then point to the component with the key `key`, or to the components
-/// to which the definitions of the schema were `moved`.
-fn redirect(part: &mut Value, key: &str, moved: &[(String, String)]) {
-    match part {
-        Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, key, moved)),
-        Value::Object(members) => {
-            for (name, part) in members {
-                match part {
-                    Value::String(to) if name == "$ref" && to.starts_with('#') => {
-                        *to = moved_reference(to, key, moved);
+/// The references within one schema, whose parts become components.
+struct References<'a> {
+    /// The schema as the tool lists it.
+    whole: &'a Value,
+    /// The key of its component.
+    key: &'a str,
+    /// The paths and the anchors of its definitions, each with the key of the component of the definition.
+    moved: &'a [(String, String)],
+}
+
+impl References<'_> {
+    /// Rewrites the references in a part of the schema so that they point to components, and writes lists of `items` in
+    /// the form of JSON Schema 2020-12. A reference without a target is removed, because generators of clients refuse
+    /// the whole document otherwise.
+    fn redirect(&self, part: &mut Value) {
+        match part {
+            Value::Array(parts) => parts.iter_mut().for_each(|part| self.redirect(part)),
+            Value::Object(members) => {
+                if let Some(Value::String(to)) = members.get("$ref")
+                    && let Some(fragment) = to.strip_prefix('#')
+                {
+                    match self.target(fragment) {
+                        Some(target) => members.insert("$ref".to_owned(), target.into()),
+                        None => members.remove("$ref"),
+                    };
+                }
+                in_newer_form(members);
+                for (name, part) in members {
+                    match (name.as_str(), part) {
+                        // These are values and names, not schemas.
+                        (
+                            "const" | "default" | "dependentRequired" | "enum" | "example"
+                            | "examples",
+                            _,
+                        ) => {}
+                        ("discriminator", part) => self.redirect_mapping(part),
+                        // The members are names that the tool chose, e.g. an argument `default`.
+                        (
+                            "properties" | "patternProperties" | "dependencies"
+                            | "dependentSchemas" | "$defs" | "definitions",
+                            Value::Object(schemas),
+                        ) => schemas.values_mut().for_each(|schema| self.redirect(schema)),
+                        (_, part) => self.redirect(part),
                     }
-                    part => redirect(part, key, moved),
                 }
             }
+            _ => {}
         }
-        _ => {}
+    }
+
+    /// Rewrites the references of a `discriminator`, which are not in `$ref`.
+    fn redirect_mapping(&self, discriminator: &mut Value) {
+        let mapping = discriminator.get_mut("mapping").and_then(Value::as_object_mut);
+        for to in mapping.into_iter().flat_map(Map::values_mut) {
+            let target = to.as_str().and_then(|to| self.target(to.strip_prefix('#')?));
+            if let Some(target) = target {
+                *to = target.into();
+            }
+        }
+    }
+
+    /// Returns the reference to the component for a reference within the schema, without its `#`. Returns `None` if
+    /// the schema does not have its target.
+    fn target(&self, fragment: &str) -> Option<String> {
+        let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
+        let is_path = fragment.is_empty() || fragment.starts_with('/');
+        let fragment = if is_path { self.newer_path(&fragment)? } else { fragment.into_owned() };
+        let moved = self.moved.iter().find_map(|(from, component)| {
+            let rest = fragment.strip_prefix(from.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((component.as_str(), rest))
+        });
+        let (component, rest) =
+            moved.or_else(|| is_path.then_some((self.key, fragment.as_str())))?;
+        Some(reference(component) + &utf8_percent_encode(rest, ESCAPED_IN_REFERENCE).to_string())
+    }
+
+    /// Returns a path within the schema as it is after [`in_newer_form`]. Returns `None` if the schema does not have
+    /// it.
+    fn newer_path(&self, path: &str) -> Option<String> {
+        let (mut part, mut newer) = (self.whole, String::new());
+        for name in path.split('/').skip(1) {
+            let has_list = part.get("items").is_some_and(Value::is_array);
+            newer.push('/');
+            newer += match name {
+                "items" if has_list => "prefixItems",
+                "additionalItems" if has_list => "items",
+                name => name,
+            };
+            part = part.pointer(&format!("/{name}"))?;
+        }
+        Some(newer)
     }
 }
 
-fn moved_reference(to: &str, key: &str, moved: &[(String, String)]) -> String {
-    let found = moved.iter().find_map(|(from, component)| {
-        let rest = to.strip_prefix(from.as_str())?;
-        (rest.is_empty() || rest.starts_with('/')).then(|| reference(component) + rest)
-    });
-    found.unwrap_or_else(|| reference(key) + &to[1..])
+/// Writes a list of `items`, one schema for each item, as `prefixItems`. JSON Schema had such lists before 2020-12, and
+/// a document with one is not valid.
+fn in_newer_form(members: &mut Map<String, Value>) {
+    let Some(Value::Array(items)) = members.get_mut("items") else { return };
+    let items = std::mem::take(items);
+    match members.remove("additionalItems") {
+        Some(rest) => members.insert("items".to_owned(), rest),
+        None => members.remove("items"),
+    };
+    if !items.is_empty() {
+        members.insert("prefixItems".to_owned(), items.into());
+    }
 }
 
 /// Replaces each character that a key must not contain by `_`, and keeps `separator`.
@@ -251,5 +339,51 @@ mod tests {
             let members = part.as_object().into_iter().flat_map(Map::values);
             open.extend(members.chain(part.as_array().into_iter().flatten()));
         }
+    }
+
+    #[test]
+    fn a_schema_with_older_or_broken_parts_becomes_a_valid_component() {
+        let tool = Contract::from_definition(json!({
+            "name": "t",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "pair": { "items": [{ "type": "number" }, {}], "additionalItems": false },
+                    "anchored": { "$ref": "#part" },
+                    "spaced": { "$ref": "#/properties/a%20b" },
+                    "gone": { "$ref": "#/$defs/gone" },
+                    "unknown": { "$ref": "#unknown", "type": "string" },
+                    "default": { "$ref": "#/$defs/part" },
+                    "value": {
+                        "default": { "$ref": "#/x", "items": [1] }, "example": { "items": [1] },
+                    },
+                    "second": { "$ref": "#/properties/pair/items/1" },
+                    "union": { "discriminator": { "mapping": { "p": "#/$defs/part" } } },
+                    "a b": {},
+                },
+                "dependentRequired": { "items": ["pair"] },
+                "$defs": { "part": { "$anchor": "part", "type": "string" } },
+            },
+        }))
+        .unwrap();
+        let document = openapi("Tools", "1.0.0", &[tool]);
+        let input = &document["components"]["schemas"]["t.input"];
+        assert_eq!(input["dependentRequired"], json!({ "items": ["pair"] }));
+        let properties = &input["properties"];
+        let component = json!({ "$ref": "#/components/schemas/t.input.part" });
+        assert_eq!(
+            properties["pair"],
+            json!({ "prefixItems": [{ "type": "number" }, {}], "items": false })
+        );
+        assert_eq!((&properties["anchored"], &properties["default"]), (&component, &component));
+        assert_eq!(properties["spaced"]["$ref"], "#/components/schemas/t.input/properties/a%20b");
+        assert_eq!(properties["gone"], json!({}));
+        assert_eq!(properties["unknown"], json!({ "type": "string" }));
+        let own =
+            json!({ "default": { "$ref": "#/x", "items": [1] }, "example": { "items": [1] } });
+        assert_eq!(properties["value"], own);
+        let second = "#/components/schemas/t.input/properties/pair/prefixItems/1";
+        assert_eq!(properties["second"]["$ref"], second);
+        assert_eq!(properties["union"]["discriminator"]["mapping"]["p"], component["$ref"]);
     }
 }

@@ -105,10 +105,12 @@ pub(crate) enum BodyKind {
 impl Style {
     pub(crate) fn read(place: Place, parameter: &Value) -> Self {
         let explodes = parameter["explode"].as_bool();
-        match (place, parameter["style"].as_str()) {
-            (Place::Query, Some("deepObject")) => Self::Deep,
-            (Place::Query, Some("spaceDelimited")) if explodes != Some(true) => Self::Joined("%20"),
-            (Place::Query, Some("pipeDelimited")) if explodes != Some(true) => Self::Joined("%7C"),
+        let style = parameter["style"].as_str().unwrap_or_default();
+        if let Some(separator) = separator(place, style).filter(|_| explodes != Some(true)) {
+            return Self::Joined(separator);
+        }
+        match (place, style) {
+            (Place::Query, "deepObject") => Self::Deep,
             (Place::Query, _) if explodes != Some(false) => Self::Exploded,
             (Place::Path | Place::Header, _) if explodes == Some(true) => Self::Members,
             _ => Self::Joined(","),
@@ -136,6 +138,17 @@ impl BodyKind {
             _ => 1,
         };
         (Self::read(media).map_or(u8::MAX, |kind| kind as u8), rank)
+    }
+}
+
+/// Returns the separator of a style that has its own. In Swagger 2.0, not only the query has such styles.
+fn separator(place: Place, style: &str) -> Option<&'static str> {
+    let is_encoded = place != Place::Header;
+    match style {
+        "spaceDelimited" => Some(if is_encoded { "%20" } else { " " }),
+        "pipeDelimited" => Some(if is_encoded { "%7C" } else { "|" }),
+        "tabDelimited" => Some(if is_encoded { "%09" } else { "\t" }),
+        _ => None,
     }
 }
 
@@ -291,7 +304,7 @@ impl Operation {
                 Place::Query => pairs(name, value, *style, &mut placed.query),
                 Place::Header => {
                     let text = joined(value, *style, &str::to_owned);
-                    if text.contains(char::is_control) {
+                    if text.contains(|c: char| c.is_control() && c != '\t') {
                         return Err(format!(
                             "`{}` must not contain control characters",
                             parameter.argument

@@ -67,15 +67,20 @@ fn operation(root: &Value, of_path: &Value, own: &Value) -> Value {
 }
 
 fn parameter(one: &Value) -> Value {
-    let style = match one["collectionFormat"].as_str() {
-        Some("ssv") => "spaceDelimited",
-        Some("pipes") => "pipeDelimited",
-        _ => "",
-    };
     json!({
         "name": one["name"], "in": one["in"], "description": one["description"], "required": one["required"],
-        "schema": schema(one), "style": style, "explode": one["collectionFormat"] == "multi",
+        "schema": schema(one), "style": style(one), "explode": one["collectionFormat"] == "multi",
     })
+}
+
+/// Returns the style that corresponds to the `collectionFormat` of a parameter. OpenAPI has no style for tabs.
+fn style(one: &Value) -> &'static str {
+    match one["collectionFormat"].as_str() {
+        Some("ssv") => "spaceDelimited",
+        Some("pipes") => "pipeDelimited",
+        Some("tsv") => "tabDelimited",
+        _ => "",
+    }
 }
 
 /// Returns the schema of a parameter. In Swagger 2.0, the keywords of the schema are members of the parameter itself.
@@ -96,7 +101,8 @@ fn form_body(form: &[&Value], kinds: &[&str]) -> Value {
     let properties: Map<_, _> = names().map(|(name, one)| (name.to_owned(), schema(one))).collect();
     let encoding: Map<_, _> = names()
         .map(|(name, one)| {
-            (name.to_owned(), json!({ "explode": one["collectionFormat"] == "multi" }))
+            let explode = one["collectionFormat"] == "multi";
+            (name.to_owned(), json!({ "style": style(one), "explode": explode }))
         })
         .collect();
     let required: Vec<&str> =
@@ -105,4 +111,47 @@ fn form_body(form: &[&Value], kinds: &[&str]) -> Value {
     json!({ "required": !required.is_empty(), "content": { media: {
         "schema": { "type": "object", "properties": properties, "required": required }, "encoding": encoding,
     } } })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{Api, Credentials};
+
+    #[test]
+    fn the_items_of_a_list_are_separated_as_the_parameter_prescribes() {
+        let list = |name: &str, place: &str, format: &str| {
+            json!({
+                "name": name, "in": place, "required": true, "type": "array",
+                "items": { "type": "string" }, "collectionFormat": format,
+            })
+        };
+        let parameters = [
+            list("p", "path", "pipes"),
+            list("s", "query", "ssv"),
+            list("t", "query", "tsv"),
+            list("X-S", "header", "ssv"),
+            list("X-T", "header", "tsv"),
+            list("f", "formData", "pipes"),
+            list("m", "formData", "multi"),
+        ];
+        let paths = json!({ "/x/{p}": { "post": { "parameters": parameters } } });
+        let document = json!({ "swagger": "2.0", "paths": paths }).to_string();
+        let api = Api::parse(&document).unwrap();
+        let items = json!(["a", "b"]);
+        let arguments = json!({
+            "p": items, "s": items, "t": items, "X-S": items, "X-T": items,
+            "body": { "f": items, "m": items },
+        });
+        let arguments = arguments.as_object().unwrap();
+        let operation = &api.operations()[0];
+        let sent = operation.request("https://x.org", &Credentials::default(), arguments).unwrap();
+        assert_eq!(sent.url, "https://x.org/x/a%7Cb?s=a%20b&t=a%09b");
+        let has = |own: &str, text: &str| {
+            sent.headers.iter().any(|(name, value)| name == own && value == text)
+        };
+        assert!(has("x-s", "a b") && has("x-t", "a\tb"), "{:?}", sent.headers);
+        assert_eq!(String::from_utf8(sent.body).unwrap(), "f=a%7Cb&m=a&m=b");
+    }
 }

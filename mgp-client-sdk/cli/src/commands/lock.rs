@@ -13,6 +13,7 @@ use mgp_discovery::{
 };
 use mgp_types::{FileLock, PrivateFile};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::contract::{CommonArgs, source};
 use super::probe::UnreadableTool;
@@ -272,7 +273,30 @@ async fn read_server(
             print_note(global, &format!("mgp: `{}`: {tool}; it is not locked", server.id));
         }
     }
+    for name in remove_ambiguous(&mut locked.tools) {
+        let id = &server.id;
+        print_note(
+            global,
+            &format!(
+                "mgp: `{id}`: the tool `{name}` cannot be used: the server lists it with two definitions; it is not locked"
+            ),
+        );
+    }
     Ok(locked)
+}
+
+/// Removes the tools that a server lists with two definitions, because a kernel calls neither. Returns their names.
+fn remove_ambiguous(tools: &mut Vec<Value>) -> BTreeSet<String> {
+    let mut ambiguous = BTreeSet::new();
+    let mut first = BTreeMap::new();
+    for tool in tools.iter() {
+        let name = tool["name"].as_str().unwrap_or_default();
+        if *first.entry(name).or_insert(tool) != tool {
+            ambiguous.insert(name.to_owned());
+        }
+    }
+    tools.retain(|tool| tool["name"].as_str().is_none_or(|name| !ambiguous.contains(name)));
+    ambiguous
 }
 
 fn row(id: &str, old: Option<&LockedServer>, now: &LockedServer) -> LockedRow {

@@ -213,6 +213,9 @@ fn options(server: &Server) -> Result<Options, Failure> {
     if let Some(tool) = &server.tool {
         let arguments: Value = serde_json::from_str(&server.args)
             .map_err(|error| Failure::usage(format!("`--args` is not JSON: {error}")))?;
+        if !arguments.is_object() {
+            return Err(Failure::usage("`--args` must be a JSON object"));
+        }
         options.tool = Some((tool.clone(), arguments));
     }
     Ok(options)

@@ -35,6 +35,9 @@ fn a_change_demands_its_version() {
     let same = home.json("contract-diff", &["contract", "diff", &old, &old]);
     assert_eq!(same["bump"], "none");
     home.fail(1, &["contract", "diff", "missing.json", &new], "there is no file");
+    // A source that is not a plain file, e.g. a pipe, is read too.
+    #[cfg(unix)]
+    home.fail(1, &["contract", "diff", "/dev/null", &new], "neither JSON nor");
 }
 
 #[test]

@@ -238,3 +238,15 @@ fn a_name_that_selects_no_rule_is_an_error() {
         assert!(rules.contains(rule), "{rule}: {rules}");
     }
 }
+
+#[test]
+fn a_server_is_not_at_fault_for_a_tool_that_it_does_not_have() {
+    let world = Home::new();
+    let list = ["validate", "server", "--tool", "missing", "--args", "[1]", "--", "sh"];
+    world.fail(2, &list, "`--args` must be a JSON object");
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let judge = ["--json", "validate", "server", "--tool", "missing", "--only", "mgp.errors"];
+    let judged = world.succeed(&[&judge[..], &["--", mgp, "__example", "notes"]].concat());
+    let report: Value = serde_json::from_str(&judged).unwrap();
+    assert_eq!(results_of(&report, "skipped"), ["mgp.errors.params"], "{report}");
+}

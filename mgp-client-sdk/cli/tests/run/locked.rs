@@ -264,6 +264,20 @@ fn a_definition_that_cannot_be_read_is_left_out_of_the_lock_file_and_cannot_be_c
 }
 
 #[test]
+fn a_tool_with_two_definitions_is_left_out_of_the_lock_file() {
+    let world = world();
+    set_tools(&world, &[tool("first", "Returns one"), tool("twice", "One"), tool("twice", "Two")]);
+    let output = lock(&world, &[]);
+    let notes = text(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert!(notes.contains("`s`: the tool `twice` cannot be used"), "{notes}");
+    let output = lock(&world, &["--check"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(call(&world, "s.first").unwrap(), "done");
+    call(&world, "s.twice").unwrap_err();
+}
+
+#[test]
 fn a_server_whose_program_changed_does_not_start() {
     let world = world();
     locked(&world);

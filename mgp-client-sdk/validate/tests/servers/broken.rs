@@ -486,6 +486,11 @@ const MGP: &[Row] = &[
             succeed(m, r, json!({ "content": [] }));
         }
     }),
+    ("mgp.errors.params", &[], |m, r| {
+        if param(m, "/arguments").is_some_and(Value::is_array) {
+            r[0]["error"]["code"] = json!(4001);
+        }
+    }),
     ("mgp.discovery.list", &[], |m, r| {
         if param(m, "/filter").is_none() {
             with_mgp(m, r, "mgp/discovery/list", |x| {

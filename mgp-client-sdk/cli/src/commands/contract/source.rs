@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::path::Path;
 
 use mgp_contract::{Contract, read_contracts};
 use mgp_discovery::{LoadedConfig, ServerConfig};
@@ -46,9 +45,9 @@ pub(super) async fn read_all_with_server(
     Ok(all)
 }
 
-/// Returns whether a source is a server, i.e. not standard input or a file.
+/// Returns whether a source is a server, i.e. not standard input, a file or a pipe, e.g. `<(…)` of a shell.
 fn is_server(source: &str) -> bool {
-    source != "-" && !Path::new(source).is_file()
+    source != "-" && !fs::metadata(source).is_ok_and(|found| !found.is_dir())
 }
 
 /// Returns the sources of a command, and its other options.
