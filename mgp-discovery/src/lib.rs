@@ -45,7 +45,7 @@ pub use expand::{
     ProcessRights, SecretFile, SecretFileError, Template, TemplateError, clear_secrets,
     describe_target, looks_secret, named_variables, path_variable, private_folder, safe_path,
 };
-pub use line_ends::keep_line_ends;
+pub use line_ends::{keep_line_ends, line_end};
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

@@ -304,7 +304,7 @@ impl ConfigFile {
             document.set_trailing("");
             format!("{}\n\n{}", comments.trim_end(), document.to_string().trim_start())
         };
-        let after = keep_line_ends(self.before.as_deref().unwrap_or_default(), after);
+        let after = keep_line_ends(self.before.as_deref().unwrap_or_default(), &after);
         Config::parse(&self.file, &after)?;
         Ok(after)
     }
@@ -517,6 +517,16 @@ mod tests {
         };
         assert_eq!(edit(false), format!("{text}enabled = false\r\n"));
         assert_eq!(edit(true), text);
+    }
+
+    #[test]
+    fn an_edit_keeps_the_byte_order_mark_and_the_ends_of_the_other_lines() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        let text = "\u{feff}# mine\r\n[[servers]]\nid = \"a\"\ncommand = \"true\"\n";
+        fs::write(&path, text).unwrap();
+        ConfigFile::open(path.clone()).unwrap().set_enabled("a", false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{text}enabled = false\n"));
     }
 
     #[test]

@@ -250,8 +250,10 @@ impl KnownHost {
     /// Returns the host to which a configuration file belongs. Recognizes the host by the last parts of the file's
     /// path, or by the variable that names the file's folder.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
-        let json = file.ends_with("opencode.jsonc").then(|| file.with_extension("json"));
-        let file = json.as_deref().unwrap_or(file);
+        let others_of_opencode = ["opencode.jsonc", "opencode/config.json"];
+        let is_of_opencode = others_of_opencode.iter().any(|end| file.ends_with(end));
+        let first = is_of_opencode.then(|| file.with_file_name("opencode.json"));
+        let file = first.as_deref().unwrap_or(file);
         Self::ALL.into_iter().find(|host| {
             let is_moved = |own: PathBuf| {
                 own == file || dunce::canonicalize(&own).is_ok_and(|real| real == file)
@@ -500,6 +502,8 @@ mod tests {
             ("/p/.mcp.json", Some("claude-code")),
             ("/h/.config/opencode/opencode.jsonc", Some("opencode")),
             ("/p/opencode.jsonc", Some("opencode")),
+            ("/h/.config/opencode/config.json", Some("opencode")),
+            ("/p/config.json", None),
             ("/h/.continue/config.yaml", Some("continue")),
             ("/h/.cline/data/settings/cline_mcp_settings.json", Some("cline")),
             ("/p/config.yaml", None),

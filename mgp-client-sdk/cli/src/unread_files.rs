@@ -16,21 +16,33 @@ const MAX_BYTES: u64 = 1 << 20;
 
 impl KnownHost {
     /// Returns warnings if the host starts further servers from other files, which mgp does not change: files of
-    /// Continue, and files of the profiles of VS Code.
+    /// Continue, files of the profiles of VS Code, and the other files of `OpenCode` in its folder.
     pub(crate) fn ungoverned_servers(self, home: &Path) -> Vec<String> {
         match self.format() {
             Host::Continue => self.unread_in_folder(home),
-            Host::VsCode => self.unread_in_profiles(home),
+            Host::VsCode => self.unread_in(self.files_of_profiles(home), "of the profile in"),
+            Host::OpenCode => self.unread_in(self.others_of_opencode(home), "in"),
             _ => Vec::new(),
         }
     }
 
-    fn unread_in_profiles(self, home: &Path) -> Vec<String> {
+    fn files_of_profiles(self, home: &Path) -> Vec<PathBuf> {
         let profiles = self.user_file(home).with_file_name("profiles");
         let Ok(entries) = std::fs::read_dir(profiles) else { return Vec::new() };
         let entries = entries.flatten().take(MAX_BESIDE);
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path().join("mcp.json")).collect();
         files.sort();
+        files
+    }
+
+    /// Returns the files of `OpenCode` that it reads in addition to the one that mgp changes.
+    fn others_of_opencode(self, home: &Path) -> Vec<PathBuf> {
+        let own = self.user_file(home);
+        let files = ["config.json", "opencode.json", "opencode.jsonc"].into_iter();
+        files.map(|name| own.with_file_name(name)).filter(|file| *file != own).collect()
+    }
+
+    fn unread_in(self, files: Vec<PathBuf>, place: &str) -> Vec<String> {
         let (mut started, mut warnings) = (Vec::new(), Vec::new());
         for file in files {
             match self.starts_others(&file) {
@@ -46,7 +58,7 @@ impl KnownHost {
                 all => format!(" (and those of {} more)", all - 1),
             };
             warnings.push(format!(
-                "{title} starts the servers of the profile in `{file}`{more} itself, not governed; run `mgp import \"{file}\" --apply`, then `mgp connect {name} \"{file}\" --replace`"
+                "{title} starts the servers {place} `{file}`{more} itself, not governed; run `mgp import \"{file}\" --apply`, then `mgp connect {name} \"{file}\" --replace`"
             ));
         }
         warnings

@@ -237,7 +237,9 @@ fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     let has_end = || words.iter().any(|word| ENDS.iter().any(|end| word.ends_with(end)));
-    (any(NAMES) || has_end()) && !any(HARMLESS)
+    // Look only at the end of the name, because e.g. `COOKIE_DOMAIN` and `--cookie-jar` are not cookies.
+    let is_cookie = || name.to_ascii_lowercase().ends_with("cookie");
+    (any(NAMES) || has_end() || is_cookie()) && !any(HARMLESS)
 }
 
 /// Returns the reason why a value is considered a secret, or `None` if it is not.
@@ -399,6 +401,9 @@ mod tests {
         check("--authtoken", "hunter2", true);
         check("X", concat!("gh", "p_0123456789abcdef0123456789abcdef0123"), true);
         check("Authorization", "Bearer abcdefghij", true);
+        check("Cookie", "sid=hunter2; theme=dark", true);
+        check("SESSION_COOKIE", "hunter2", true);
+        check("--cookie-jar", "cookies.txt", false);
         check("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", true);
         check("X", "f47ac10b58cc4372a5670e02b2c3d479", true);
         check("--header", "Authorization: Bearer abcdefghij", true);

@@ -140,7 +140,6 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
     match host {
         Host::OpenCode => {
             rename(members, "environment", "env");
-            members.values_mut().for_each(with_dollars);
             members.remove("type");
             if let Some(Value::Array(words)) = members.get("command").cloned() {
                 let mut words = words.into_iter();
@@ -297,16 +296,6 @@ fn rename_time(members: &mut Map<String, Value>, from: &str, to: &str) {
     // Accept up to three billion seconds, which is less than the maximum duration in a configuration.
     if time.is_some_and(|time| time > 0.0 && time <= 3e9) {
         rename(members, from, to);
-    }
-}
-
-/// Rewrites the variables of `OpenCode`, `{env:NAME}` and `{file:PATH}`, in the form `${…}` that most hosts use.
-fn with_dollars(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = text.replace("{env:", "${").replace("{file:", "${file:"),
-        Value::Array(list) => list.iter_mut().for_each(with_dollars),
-        Value::Object(members) => members.values_mut().for_each(with_dollars),
-        _ => {}
     }
 }
 

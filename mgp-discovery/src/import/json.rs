@@ -4,7 +4,8 @@
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TomlError};
 
-/// Reads JSON with comments and trailing commas, as hosts do. An empty text counts as an empty object.
+/// Reads JSON with comments and trailing commas, as hosts do. An empty text counts as an empty object. The escape of
+/// half a surrogate pair is read as U+FFFD.
 ///
 /// # Errors
 /// Returns the position of the first error; the message contains no part of the text.
@@ -13,7 +14,7 @@ pub fn parse_json(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Map::new().into());
     }
-    let plain = without_commas(&without_comments(text));
+    let plain = without_half_pairs(&without_commas(&without_comments(text)));
     serde_json::from_str(&plain).map_err(|error| {
         // Report only the position, because values in the file may be secret.
         format!("it is not JSON at line {}, column {}", error.line(), error.column())
@@ -108,6 +109,28 @@ fn without_commas(text: &str) -> String {
     out + rest
 }
 
+/// Replaces each escape of half a surrogate pair by that of U+FFFD, so that positions stay the same.
+///
+/// Programs in JavaScript write such an escape, which `serde_json` refuses, if they have cut a text in the middle of a
+/// character, e.g. in the history of `~/.claude.json`.
+fn without_half_pairs(text: &str) -> String {
+    let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let next = rest.get(6..).and_then(unit);
+        let (length, is_half) = match unit(rest) {
+            Some(0xD800..=0xDBFF) if matches!(next, Some(0xDC00..=0xDFFF)) => (12, false),
+            Some(0xD800..=0xDFFF) => (6, true),
+            _ => (1 + rest[1..].chars().next().map_or(0, char::len_utf8), false),
+        };
+        out.push_str(if is_half { "\\ufffd" } else { &rest[..length] });
+        rest = &rest[length..];
+    }
+    out + rest
+}
+
 /// Returns the length of the string at the beginning of a text, including its quotes.
 fn string(text: &str) -> usize {
     let mut escaped = false;
@@ -140,9 +163,17 @@ mod tests {
         assert_eq!(nested, json!({"a": [{"b": 1, "c": [{"d": {"e": [2]}, "f": {}}]}]}));
     }
 
+    #[test]
+    fn half_a_surrogate_pair_is_not_an_error() {
+        let text = r#"{"a": "\ud83d", "b": "\udE00x\ud83d\ude00", "c": "\\ud83d \ud83d\n"}"#;
+        let expected =
+            json!({"a": "\u{fffd}", "b": "\u{fffd}x\u{1f600}", "c": "\\ud83d \u{fffd}\n"});
+        assert_eq!(parse_json(text).unwrap(), expected);
+    }
+
     proptest! {
         #[test]
-        fn nothing_panics(text in "[\"/*,\\\\\\]\\[{}\na é]{0,60}") {
+        fn nothing_panics(text in "[\"/*,\\\\\\]\\[{}\na éud8]{0,60}") {
             let _ = parse_json(&text);
         }
     }

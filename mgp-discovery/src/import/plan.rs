@@ -253,7 +253,7 @@ fn add_all(
             notes: Vec::new(),
         }));
     }
-    let after = keep_line_ends(text, document.to_string());
+    let after = keep_line_ends(text, &document.to_string());
     Config::parse(file, &after)?;
     Ok((after, lines))
 }

@@ -17,7 +17,7 @@ pub(super) enum Dialect {
     Continue,
     /// Variables such as `${VAR}` and `${VAR:-default}`.
     Shell,
-    /// The variables of [`Shell`](Self::Shell), but written without the dollar sign, e.g. `{env:VAR}`.
+    /// Variables such as `{env:VAR}`; `$` is plain text.
     OpenCode,
     /// Variables such as `$VAR`, and the variables of [`Shell`](Self::Shell).
     Gemini,
@@ -88,6 +88,7 @@ pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings)
     match meaning.dialect {
         Dialect::Plain => escaped(text),
         Dialect::Continue => templated(text, meaning, findings),
+        Dialect::OpenCode => of_opencode(text, meaning, findings),
         Dialect::Gemini => nested(&braced(text), meaning, findings, 0),
         _ => nested(text, meaning, findings, 0),
     }
@@ -104,6 +105,19 @@ fn templated(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> Stri
             Some(name) => out.push_str(&secret(name, meaning, findings)),
             None => findings.refuse(format!("only its host can replace `${{{{{inside}}}}}`")),
         }
+        rest = after;
+    }
+    out + &escaped(rest)
+}
+
+/// Converts a text with variables of `OpenCode`, i.e. `{env:NAME}` and `{file:PATH}`.
+fn of_opencode(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = ["{env:", "{file:"].iter().filter_map(|begin| rest.find(begin)).min()
+        && let Some((inside, after)) = rest[at + 1..].split_once('}')
+    {
+        out.push_str(&escaped(&rest[..at]));
+        out.push_str(&variable(inside, meaning, findings, 0));
         rest = after;
     }
     out + &escaped(rest)
@@ -308,6 +322,8 @@ mod tests {
     fn each_host_has_its_variables() {
         check("${A} $5", Dialect::Plain, "$${A} $$5", 0);
         check("${A} $5 ${B:-c}", Dialect::Shell, "${A} $$5 ${B:-c}", 0);
+        check("{env:A}$${A}$B {env:C", Dialect::OpenCode, "${A}$$$${A}$$B {env:C", 0);
+        check("x{file:~/k}", Dialect::OpenCode, "x${file___k}", 1);
         check("$5 ${A} ${{ secrets.B", Dialect::Continue, "$$5 $${A} $${{ secrets.B", 0);
         check("x ${{ inputs.a }} y", Dialect::Continue, "x  y", 1);
         check("${env:A}/${workspaceFolder}/${userHome}", Dialect::Editor, "${A}//p/${HOME}", 0);
@@ -369,7 +385,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn only_variables_are_expanded(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
-            for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Gemini, Dialect::Editor] {
+            use Dialect::{Editor, Gemini, OpenCode, Plain, Shell};
+            for dialect in [Plain, Shell, OpenCode, Gemini, Editor] {
                 let text = mapped(&text, &meaning(dialect), &mut Findings::default());
                 let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());
                 let others = needs.iter().any(|need| need.contains(':'));

@@ -395,6 +395,54 @@ fn a_server_that_a_host_declares_twice_is_taken_out_of_its_file_completely() {
 }
 
 #[test]
+fn half_a_character_in_the_history_of_a_host_does_not_keep_its_servers_from_mgp() {
+    let home = Home::new();
+    let before = format!(
+        r#"{{"history": ["cut \ud83d"], "mcpServers": {{"own": {{"command": {}}}}}}}"#,
+        json!(program("echo"))
+    );
+    let file = home.write(".claude.json", &before);
+    home.succeed(&["import", "claude-code", "--apply", "--no-grant"]);
+    let connect = ["connect", "claude-code", "--replace", "--interactive", "no", "--no-grant"];
+    let done = home.json("connect", &connect);
+    assert_eq!(done["replaced"], json!(["own"]), "{done}");
+    assert!(fs::read_to_string(&file).unwrap().contains(r"cut \ud83d"), "the rest is kept");
+    home.succeed(&["undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
+fn servers_in_the_second_file_of_opencode_are_named_until_it_starts_mgp() {
+    let home = Home::new();
+    let entry = |id: &str| {
+        let own = json!({ "type": "local", "command": [program("echo"), id] });
+        json!({ "mcp": { id: own } }).to_string()
+    };
+    home.write(".config/opencode/opencode.json", &entry("first"));
+    let second = home.write(".config/opencode/opencode.jsonc", &entry("second"));
+    let second = second.to_str().unwrap();
+    let remedy = format!("run `mgp import \"{second}\" --apply`");
+    let named = || home.run(&["doctor", "--no-start"]).out.contains(&remedy);
+    assert!(named());
+    home.succeed(&["import", second, "--apply", "--no-grant"]);
+    let connect = ["connect", "opencode", second, "--replace", "--interactive", "no", "--no-grant"];
+    let done = home.json("connect", &connect);
+    assert_eq!(done["replaced"], json!(["second"]), "{done}");
+    assert!(!named());
+}
+
+#[test]
+fn a_hosts_file_that_is_not_json_is_not_changed() {
+    let home = Home::new();
+    for text in ["{\"a\": 1 \"mcpServers\": {}}", "{\"mcpServers\": {}}}"] {
+        let file = home.write(".cursor/mcp.json", text);
+        let connect = ["connect", "cursor", "--interactive", "no", "--no-grant"];
+        home.fail(1, &connect, "was not changed: it is not JSON at line 1");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
 fn access_to_all_servers_can_be_granted_together_with_named_ones() {
     let home = Home::with_servers(&["clock", "files"]);
     let connect = ["connect", "cursor", "--interactive", "no", "--grant", "all", "files"];

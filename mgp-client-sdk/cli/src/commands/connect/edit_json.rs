@@ -13,7 +13,8 @@ const MAX_DEPTH: usize = 128;
 /// Sets a member of the object at a path. A missing object is created at the top level.
 ///
 /// # Errors
-/// Returns an error if the file is not a JSON object, or if the value at the path is not an object.
+/// Returns an error if the file is not a JSON object, e.g. because a comma is missing, or if the value at the path is
+/// not an object.
 pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Result<String, String> {
     let unit = indent_unit(text);
     let table = path.first().map(String::as_str).unwrap_or_default();
@@ -27,7 +28,11 @@ pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Resul
     }
     let value = indented(&reindented(value, unit), &unit.repeat(path.len() + 1));
     let value = value.replace('\n', line_end(text));
-    insert(text, path, name, &value)?.map_or_else(|| create(text, table, name, &value), Ok)
+    let after =
+        insert(text, path, name, &value)?.map_or_else(|| create(text, table, name, &value), Ok)?;
+    // The reader of this module accepts more than hosts do, e.g. a missing comma or text after the object.
+    parse_json(text)?;
+    Ok(after)
 }
 
 /// Sets a member of the object at a path to a value that is inserted verbatim; returns `None` if the object is missing.
@@ -295,8 +300,10 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Returns a name as the import reads it.
 fn unquoted(text: &str) -> String {
-    serde_json::from_str(text).unwrap_or_default()
+    let name = parse_json(text).ok();
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Replaces every two spaces at the beginning of a line by `unit`.
@@ -372,6 +379,9 @@ mod tests {
             "{\"a\": \"",
             "{\"a\": [}",
             "{",
+            "{\"a\": 1 \"b\": 2}",
+            "{\"a\": 1}}",
+            "{\"a\": 1,, \"b\": [1 2]}",
         ] {
             assert!(put(text, &servers(), "mgp", "1").is_err(), "{text}");
         }
@@ -417,6 +427,8 @@ mod tests {
         };
         assert_eq!(names("mcpServers"), ["a", "c"]);
         assert!(names("servers").is_empty());
+        let half = [("x\u{fffd}".to_owned(), "1".to_owned())];
+        assert_eq!(members(r#"{"x\ud83d": 1}"#, &[]).unwrap(), half);
     }
 
     fn value() -> impl Strategy<Value = Value> {

@@ -24,7 +24,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Resul
         own.insert(name, value(of_json(&member)));
     }
     table_or_new(&mut document, path)?.insert(name, Item::Table(own));
-    Ok(keep_line_ends(text, document.to_string()))
+    Ok(keep_line_ends(text, &document.to_string()))
 }
 
 pub(super) fn insert(
@@ -37,7 +37,7 @@ pub(super) fn insert(
     let item = table_or_new(&mut parse(removed)?, path)?.remove(name);
     let item = item.ok_or_else(|| format!("the stored text of `{name}` is damaged"))?;
     table_or_new(&mut document, path)?.insert(name, item);
-    Ok(Some(keep_line_ends(text, document.to_string())))
+    Ok(Some(keep_line_ends(text, &document.to_string())))
 }
 
 pub(super) fn remove(
@@ -50,7 +50,7 @@ pub(super) fn remove(
     // Return the removed table as the second text: a document that contains only this table, at the same path.
     let mut removed = DocumentMut::new();
     table_or_new(&mut removed, path)?.insert(name, item);
-    Ok(Some((keep_line_ends(text, document.to_string()), removed.to_string())))
+    Ok(Some((keep_line_ends(text, &document.to_string()), removed.to_string())))
 }
 
 /// Returns the table at a path; a missing table is created without a header of its own.

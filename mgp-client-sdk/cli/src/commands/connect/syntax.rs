@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mgp_discovery::keep_line_ends;
+pub(super) use mgp_discovery::line_end;
 
 use super::{edit_json, edit_toml, edit_yaml};
 
@@ -12,14 +12,6 @@ pub(crate) enum Syntax {
     Json,
     Toml,
     Yaml,
-}
-
-/// Returns the line ending that most lines of a text have, for new lines.
-pub(super) fn line_end(text: &str) -> &'static str {
-    match keep_line_ends(text, "\n".to_owned()).as_str() {
-        "\r\n" => "\r\n",
-        _ => "\n",
-    }
 }
 
 impl Syntax {
