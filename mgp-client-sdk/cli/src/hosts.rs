@@ -362,8 +362,14 @@ fn admin_folder_of_gemini() -> PathBuf {
 /// Returns further settings files of a host: those of the user, and those of an administrator. Their rules also apply
 /// to the servers in `file`.
 pub(crate) fn other_settings(host: Host, file: &Path) -> CliResult<Vec<PathBuf>> {
+    let known = KnownHost::from_name(host.name());
+    let own = || known.map(|known| Ok::<_, Failure>(known.user_file(&home()?))).transpose();
     let managed = match host {
         Host::ClaudeCode => return claude_settings(file),
+        Host::CopilotCli => {
+            let settings = own()?.map(|own| own.with_file_name("settings.json"));
+            return Ok(settings.into_iter().collect());
+        }
         Host::GeminiCli => Some(("GEMINI_CLI_SYSTEM_SETTINGS_PATH", admin_folder_of_gemini())),
         Host::QwenCode => {
             Some(("QWEN_CODE_SYSTEM_SETTINGS_PATH", admin_folder("qwen-code", "QwenCode")))
@@ -374,12 +380,10 @@ pub(crate) fn other_settings(host: Host, file: &Path) -> CliResult<Vec<PathBuf>>
     let managed = managed.map(|(variable, folder)| {
         folder_in(variable).unwrap_or_else(|| folder.join("settings.json"))
     });
-    let known = KnownHost::from_name(host.name());
-    let own = known.map(|known| Ok::<_, Failure>(known.user_file(&home()?))).transpose()?;
     let is_other = |own: &PathBuf| {
         own != file && dunce::canonicalize(own).ok() != dunce::canonicalize(file).ok()
     };
-    Ok(own.filter(is_other).into_iter().chain(managed).collect())
+    Ok(own()?.filter(is_other).into_iter().chain(managed).collect())
 }
 
 /// Returns the policy files of Gemini CLI, of the user and of the administrator, which can deny tools.

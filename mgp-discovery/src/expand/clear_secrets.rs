@@ -325,7 +325,12 @@ fn secret_literal(name: &str, value: &str) -> Option<&'static str> {
     let word =
         ["true", "false", "none", "null", "changeme"].contains(&value.to_lowercase().as_str());
     let place = value.contains("://") || value.starts_with(['/', '~', '.']);
-    if names_secret(name) && value.len() >= 6 && !word && !place {
+    // A variable that is plain text here is for the server to replace.
+    let inside =
+        value.trim_start_matches('$').strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let is_variable = value.starts_with('$')
+        && inside.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+    if names_secret(name) && value.len() >= 6 && !word && !place && !is_variable {
         return Some("its name suggests it");
     }
     (!place && looks_random(value)).then_some("it looks random")
@@ -416,6 +421,10 @@ mod tests {
 
         check("GITHUB_TOKEN", "${GITHUB_TOKEN}", false);
         check("GITHUB_TOKEN", "${GITHUB_TOKEN:-none}${A:-}", false);
+        check("--header", "Authorization:${AUTH_HEADER:-$${AUTH_HEADER}}", false);
+        check("--token", "$${GITHUB_TOKEN}", false);
+        check("--token", "$${hunter2hunter2", true);
+        check("--token", "$${A}hunter2", true);
         check("X", "${HOST:-localhost}:${PORT:-8080}", false);
         check("GITHUB_TOKEN", "", false);
         check("TOKEN_FILE", "/run/secrets/token", false);

@@ -38,8 +38,10 @@ impl Import {
     /// denies all of its tools, or only the host can find out which tools a rule denies.
     pub fn withhold(&mut self, project: Option<&str>, settings: &str) {
         if let Ok(settings) = parse_json(settings) {
-            if matches!(self.host, Host::GeminiCli | Host::QwenCode) {
-                self.leave_out_unlisted(&settings["mcp"]);
+            match self.host {
+                Host::GeminiCli | Host::QwenCode => self.leave_out_unlisted(&settings["mcp"]),
+                Host::CopilotCli => self.leave_out_disabled(&settings),
+                _ => {}
             }
             self.withhold_by(project, &settings);
         }

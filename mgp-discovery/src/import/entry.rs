@@ -8,8 +8,12 @@ use serde_json::{Map, Value};
 
 use super::Host;
 use super::tool_limit::{ToolLimit, ToolLists};
-use super::variables::{Findings, Meaning, braced, escaped, is_home, mapped, name_of, secret};
+use super::variables::{
+    Findings, Meaning, add_braces, braced, braced_or_kept, escaped, is_home, mapped_in, name_of,
+    secret,
+};
 use crate::config::{limits, valid_id};
+use crate::expand::closing;
 
 /// The entry of a server in the file of another host, converted to the keys of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -57,26 +61,36 @@ impl Entry {
         sizes.map(|size| size as u64).sum()
     }
 
-    /// Replaces variables in the headers by the values in the `env` of this entry, as Goose does. Variables in these
-    /// values are not replaced, and a header that is too long for a value is not extended, so that a small file cannot
-    /// become a huge header.
-    pub(super) fn set_header_variables(&mut self) {
-        for text in self.headers.values_mut() {
-            let (mut out, mut rest) = (String::new(), text.as_str());
-            while out.len() <= limits::MAX_VALUE_BYTES
-                && let Some((before, after)) = rest.split_once("${")
-                && let Some((name, after)) = after.split_once('}')
-            {
-                out.push_str(before);
-                match self.env.get(name) {
-                    Some(value) => out.push_str(value),
-                    None => out.extend(["${", name, "}"]),
-                }
-                rest = after;
-            }
-            *text = out + rest;
+    /// Replaces variables in all texts but those of `env` by the values in the `env` of this entry, as Copilot CLI and
+    /// Goose do.
+    pub(super) fn set_own_variables(&mut self) {
+        let of_program = self.args.iter_mut().chain(&mut self.command).chain(&mut self.cwd);
+        for text in of_program.chain(&mut self.url).chain(self.headers.values_mut()) {
+            *text = with_own_variables(text, &self.env);
         }
     }
+}
+
+/// Returns a text with the variables that `env` contains replaced by their values. Variables in these values are not
+/// replaced, and a text that is too long for a value is not extended, so that a small file cannot become a huge entry.
+fn with_own_variables(text: &str, env: &BTreeMap<String, String>) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while out.len() <= limits::MAX_VALUE_BYTES
+        && let Some((before, after)) = rest.split_once("${")
+    {
+        out.push_str(before);
+        let dollars = before.len() - before.trim_end_matches('$').len();
+        // Skip `$${`, which is plain text.
+        let end = if dollars.is_multiple_of(2) { closing(after) } else { None };
+        let value = end.and_then(|end| {
+            let name = after[..end].split(":-").next()?;
+            Some((env.get(name)?.as_str(), &after[end + 1..]))
+        });
+        let (value, after) = value.unwrap_or(("${", after));
+        out.push_str(value);
+        rest = after;
+    }
+    out + rest
 }
 
 /// The reason reported for a server whose variables are in another file.
@@ -132,8 +146,8 @@ const ENABLED: &[&str] = &["enabled", "isActive", "active"];
 /// Members of other hosts' entries that have no effect in `mgp.toml`, and are ignored without a note.
 const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "source", "tools"];
 
-/// Returns the entry with its members renamed to the names that most hosts use.
-pub(super) fn common(host: Host, value: &Value) -> Value {
+/// Returns the entry of a server with its members renamed to the names that most hosts use.
+pub(super) fn common(host: Host, server: &str, value: &Value) -> Value {
     let mut value = value.clone();
     let Some(members) = value.as_object_mut() else { return value };
     rename_time_limits(host, members);
@@ -166,7 +180,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             for idle in ["bundled", "display_name", "timeout"] {
                 members.remove(idle);
             }
-            members.get_mut("headers").into_iter().for_each(with_braces);
+            add_braces(members, &["url", "headers"], braced);
         }
         Host::Continue => take_headers(members),
         Host::VsCode => {
@@ -174,7 +188,11 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.get_mut(name).into_iter().for_each(with_home);
             }
         }
-        Host::CopilotCli => members.get_mut("env").into_iter().for_each(with_braces),
+        Host::CopilotCli => {
+            add_braces(members, &["command", "cwd", "env", "url", "headers"], braced);
+            add_braces(members, &["args"], braced_or_kept);
+        }
+        Host::Droid => take_tools(members, server),
         // Move these members up: older entries of Zed have program, arguments and environment in one object, `command`.
         Host::Zed => {
             if let Some(Value::Object(command)) = members.get("command").cloned() {
@@ -204,13 +222,21 @@ fn with_home(value: &mut Value) {
     }
 }
 
-/// Rewrites each `$NAME` in values as `${NAME}`: Copilot CLI accepts both forms in an environment, and Goose accepts
-/// both in headers.
-fn with_braces(values: &mut Value) {
-    match values {
-        Value::String(text) => *text = braced(text),
-        Value::Object(members) => members.values_mut().for_each(with_braces),
-        _ => {}
+/// Writes the lists of tools of Droid as other hosts have them: without an empty list of allowed tools, which means all
+/// tools, and with `read` for the full name `files___read`.
+fn take_tools(members: &mut Map<String, Value>, server: &str) {
+    members.retain(|name, value| {
+        name != "enabledTools" || value.as_array().is_none_or(|list| !list.is_empty())
+    });
+    for list in ["enabledTools", "disabledTools"] {
+        let tools = members.get_mut(list).and_then(Value::as_array_mut);
+        for tool in tools.into_iter().flatten() {
+            let short =
+                tool.as_str().and_then(|tool| tool.strip_prefix(server)?.strip_prefix("___"));
+            if let Some(short) = short.map(str::to_owned) {
+                *tool = short.into();
+            }
+        }
     }
 }
 
@@ -271,6 +297,10 @@ fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
             }
             rename_time(members, "timeout", TIMEOUT_MS);
         }
+        Host::Droid => {
+            rename_time(members, "timeout", TIMEOUT_MS);
+            rename_time(members, "connectTimeout", START_MS);
+        }
         Host::Continue => rename_time(members, "connectionTimeout", START_MS),
         // In older files, `timeout` is a number, which limits mainly the request for the list of tools, so it is not
         // converted.
@@ -325,7 +355,7 @@ pub(super) fn entry(
     let (mut entry, mut tools) = (Entry::default(), ToolLists::default());
     // Skip members with the value `null`, which some programs write for a missing value.
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
-        let mut map = |text: &str| mapped(text, meaning, findings);
+        let mut map = |text: &str| mapped_in(name, text, meaning, findings);
         match name.as_str() {
             "command" => entry.command = Some(map(text(name, value)?)),
             "args" => {

@@ -143,6 +143,37 @@ impl Host {
             _ => Dialect::Shell,
         }
     }
+
+    /// Returns the members of an entry in which the host replaces no variables, although it replaces them in others.
+    fn plain_members(self) -> &'static [&'static str] {
+        match self {
+            Self::Droid => &["command", "args", "cwd", "url"],
+            Self::Goose => &["command", "args", "cwd", "env"],
+            _ => &[],
+        }
+    }
+
+    /// Converts the entry of a server; an error is the reason why it cannot be imported.
+    fn entry(
+        self,
+        name: &str,
+        value: &Value,
+        meaning: &Meaning<'_>,
+        findings: &mut Findings,
+    ) -> Result<Entry, String> {
+        let value = entry::common(self, name, value);
+        let replaces_own = matches!(self, Self::CopilotCli | Self::Goose);
+        // A variable that stays in a URL or a header would be sent as it is, because no program replaces it.
+        let may_stay =
+            !replaces_own && meaning.dialect != Dialect::Own && value.get("command").is_some();
+        let own = value["env"].as_object().filter(|_| may_stay);
+        let meaning = Meaning { own, ..meaning.clone() };
+        let mut entry = entry::entry(&value, &meaning, findings)?;
+        if replaces_own {
+            entry.set_own_variables();
+        }
+        Ok(entry)
+    }
 }
 
 /// The servers found in one file of a host.
@@ -265,7 +296,8 @@ fn read_with(
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
     // Also look one level deeper, where newer files of `OpenCode` have the servers, in a member `servers`.
     let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
-    let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]), secrets };
+    let (plain, proposed) = (host.plain_members(), proposed(&root["inputs"]));
+    let meaning = Meaning { dialect, plain, own: None, project, proposed, secrets };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
         take(&mut import, None, servers, &meaning);
@@ -285,7 +317,7 @@ fn read_with(
             found = true;
             let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
             let proposed = BTreeMap::new();
-            let meaning = Meaning { dialect, project, proposed, secrets };
+            let meaning = Meaning { dialect, plain, own: None, project, proposed, secrets };
             take(&mut import, Some(folder), servers, &meaning);
             import.leave_out_from(begin, &off);
         }
@@ -363,6 +395,11 @@ impl Import {
         }
     }
 
+    /// Leaves out the servers that Copilot CLI does not start because of its list `disabledMcpServers`.
+    pub(super) fn leave_out_disabled(&mut self, settings: &Value) {
+        self.leave_out(&names(&settings["disabledMcpServers"]));
+    }
+
     fn leave_out_from(&mut self, begin: usize, switched_off: &[String]) {
         let off = self.servers.extract_if(begin.., |server| switched_off.contains(&server.name));
         let refused = off.map(|off| ImportError {
@@ -388,13 +425,10 @@ fn take(
         let taken = if import.servers.len() >= limits::MAX_SERVERS {
             Err(format!("{} servers are possible", limits::MAX_SERVERS))
         } else {
-            entry::entry(&entry::common(import.host, value), meaning, &mut findings)
+            import.host.entry(name, value, meaning, &mut findings)
         };
         match taken {
-            Ok(mut entry) => {
-                if import.host == Host::Goose {
-                    entry.set_header_variables();
-                }
+            Ok(entry) => {
                 let (name, project) = (name.clone(), project.clone());
                 let notes = findings.notes;
                 import.servers.push(ImportedServer { name, project, entry, notes });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::config::{limits, valid_id};
 use crate::expand::{closing, looks_secret};
@@ -28,8 +28,14 @@ pub(super) enum Dialect {
 }
 
 /// The circumstances that determine how the variables in a file are converted.
+#[derive(Clone)]
 pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
+    /// The members in which the host replaces no variables.
+    pub(super) plain: &'static [&'static str],
+    /// The environment of the entry that is converted, if a variable that is not set stays in the text, where the
+    /// server itself may replace it.
+    pub(super) own: Option<&'a Map<String, Value>>,
     /// The folder of the project that contains the file.
     pub(super) project: Option<&'a Path>,
     /// The defaults that the editor proposes for its inputs, i.e. for the values that it asks the user for, by the name
@@ -45,6 +51,15 @@ pub(super) struct Findings {
     pub(super) notes: Vec<String>,
     /// The reason why the server is not imported: it would not work outside of its host.
     pub(super) refusal: Option<String>,
+}
+
+impl Meaning<'_> {
+    /// Returns whether the entry itself sets a variable, to a value without a variable of this name.
+    fn is_own(&self, name: &str) -> bool {
+        let value = self.own.and_then(|own| own.get(name)).filter(|value| !value.is_null());
+        let is_free = |text: &str| !(text.contains('$') && text.contains(name));
+        value.is_some_and(|value| value.as_str().is_none_or(is_free))
+    }
 }
 
 impl Findings {
@@ -78,6 +93,16 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
         (is_balanced(default) && !is_secret).then_some((id, default))
     });
     proposed.collect()
+}
+
+/// Converts the variables in the text of a member, like [`mapped`], if the host replaces variables in this member.
+pub(super) fn mapped_in(
+    member: &str,
+    text: &str,
+    meaning: &Meaning<'_>,
+    findings: &mut Findings,
+) -> String {
+    if meaning.plain.contains(&member) { escaped(text) } else { mapped(text, meaning, findings) }
 }
 
 /// Converts the variables in a text, and adds findings about variables without an equivalent here.
@@ -161,8 +186,49 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
     out + &escaped(rest)
 }
 
+/// Rewrites each `$NAME` in these members by `write`, because Copilot CLI and Goose accept variables without braces.
+pub(super) fn add_braces(
+    members: &mut Map<String, Value>,
+    names: &[&str],
+    write: fn(&str) -> String,
+) {
+    for name in names {
+        if let Some(values) = members.get_mut(*name) {
+            rewrite(values, write);
+        }
+    }
+}
+
+fn rewrite(values: &mut Value, write: fn(&str) -> String) {
+    match values {
+        Value::String(text) => *text = write(text),
+        Value::Array(list) => {
+            for value in list {
+                rewrite(value, write);
+            }
+        }
+        Value::Object(members) => {
+            for value in members.values_mut() {
+                rewrite(value, write);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Returns a text with each variable `$NAME` written as `${NAME}`.
 pub(super) fn braced(text: &str) -> String {
+    with_names(text, |name| format!("${{{name}}}"))
+}
+
+/// Returns a text with each variable `$NAME` written as `${NAME:-$NAME}`. A variable that is not set stays in the text,
+/// as in Copilot CLI, because it may be a variable of a shell script.
+pub(super) fn braced_or_kept(text: &str) -> String {
+    with_names(text, |name| format!("${{{name}:-${name}}}"))
+}
+
+/// Returns a text with each variable `$NAME` replaced by the text that `write` returns for its name.
+fn with_names(text: &str, write: impl Fn(&str) -> String) -> String {
     let mut parts = text.split('$');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -172,7 +238,8 @@ pub(super) fn braced(text: &str) -> String {
             out.push('$');
             out.push_str(part);
         } else {
-            out.extend(["${", name, "}", rest]);
+            out.push_str(&write(name));
+            out.push_str(rest);
         }
     }
     out
@@ -238,6 +305,9 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
                 Some(default) => {
                     format!("${{{name}:-{}}}", nested(default, meaning, findings, depth + 1))
                 }
+                // Keep the variable in the text if it is not set, as hosts do: programs such as `mcp-remote`, and
+                // shells, replace it by the value in their own environment.
+                None if meaning.is_own(name) => format!("${{{name}:-$${{{name}}}}}"),
                 None => format!("${{{name}}}"),
             }
         }
@@ -307,7 +377,8 @@ mod tests {
 
     fn meaning(dialect: Dialect) -> Meaning<'static> {
         let proposed = BTreeMap::from([("site", "a$b{}")]);
-        Meaning { dialect, project: Some(Path::new("/p")), proposed, secrets: None }
+        let project = Some(Path::new("/p"));
+        Meaning { dialect, plain: &[], own: None, project, proposed, secrets: None }
     }
 
     #[track_caller]

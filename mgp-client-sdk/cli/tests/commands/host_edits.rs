@@ -432,6 +432,31 @@ fn servers_in_the_second_file_of_opencode_are_named_until_it_starts_mgp() {
 }
 
 #[test]
+fn a_server_that_copilot_has_disabled_is_not_imported_nor_mgp_connected_in_vain() {
+    let home = Home::new();
+    let own = json!({ "command": program("echo") });
+    let before = json!({ "mcpServers": { "on": own, "off": own } }).to_string();
+    let file = home.write(".copilot/mcp-config.json", &before);
+    let disable = |name: &str| {
+        let settings = json!({ "disabledMcpServers": [name] }).to_string();
+        home.write(".copilot/settings.json", &settings);
+    };
+    disable("off");
+    let seen = home.json("import", &["import", "copilot"]);
+    let servers = seen["servers"].as_array().unwrap();
+    let left_out = |name: &str| {
+        let server = servers.iter().find(|server| server["name"] == name).unwrap();
+        server["left_out"].clone()
+    };
+    assert_eq!(left_out("off"), "it is switched off there", "{seen}");
+    assert!(left_out("on").is_null(), "{seen}");
+    disable("mgp");
+    let connect = ["connect", "copilot", "--interactive", "no", "--no-grant"];
+    home.fail(1, &connect, "`disabledMcpServers` in its `settings.json` keeps the host from");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
 fn a_hosts_file_that_is_not_json_is_not_changed() {
     let home = Home::new();
     for text in ["{\"a\": 1 \"mcpServers\": {}}", "{\"mcpServers\": {}}}"] {

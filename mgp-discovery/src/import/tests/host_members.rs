@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::imported;
 use crate::config::{Config, TargetConfig};
-use crate::import::{Host, Import, ImportOutcome, Plan, ToolLimit, read, read_of_user};
+use crate::import::{Host, Import, ImportOutcome, Plan, ToolLimit, read, read_of_user, read_own};
 
 fn names(import: &Import) -> Vec<&str> {
     import.servers.iter().map(|server| server.name.as_str()).collect()
@@ -51,6 +51,8 @@ fn the_time_limits_of_each_host_are_kept() {
         (Host::ClaudeCode, format!("{own}600000"), None, Some(600_000)),
         (Host::ClaudeCode, format!("{own}500"), None, None),
         (Host::CopilotCli, format!("{own}1500"), None, Some(1500)),
+        (Host::Droid, format!("{own}30000"), None, Some(30_000)),
+        (Host::Droid, r#""command": "a", "connectTimeout": 8000"#.into(), Some(8000), None),
         (Host::GeminiCli, format!("{own}30000"), None, Some(30_000)),
         (Host::Kiro, format!("{own}120000"), None, Some(120_000)),
         (Host::QwenCode, format!("{own}30000"), None, Some(30_000)),
@@ -104,7 +106,9 @@ fn a_small_file_of_goose_does_not_become_a_huge_header() {
     );
     let import = read_of_user(Host::Goose, Path::new("config.yaml"), &text, &[]).unwrap();
     let header = &import.servers[0].entry.headers["H"];
-    assert!(header.starts_with(&twice(1)) && header.len() < 700_000, "{}", header.len());
+    // The variables in the value of a variable stay plain text.
+    let begin = twice(1).replace('$', "$$");
+    assert!(header.starts_with(&begin) && header.len() < 700_000, "{}", header.len());
 }
 
 #[test]
@@ -210,6 +214,8 @@ fn the_limits_of_tools_of_each_host_are_kept() {
         (Host::Windsurf, r#""disabledTools": ["b"]"#, except(&["b"])),
         (Host::Kiro, r#""disabledTools": []"#, ToolLimit::default()),
         (Host::Droid, r#""enabledTools": ["a", "b"], "disabledTools": ["b"]"#, only(&["a"])),
+        (Host::Droid, r#""enabledTools": [], "disabledTools": ["s___b"]"#, except(&["b"])),
+        (Host::Droid, r#""enabledTools": ["s___a", "t___b"]"#, only(&["a", "t___b"])),
         (Host::Generic, r#""enabled_tools": ["a"]"#, only(&["a"])),
         (Host::Generic, r#""disabled_tools": ["a"]"#, except(&["a"])),
         (Host::Generic, r#""tools": {"a": {"approval_mode": "approve"}}"#, ToolLimit::default()),
@@ -383,13 +389,53 @@ fn what_vs_code_replaces_is_replaced_here() {
 }
 
 #[test]
-fn variables_without_braces_are_those_of_an_environment_in_copilot() {
-    let text = r#"{"mcpServers": {"a": {"command": "a", "args": ["$HOME"],
-        "env": {"T": "$GH_TOKEN", "U": "${A:-b} $5 $$"}}}}"#;
+fn variables_of_copilot_need_no_braces_and_can_be_those_of_the_entry() {
+    let text = r#"{"mcpServers": {
+        "a": {"command": "$BIN/a", "args": ["exec a $i", "--key=${KEY}", "${T:-${U}}", "$5 $$KEY"],
+            "cwd": "$ROOT", "env": {"KEY": "k$1", "T": "$GH_TOKEN", "U": "${A:-b} $5 $$"}},
+        "b": {"url": "https://x.org/$ZONE", "headers": {"X-Key": "$KEY"}}}}"#;
     let import = imported(Host::CopilotCli, "mcp-config.json", text);
-    let entry = &import.servers[0].entry;
-    assert_eq!(entry.args, ["$$HOME"]);
-    assert_eq!((&*entry.env["T"], &*entry.env["U"]), ("${GH_TOKEN}", "${A:-b} $$5 $$$$"));
+    let [a, b] = [0, 1].map(|at| &import.servers[at].entry);
+    assert_eq!((a.command.as_deref(), a.cwd.as_deref()), (Some("${BIN}/a"), Some("${ROOT}")));
+    assert_eq!(a.args, ["exec a ${i:-$$i}", "--key=k$$1", "${GH_TOKEN}", "$$5 $$k$$1"]);
+    assert_eq!((&*a.env["T"], &*a.env["U"]), ("${GH_TOKEN}", "${A:-b} $$5 $$$$"));
+    assert_eq!((b.url.as_deref(), &*b.headers["X-Key"]), (Some("https://x.org/${ZONE}"), "${KEY}"));
+}
+
+#[test]
+fn a_variable_that_only_the_server_itself_has_stays_in_its_arguments() {
+    use Host::{ClaudeCode, Cline, Cursor, GeminiCli, Kiro, QwenCode, Windsurf};
+    let text = r#"{"mcpServers": {"a": {"command": "npx",
+        "args": ["mcp-remote", "--header", "Authorization:${AUTH}", "${HOME}", "${ZONE}", "${N:-5}"],
+        "env": {"AUTH": "Bearer MY_AUTH", "ZONE": "${ZONE}-1", "N": 1, "ROOT": "${N}/r"}},
+        "b": {"url": "https://x.org", "headers": {"X-Key": "${KEY}"}, "env": {"KEY": "x"}}}}"#;
+    for host in [ClaudeCode, Cline, Cursor, GeminiCli, Kiro, QwenCode, Windsurf] {
+        let import = imported(host, "f", text);
+        let [entry, remote] = [0, 1].map(|at| &import.servers[at].entry);
+        let kept = "Authorization:${AUTH:-$${AUTH}}";
+        assert_eq!(entry.args[2..], [kept, "${HOME}", "${ZONE}", "${N:-5}"], "{host:?}");
+        assert_eq!(entry.env["ROOT"], "${N:-$${N}}/r", "{host:?}");
+        assert_eq!(remote.headers["X-Key"], "${KEY}", "{host:?}");
+    }
+    let own = read_own(Path::new("f"), text).unwrap();
+    assert_eq!(own.servers[0].entry.args[2], "Authorization:${AUTH}");
+}
+
+#[test]
+fn droid_and_goose_replace_variables_in_some_members_only() {
+    let text = r#"{"mcpServers": {
+        "a": {"command": "sh", "args": ["-c", "exec a ${PORT}"], "env": {"A": "${A:-b}"}},
+        "b": {"url": "https://x.org/${A}", "headers": {"X-Key": "${KEY}"}}}}"#;
+    let import = imported(Host::Droid, "mcp.json", text);
+    let [a, b] = [0, 1].map(|at| &import.servers[at].entry);
+    assert_eq!((&*a.args[1], &*a.env["A"]), ("exec a $${PORT}", "${A:-b}"));
+    assert_eq!((b.url.as_deref(), &*b.headers["X-Key"]), (Some("https://x.org/$${A}"), "${KEY}"));
+    let text = "extensions:\n  a: {cmd: sh, args: ['-c', 'exec a ${A}'], cwd: '/${A}', envs: {A: '${B}'}}\n  b: {uri: 'https://x.org/$ZONE', envs: {ZONE: eu}}\n";
+    let import = imported(Host::Goose, "config.yaml", text);
+    let [a, b] = [0, 1].map(|at| &import.servers[at].entry);
+    assert_eq!((&*a.args[1], &*a.env["A"]), ("exec a $${A}", "$${B}"));
+    assert_eq!(a.cwd.as_deref(), Some("/$${A}"));
+    assert_eq!(b.url.as_deref(), Some("https://x.org/eu"));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use mgp_discovery::import::Host;
+
 use super::host_file::{beside, refused};
 use super::present::{PresentServer, present, starts_mgp};
 use super::record::{self, ENTRY, Record, TakenEntry};
@@ -11,6 +13,7 @@ use super::undo::{ChangeList, CommandRun};
 use super::{Connect, entry};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::hosts::KnownHost;
 use crate::replace_file::write_backup;
 
 /// The planned change of a host's file, and the values that are needed to undo it.
@@ -80,10 +83,9 @@ impl Change {
         let kept = own.map(|(_, own)| entry::kept_members(connect, file, own)).unwrap_or_default();
         let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent, kept)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
-        let mut refused = refused(&connect.target, file, &after, table);
+        let mut refused = refused(global, &connect.target, file, &after, table);
         if refused.iter().any(|error| error.name == ENTRY && error.project.is_none()) {
-            let reason = "its `mcp.allowed` or `mcp.excluded` keeps the host from starting `mgp`; change that list, then try again";
-            return Err(unchanged(reason.to_owned()));
+            return Err(unchanged(reason_not_to_start(connect).to_owned()));
         }
         refused.retain(|error| !error.is_started());
         let beside = beside(syntax, &after, table, &refused).map_err(unchanged)?;
@@ -133,5 +135,17 @@ impl Change {
             return Err(failure);
         }
         Ok(backup)
+    }
+}
+
+/// Returns the reason why the host would not start mgp, although its file would have the entry.
+fn reason_not_to_start(connect: &Connect) -> &'static str {
+    match connect.target.known().map(KnownHost::format) {
+        Some(Host::CopilotCli) => {
+            "`disabledMcpServers` in its `settings.json` keeps the host from starting `mgp`; change that list, then try again"
+        }
+        _ => {
+            "its `mcp.allowed` or `mcp.excluded` keeps the host from starting `mgp`; change that list, then try again"
+        }
     }
 }

@@ -58,14 +58,18 @@ pub(in crate::commands) fn host_file(
     Ok(Some(HostFile { program, beside, refused, fault }))
 }
 
-/// Returns the entries of a host's file that cannot be imported.
+/// Returns the entries of a host's file that cannot be imported, or that settings in other files switch off.
 pub(super) fn refused(
+    global: &Global,
     target: &HostTarget,
     file: &Path,
     text: &str,
     table: &[String],
 ) -> Vec<ImportError> {
-    let read = read_entries(target.format(table), file, text);
+    let read = match target.known() {
+        Some(host) => read_servers(global, host, file, text),
+        None => read_entries(target.format(table), file, text).map_err(Failure::from),
+    };
     read.map(|import| import.refused).unwrap_or_default()
 }
 
