@@ -341,7 +341,7 @@ impl ServerLogin {
             Some(AuthError::ForeignIssuer { .. }) => format!(
                 "`{id}` names another authorization server than the one that its credentials are for; if you trust the change, which the log has, write the new one as `issuer` into its `auth`"
             ),
-            Some(error) if let Some(fault) = metadata_fault(id, error) => fault,
+            Some(error) if let Some(fault) = server_fault(id, error) => fault,
             // Callers can be on other machines, so only the log names the file.
             _ if is_unusable && self.is_machine() => format!(
                 "the record of the issuer of `{id}` cannot be used; remove its file, which the log names"
@@ -476,9 +476,9 @@ impl TokenStore for IssuerStore {
     }
 }
 
-/// Returns the reason and the remedy for a fault in metadata that neither a login nor other credentials can resolve.
-/// Readers trust this text, so it quotes nothing from the metadata; only the log does.
-fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
+/// Returns the reason and the remedy for a refusal, or a fault in metadata, that neither a login nor other credentials
+/// can resolve. Readers trust this text, so it quotes nothing that a server sent; only the log does.
+fn server_fault(id: &ServerId, error: &AuthError) -> Option<String> {
     Some(match error {
         AuthError::NoMetadata { .. } => format!(
             "the authorization server of `{id}` has no metadata; correct or add `issuer` in its `auth`"
@@ -491,6 +491,15 @@ fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
         ),
         AuthError::ResourceMismatch { .. } => format!(
             "the metadata of `{id}` is for another URL, which the log has; if you trust that one, write it as `url`"
+        ),
+        AuthError::Proof { hint, .. } => {
+            format!("`{id}` refuses the proofs of possession of its token (DPoP): {hint}")
+        }
+        AuthError::Token { error, .. } if error == "invalid_dpop_proof" => format!(
+            "the authorization server of `{id}` refuses the proofs of possession (DPoP); check the clock of this machine"
+        ),
+        AuthError::NoDpop { why, .. } => format!(
+            "no token for `{id}` can be bound to a key (DPoP): {why}; check `dpop` in its `auth`, or ask its operator"
         ),
         _ => return None,
     })

@@ -25,7 +25,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, AuthRefused> {
         return Err(AuthRefused::Missing);
     }
     if token.len() > MAX_CREDENTIAL {
-        return Err(AuthRefused::NOT_VALID);
+        return Err(AuthRefused::Invalid("the key or token is longer than 16 KiB"));
     }
     if !is_b64token(token) {
         return Err(AuthRefused::Malformed("a token has letters, digits and `-._~+/` only"));
@@ -115,7 +115,9 @@ mod tests {
         let longest = "a".repeat(MAX_CREDENTIAL);
         found(&[format!("Bearer {longest}").as_bytes()], &longest);
         let longer = headers(&[format!("Bearer {longest}a").as_bytes()]);
-        assert_eq!(bearer(&longer), Err(AuthRefused::NOT_VALID));
+        let refused = bearer(&longer).unwrap_err();
+        assert_eq!(refused.status(), http::StatusCode::UNAUTHORIZED);
+        assert!(refused.to_string().contains("longer than 16 KiB"), "{refused}");
     }
 
     proptest! {

@@ -72,15 +72,27 @@ impl ResourceMetadata {
         format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
     }
 
-    /// Returns the forms in which the resource's URL can be written. A URL with an empty path has two forms: with and
-    /// without a final slash (RFC 3986 §6.2.3). Any other URL has one form.
+    /// Returns the forms in which the resource's URL can be written: as it was configured, and with the host in lower
+    /// case and without a default port, because some clients request tokens for that form. A URL with an empty path has
+    /// each of them with and without a final slash (RFC 3986 §6.2.3).
     pub(super) fn spellings(&self) -> Vec<String> {
         let ResourceUrl { origin, path } = &self.url;
-        if path.is_empty() {
-            return vec![format!("{origin}/"), origin.clone()];
-        }
-        vec![self.resource.clone()]
+        let normal = normal_origin(origin);
+        let mut spellings = if path.is_empty() {
+            vec![format!("{origin}/"), format!("{normal}/"), origin.clone(), normal]
+        } else {
+            vec![self.resource.clone(), format!("{normal}{path}")]
+        };
+        spellings.dedup();
+        spellings
     }
+}
+
+/// Returns an origin with its host in lower case and without the default port of its scheme.
+fn normal_origin(origin: &str) -> String {
+    let origin = origin.to_ascii_lowercase();
+    let port = if origin.starts_with("https:") { ":443" } else { ":80" };
+    origin.strip_suffix(port).unwrap_or(&origin).to_owned()
 }
 
 /// Returns whether a path is the well-known path alone, without the path of the endpoint at its end. Clients try this
@@ -160,6 +172,24 @@ mod tests {
         }
         let error = ResourceMetadata::new("https://u:s3cret@a.example/mcp", "i").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn a_host_in_capital_letters_and_a_default_port_have_another_spelling() {
+        let spellings = |url: &str| ResourceMetadata::new(url, "i").unwrap().spellings();
+        for (url, other) in [
+            ("https://A.example/Mcp", "https://a.example/Mcp"),
+            ("https://a.example:443/mcp", "https://a.example/mcp"),
+            ("http://LOCALHOST:80/mcp", "http://localhost/mcp"),
+        ] {
+            assert_eq!(spellings(url), [url, other]);
+        }
+        for url in ["https://a.example:8443/mcp", "http://[::1]:443/mcp", "https://[::443]/mcp"] {
+            assert_eq!(spellings(url), [url]);
+        }
+        let root =
+            ["https://A.example/", "https://a.example/", "https://A.example", "https://a.example"];
+        assert_eq!(spellings("https://A.example"), root);
     }
 
     #[test]

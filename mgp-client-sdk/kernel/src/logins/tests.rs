@@ -99,7 +99,7 @@ async fn missing_scopes_are_named_even_without_quotation_marks() {
 }
 
 #[test]
-fn a_fault_of_metadata_is_not_called_a_refusal_of_the_credentials() {
+fn a_fault_that_no_login_resolves_is_not_called_a_refusal_of_the_credentials() {
     let mut server = server(SERVER, ISSUERS[0]);
     server.auth.grant = AuthGrant::ClientCredentials;
     let login = ServerLogin {
@@ -122,6 +122,22 @@ fn a_fault_of_metadata_is_not_called_a_refusal_of_the_credentials() {
         (
             AuthError::ResourceMismatch { resource: issuer(), server: SERVER.to_owned() },
             "is for another URL",
+        ),
+        (
+            AuthError::Proof { error: issuer(), hint: "compare the clock" },
+            "refuses the proofs of possession of its token (DPoP): compare the clock",
+        ),
+        (
+            AuthError::Token {
+                endpoint: issuer(),
+                error: "invalid_dpop_proof".to_owned(),
+                description: issuer(),
+            },
+            "check the clock of this machine",
+        ),
+        (
+            AuthError::NoDpop { issuer: issuer(), why: "no algorithm fits" },
+            "can be bound to a key (DPoP): no algorithm fits; check `dpop`",
         ),
         (AuthError::NoBrowser, "are refused; check its `auth`"),
         (

@@ -63,6 +63,7 @@ struct IssuerMetadata {
 #[derive(Default)]
 struct CachedKeys {
     set: Option<(Arc<JwkSet>, Instant)>,
+    /// The time at which the last fetch began, or ended if it failed.
     tried: Option<Instant>,
 }
 
@@ -166,11 +167,15 @@ impl FetchedKeys {
             let _turn = turn;
             match this.download().await {
                 Ok(set) => this.cached.lock().set = Some((Arc::new(set), Instant::now())),
-                Err(error) => tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    url = mgp_types::service::shown_url(this.place.as_str()),
-                    "failed to fetch the keys of the issuer"
-                ),
+                Err(error) => {
+                    // Callers that waited for this fetch must not fetch again, one after the other.
+                    this.cached.lock().tried = Some(Instant::now());
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        url = mgp_types::service::shown_url(this.place.as_str()),
+                        "failed to fetch the keys of the issuer"
+                    );
+                }
             }
         });
         // Ignore a panic of the fetch: it counts as a failed fetch.

@@ -168,6 +168,35 @@ async fn a_fetch_from_an_issuer_that_hangs_times_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_an_issuer_that_hangs_end_with_the_first_fetch() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_hours(1));
+    let server = remote(&issuer);
+    let token = token(&ed25519());
+    let start = tokio::time::Instant::now();
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (server, token) = (server.clone(), token.clone());
+        waiting.spawn(async move { verify(&server, &token).await });
+    }
+    let outcomes = waiting.join_all().await;
+    assert!(outcomes.iter().all(|outcome| *outcome == Err(AuthRefused::Unavailable)));
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert_eq!(issuer.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_delay_the_fetch_of_a_new_key() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(8));
+    let server = remote(&issuer);
+    assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    issuer.publish(Some(&[p256().public()]));
+    // A minute after the begin of the first fetch, which is less than a minute after its end.
+    advance(Duration::from_secs(55)).await;
+    assert!(verify(&server, &token(&p256())).await.is_ok());
+    assert_eq!(issuer.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_disconnects_does_not_stop_the_fetch() {
     let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
     let server = remote(&issuer);
