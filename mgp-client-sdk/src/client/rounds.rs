@@ -8,7 +8,8 @@ use mgp_types::service::{
     Call, CallKey, CallerAccess, CallerRequest, Context, Method, Params, Principal, Reply,
     result_type,
 };
-use mgp_types::{ErrorCode, Object, Payload, RpcError, clip};
+use mgp_types::{ErrorCode, Object, Payload, RpcError, clip, random_name};
+use serde::de::IgnoredAny;
 
 use super::Client;
 use crate::wire::{answer_form, not_offered, offers, question_for_caller};
@@ -94,7 +95,10 @@ impl Client {
             return self.answer_for(&cx.principal, ask).await;
         }
         offers(&cx.caller, cx.server.as_ref(), ask).map_err(|fault| question_refused(&fault))?;
-        let params = question_for_caller(cx.server.as_ref(), method, ask.params());
+        let mut params = question_for_caller(cx.server.as_ref(), method, ask.params());
+        if cx.caller.era == Era::Legacy && method == ElicitationCreate::METHOD {
+            params = add_page_id(params)?;
+        }
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
     }
 
@@ -159,6 +163,18 @@ impl Client {
             text.map_err(|error| RpcError::internal("the answer is not UTF-8").because(error))?;
         Ok(Payload::from_trusted(text))
     }
+}
+
+/// Adds an id to a question that asks the user to visit a page, if it has none: MCP 2025-11-25 requires the id, and
+/// later revisions do not have it.
+fn add_page_id(params: Payload) -> Result<Payload, RpcError> {
+    let mut question: Object = params.get()?;
+    let is_page = question.decode::<ElicitMode>("mode")? == Some(ElicitMode::Url);
+    if !is_page || question.decode::<IgnoredAny>("elicitationId")?.is_some() {
+        return Ok(params);
+    }
+    question.encode("elicitationId", &random_name()?)?;
+    Payload::of(&question)
 }
 
 /// Returns the error for the caller of a server that asked an invalid question. `fault` is the error of the question;

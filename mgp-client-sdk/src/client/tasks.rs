@@ -118,7 +118,7 @@ impl Client {
         match self.poll_until_ended(cx, guard.params(), interval).await {
             // Dropping the guard here cancels the task.
             Err(TaskFailure::GivenUp(error)) => Err(error),
-            Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
+            Err(TaskFailure::Unknown(error)) => guard.ended(Err(lost_task(error))),
             Ok(task) => guard.ended(outcome(task)),
         }
     }
@@ -448,6 +448,21 @@ enum TaskFailure {
     Unknown(RpcError),
     /// A question of the task could not be answered, or the time of its call is over.
     GivenUp(RpcError),
+}
+
+/// Returns the error of a call whose task is lost. A server that no longer knows the task, e.g. after a restart,
+/// refuses its id, but the params of the caller's own request are valid.
+fn lost_task(error: RpcError) -> RpcError {
+    if error.code() != ErrorCode::INVALID_PARAMS {
+        return error;
+    }
+    let message = format!("the server lost the task of the call: {}", error.message());
+    let lost = RpcError::new(ErrorCode::UPSTREAM_ERROR, message);
+    // Keep the HTTP failure: with it, layers treat the outcome of the call as unknown.
+    match HttpFailure::from_error(&error) {
+        Some(failure) => lost.because(failure),
+        None => lost,
+    }
 }
 
 /// Returns whether an error is temporary, so that another attempt may succeed.

@@ -116,6 +116,19 @@ async fn a_failed_task_is_an_error_and_an_abandoned_one_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_its_server_no_longer_knows_is_a_fault_of_the_server() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    let serve = async {
+        script.serve("tools/call", created()).await;
+        let get = script.receive().await;
+        assert_eq!(get["method"], "tasks/get", "{get}");
+        script.refuse(&get, json!({ "code": -32602, "message": "unknown task" })).await;
+    };
+    let (outcome, ()) = tokio::join!(client.call("t").send(), serve);
+    assert_eq!(outcome.unwrap_err().code(), ErrorCode::UPSTREAM_ERROR);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_in_which_a_question_of_a_task_is_open_does_not_count() {
     let builder = plain().on_elicitation(|question: ElicitParams| async move {
         tokio::time::sleep(Duration::from_secs(10)).await;

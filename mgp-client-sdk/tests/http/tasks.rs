@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::ToolResult as _;
+use mgp_client_sdk::{Error, ToolResult as _};
 use mgp_types::ErrorCode;
+use mgp_types::service::HttpFailure;
 use serde_json::{Value, json};
 
 use crate::script::{Received, Response, Server, client, json_of, status};
@@ -69,7 +70,9 @@ async fn a_task_that_cannot_be_polled_is_given_up_but_not_cancelled() {
     // Polling must end immediately after an error of the MCP server itself, but not after an error of a proxy.
     let server = modern(|_, seen| crate::script::refused(400, seen, -32602)).await;
     let client = crate::script::client().connect_url(&server.url).await.unwrap();
-    assert_eq!(client.call("t").await.unwrap_err().code().0, -32602);
+    let Err(Error::Call(error)) = client.call("t").await else { panic!("the call has no result") };
+    assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
+    assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::StatusWithError(400)));
     assert_eq!(server.count("tasks/get"), 1);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(server.count("tasks/cancel"), 0);

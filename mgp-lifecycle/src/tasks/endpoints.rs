@@ -36,7 +36,7 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
         async move { result(&found?, call.cx()).await }
     });
     Router::new()
-        .route(TasksGet::METHOD, now(|table, params, cx| find(table, params, cx)?.describe()))
+        .route(TasksGet::METHOD, now(get))
         .route(TasksUpdate::METHOD, now(update))
         .route(TasksCancel::METHOD, now(cancel))
         .route(TasksList::METHOD, now(list))
@@ -58,6 +58,10 @@ fn admit(call: &Call) -> Result<(), RpcError> {
 fn find(table: &Table, params: &Params, cx: &Context) -> Result<Arc<Entry>, RpcError> {
     let params: TaskParams = params.get()?;
     Ok(table.find(&params.task_id, cx)?)
+}
+
+fn get(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
+    find(table, params, cx)?.describe(cx.caller.era)
 }
 
 fn update(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {

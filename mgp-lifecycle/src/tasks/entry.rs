@@ -50,8 +50,8 @@ pub(super) struct Entry {
 
 struct EntryState {
     outcome: Option<Outcome>,
-    /// `true` if the result reports that the tool failed, and the task has therefore failed. In the modern form, such a
-    /// task is completed.
+    /// `true` if the result reports that the tool failed. Such a task has failed in the form of MCP 2025-11-25; in the
+    /// modern form, it is completed.
     is_tool_error: bool,
     updated: Timestamp,
     /// The description of the running call that its handler has set.
@@ -179,7 +179,7 @@ impl Entry {
 
     /// Ends the task with this outcome, unless it has ended already.
     pub(super) fn end(&self, outcome: Outcome) {
-        let is_tool_error = self.era == Era::Legacy && outcome.is_tool_error();
+        let is_tool_error = outcome.is_tool_error();
         let waker = {
             let mut state = self.state.lock();
             if state.outcome.is_some() {
@@ -338,38 +338,39 @@ impl Entry {
                 }
             }
             Era::Legacy => {
-                let mut task = self.task(TaskStatus::Working, self.created.clone());
+                let mut task = self.task(TaskStatus::Working, self.created.clone(), Era::Legacy);
                 task.status_message = Some(WORKING_MESSAGE.to_owned());
                 Reply::of(&LegacyCreateTaskResult::new(task))
             }
         }
     }
 
-    /// Returns the task in the form for its caller. The modern form includes open questions and the outcome.
-    pub(super) fn describe(&self) -> Result<Reply, RpcError> {
+    /// Returns the task in the form of an era. The modern form includes open questions and the outcome.
+    pub(super) fn describe(&self, era: Era) -> Result<Reply, RpcError> {
         let mut state = self.state.lock();
         self.deliver(&mut state);
-        let task = self.snapshot(&state);
+        let task = self.snapshot(&state, era);
         let mut reply = Reply::of(&task)?;
-        let (Era::Modern, Some(body)) = (self.era, reply.as_body_mut()) else { return Ok(reply) };
+        let (Era::Modern, Some(body)) = (era, reply.as_body_mut()) else { return Ok(reply) };
         match &state.outcome {
             Some(Outcome::Completed(result)) => body.insert("result", result.clone()),
             Some(Outcome::Failed(error)) => body.insert("error", Payload::of(error)?),
-            Some(Outcome::Cancelled) => {}
-            None if state.questions.is_empty() => {}
-            None => body.insert("inputRequests", input_requests(&state.questions)?),
+            None if self.has_questions(&state, era) => {
+                body.insert("inputRequests", input_requests(&state.questions)?);
+            }
+            Some(Outcome::Cancelled) | None => {}
         }
         Ok(reply)
     }
 
-    /// Returns the task without its outcome.
+    /// Returns the task without its outcome, in the form of MCP 2025-11-25.
     pub(super) fn summary(&self) -> Task {
-        self.snapshot(&self.state.lock())
+        self.snapshot(&self.state.lock(), Era::Legacy)
     }
 
-    fn snapshot(&self, state: &EntryState) -> Task {
+    fn snapshot(&self, state: &EntryState, era: Era) -> Task {
         let (status, message) = match &state.outcome {
-            Some(Outcome::Completed(_)) if state.is_tool_error => {
+            Some(Outcome::Completed(_)) if state.is_tool_error && era == Era::Legacy => {
                 (TaskStatus::Failed, "the tool reported an error".to_owned())
             }
             Some(Outcome::Completed(_)) => {
@@ -379,24 +380,30 @@ impl Entry {
             Some(Outcome::Cancelled) => {
                 (TaskStatus::Cancelled, "cancelled by its caller".to_owned())
             }
-            None if state.questions.is_empty() => {
-                let message = state.status_message.as_deref().unwrap_or(WORKING_MESSAGE);
-                (TaskStatus::Working, message.to_owned())
-            }
-            None => {
+            None if self.has_questions(state, era) => {
                 let keys: Vec<&str> = state.questions.keys().map(String::as_str).collect();
                 (TaskStatus::InputRequired, format!("waiting for answers: {}", keys.join(", ")))
             }
+            None => {
+                let message = state.status_message.as_deref().unwrap_or(WORKING_MESSAGE);
+                (TaskStatus::Working, message.to_owned())
+            }
         };
-        let mut task = self.task(status, state.updated.clone());
+        let mut task = self.task(status, state.updated.clone(), era);
         task.status_message = Some(message);
         task
     }
 
-    fn task(&self, status: TaskStatus, updated: Timestamp) -> Task {
+    /// Returns whether the task has open questions in the form of an era. The modern form of a legacy task has none:
+    /// its questions are sent to its caller as requests, so `tasks/update` cannot answer them.
+    fn has_questions(&self, state: &EntryState, era: Era) -> bool {
+        !state.questions.is_empty() && (self.era == Era::Modern || era == Era::Legacy)
+    }
+
+    fn task(&self, status: TaskStatus, updated: Timestamp, era: Era) -> Task {
         let mut task = Task::new(self.id.clone(), status, self.created.clone());
         task.last_updated_at = Some(updated);
-        match self.era {
+        match era {
             Era::Modern => {
                 task.result_type = Some(ResultType::Complete);
                 task.ttl_ms = Nullable::Value(self.ttl_ms);

@@ -81,8 +81,14 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
     let separate =
         calls.iter().zip(1..).map(|(named, place)| single(&call, &address, named, place));
     let separate = separate.collect::<Result<Vec<_>, _>>()?;
-    let running = separate.into_iter().map(|one| run_one(&dispatcher, one));
-    let results: Vec<_> = stream::iter(running).buffered(MAX_AT_ONCE).collect().await;
+    let running = separate.into_iter().enumerate().map(|(place, one)| {
+        let outcome = run_one(&dispatcher, one);
+        async move { (place, outcome.await) }
+    });
+    // Do not use `buffered`, which starts no further calls while an early call is slow.
+    let mut outcomes: Vec<_> = stream::iter(running).buffer_unordered(MAX_AT_ONCE).collect().await;
+    outcomes.sort_unstable_by_key(|(place, _)| *place);
+    let results = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
     let structured = Payload::of(&Results { results })?;
     let mut result = CallToolResult::new(vec![ContentBlock::text(structured.as_str())]);
     result.structured_content = Some(structured);

@@ -53,6 +53,72 @@ async fn a_legacy_caller_lists_and_cancels() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_has_the_form_of_the_era_in_which_it_is_read() {
+    let layer = layer(config());
+    let stack = over(&layer, slow);
+    let (mut new, mut old) = (modern(stack.clone()), legacy(stack));
+    let task = call(&mut new).await;
+    let listed = request(&mut old, "tasks/list", "{}").await["tasks"][0].clone();
+    for seen in [listed, get(&mut old, &task).await] {
+        assert_eq!(
+            (seen["ttl"].as_u64(), seen["pollInterval"].as_u64()),
+            (Some(600_000), Some(1000))
+        );
+        assert!(seen.get("ttlMs").is_none() && seen.get("resultType").is_none(), "{seen}");
+    }
+    let id = call_as_task(&mut old).await;
+    let seen = get(&mut new, &serde_json::json!({ "taskId": id })).await;
+    assert_eq!(
+        (seen["ttlMs"].as_u64(), seen["resultType"].as_str()),
+        (Some(60_000), Some("complete"))
+    );
+    assert!(seen.get("ttl").is_none() && seen.get("pollInterval").is_none(), "{seen}");
+    sleep(Duration::from_secs(61)).await;
+    let ended = get(&mut old, &task).await;
+    assert_eq!((ended["status"].as_str(), ended.get("result")), (Some("completed"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_tool_failed_has_failed_for_legacy_readers_only() {
+    let layer = layer(config());
+    let stack = over(&layer, |_| async {
+        sleep(Duration::from_secs(1)).await;
+        Reply::of(&serde_json::json!({ "content": [], "isError": true }))
+    });
+    let (mut new, mut old) = (modern(stack.clone()), legacy(stack));
+    let of_old = serde_json::json!({ "taskId": call_as_task(&mut old).await });
+    let tasks = [call(&mut new).await, of_old];
+    sleep(Duration::from_secs(2)).await;
+    for task in &tasks {
+        assert_eq!(get(&mut old, task).await["status"], "failed");
+        assert_eq!(get(&mut new, task).await["status"], "completed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_reader_does_not_get_the_questions_of_a_legacy_task() {
+    let layer = layer(config());
+    let stack = over(&layer, |call| async move {
+        tokio::task::yield_now().await;
+        let answer = call.cx().ask("a", elicit()).await?;
+        text_result(answer.as_str())
+    });
+    let silent = mock::peer(Stack::from_fn(|_| std::future::pending()));
+    let (mut new, mut old) = (modern(stack.clone()), legacy(stack));
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
+    facts.accepts.elicitation = true;
+    old.cx.caller = Arc::new(facts);
+    old.cx.peer = silent.peer();
+    old.cx.caller_access = CallerAccess::Peer(silent.peer());
+    let task = serde_json::json!({ "taskId": call_as_task(&mut old).await });
+    settle().await;
+    assert_eq!(get(&mut old, &task).await["status"], "input_required");
+    // A modern reader could not answer them with `tasks/update`.
+    let seen = get(&mut new, &task).await;
+    assert_eq!((&seen["status"], seen.get("inputRequests")), (&Value::from("working"), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_legacy_caller_that_requests_a_task_gets_one_even_for_an_immediate_result() {
     let layer = layer(config());
     let mut client = legacy(over(&layer, |call| async move {

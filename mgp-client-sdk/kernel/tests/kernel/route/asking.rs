@@ -82,8 +82,9 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
                     question.accept_with(&json!({ "name": "Ann" }))
                 }
             })
-            .on_url_elicitation(|question| async move {
+            .on_url_elicitation(move |question| async move {
                 assert_eq!(question.url.as_deref(), Some("https://example.com/x"));
+                assert!(above == Era::Modern || question.elicitation_id.is_some(), "{below:?}");
                 Ok(ElicitResult::new(ElicitAction::Accept))
             })
             .on_elicitation_complete(move |id| {

@@ -222,6 +222,37 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
     }
 }
 
+#[tokio::test]
+async fn a_slow_call_does_not_hold_up_the_rest_of_its_batch() {
+    let server = || {
+        let end = Arc::<Notify>::default();
+        let ended = Arc::clone(&end);
+        let first = Tool::new("first", "Waits", move || {
+            let ended = Arc::clone(&ended);
+            async move {
+                ended.notified().await;
+                "first"
+            }
+        });
+        let quick = Tool::new("quick", "Works", || async { "quick" });
+        let last = Tool::new("last", "Works", move || {
+            end.notify_one();
+            async { "last" }
+        });
+        Server::new("b", "1").tool(first).tool(quick).tool(last)
+    };
+    let kernel = kernel_with("b", open(&["first", "quick", "last"]), 3, server).await;
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    let names = [vec!["first"], vec!["quick"; 9], vec!["last"]].concat();
+    let calls: Vec<_> = names.iter().map(|name| json!({ "name": name, "arguments": {} })).collect();
+    let batch = host.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+    let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+    for (place, name) in names.iter().enumerate() {
+        let text = &results["results"][place]["result"]["content"][0]["text"];
+        assert_eq!(text, name, "{results}");
+    }
+}
+
 /// Returns a server that asks the caller a question if the arguments of a call contain `true`.
 fn asker() -> Server {
     #[derive(Deserialize, JsonSchema)]
