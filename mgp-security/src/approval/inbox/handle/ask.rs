@@ -76,7 +76,8 @@ impl Approver for Inbox {
         self.ask(question).await
     }
 
-    /// Returns [`InboxConfig::wait`] plus a margin in which the waiting call can still get the approval id.
+    /// Returns [`InboxConfig::wait`](super::InboxConfig::wait) plus a margin in which the waiting call can still get
+    /// the approval id.
     fn timeout(&self) -> Duration {
         self.wait() + Duration::from_secs(4)
     }
