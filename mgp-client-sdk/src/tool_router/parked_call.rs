@@ -101,13 +101,18 @@ impl ParkedCall {
         &self.outlet
     }
 
-    /// Waits until the call ends or asks a question.
+    /// Waits until the call ends or asks a question. If the call has ended while its caller answered, first returns
+    /// the questions that the caller has seen, because they can belong to another call of the same caller.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> ParkedEvent {
         let (questions, running) = (&self.questions, &mut self.running);
         poll_fn(|task| {
+            let shown = questions.shown();
+            if !shown.is_empty() {
+                return Poll::Ready(ParkedEvent::Asks(shown));
+            }
             if let Poll::Ready(outcome) = running.as_mut().poll(task) {
                 return Poll::Ready(ParkedEvent::Done(outcome));
             }
@@ -148,28 +153,55 @@ type Answer = oneshot::Sender<Result<Payload, RpcError>>;
 
 #[derive(Default)]
 struct OpenQuestions {
-    asks: Vec<(String, CallerRequest, Answer)>,
+    asks: Vec<OpenAsk>,
     waker: Option<Waker>,
     /// `true` after the end of the call, when no question can be answered any more.
     is_closed: bool,
 }
 
+struct OpenAsk {
+    key: String,
+    ask: CallerRequest,
+    answer: Answer,
+    /// `true` once the caller is asked the question.
+    is_shown: bool,
+}
+
+impl OpenQuestions {
+    /// Removes questions that were cancelled, because they need no answer.
+    fn remove_cancelled(&mut self) {
+        self.asks.retain(|open| !open.answer.is_closed());
+    }
+}
+
 impl Questions {
+    /// Returns the open questions, which the caller is asked now; `None` if there are none.
     fn open(&self, waker: &Waker) -> Option<Vec<(String, CallerRequest)>> {
         let mut open = self.0.lock();
-        // Leave out questions that were cancelled, because they need no answer.
-        open.asks.retain(|(_, _, answer)| !answer.is_closed());
+        open.remove_cancelled();
         if open.asks.is_empty() {
             open.waker = Some(waker.clone());
             return None;
         }
-        Some(open.asks.iter().map(|(key, ask, _)| (key.clone(), ask.clone())).collect())
+        let asks = open.asks.iter_mut().map(|open| {
+            open.is_shown = true;
+            (open.key.clone(), open.ask.clone())
+        });
+        Some(asks.collect())
+    }
+
+    /// Returns the open questions that the caller was asked before.
+    fn shown(&self) -> Vec<(String, CallerRequest)> {
+        let mut open = self.0.lock();
+        open.remove_cancelled();
+        let shown = open.asks.iter().filter(|open| open.is_shown);
+        shown.map(|open| (open.key.clone(), open.ask.clone())).collect()
     }
 
     fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
         let mut open = self.0.lock();
-        if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
-            let (.., sender) = open.asks.remove(index);
+        if let Some(index) = open.asks.iter().position(|open| open.key == key) {
+            let sender = open.asks.remove(index).answer;
             // Ignore an error, because the question may have been cancelled meanwhile.
             let _ = sender.send(answer);
         }
@@ -179,7 +211,7 @@ impl Questions {
         let no_person = [SamplingCreateMessage::METHOD, RootsList::METHOD];
         let open = self.0.lock();
         let is_short = !open.asks.is_empty()
-            && open.asks.iter().all(|(_, ask, _)| no_person.contains(&ask.method()));
+            && open.asks.iter().all(|open| no_person.contains(&open.ask.method()));
         if is_short { PROGRAM_TTL } else { Duration::MAX }
     }
 
@@ -203,7 +235,8 @@ impl CallerChannel for ParkedChannel {
         let waker = {
             let mut open = self.0.0.lock();
             if !open.is_closed {
-                open.asks.push((key.to_owned(), ask, sender));
+                let key = key.to_owned();
+                open.asks.push(OpenAsk { key, ask, answer: sender, is_shown: false });
             }
             open.waker.take()
         };

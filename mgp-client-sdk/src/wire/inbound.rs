@@ -148,7 +148,7 @@ impl Answers {
                         origin = attribute_later(&call, unattributed.as_ref()).await;
                     }
                     let caller = origin.as_ref().ok().map(|cx| cx.principal.clone());
-                    let passed = async { pass_on(origin?, &call, &asked).await }.await;
+                    let passed = async { pass_to_callers(origin?, &call, &asked).await }.await;
                     let answer = passed.inspect_err(|why| {
                         let (server, method) = (server.as_ref(), call.method().as_str());
                         asked.log_refused(server, method, caller.as_ref(), why);
@@ -305,6 +305,38 @@ fn ask_refused(why: &'static str) -> RpcError {
     RpcError::new(ErrorCode::PERMISSION_DENIED, why)
 }
 
+/// The number of calls of one client with which a question is asked, one after the other.
+const MAX_CALLS_TO_ASK: usize = 8;
+
+/// Asks a caller a question of the server as [`pass_on`] does. If the server answers the chosen call first, the
+/// question belongs to another call of the same client, so asks it with that call.
+async fn pass_to_callers(
+    mut origin: Context,
+    call: &Call,
+    asked: &Arc<AskedQuestions>,
+) -> Result<Result<Payload, RpcError>, RpcError> {
+    let is_certain = caller_of_named_task(call).is_some();
+    for _ in 1..MAX_CALLS_TO_ASK {
+        let answer = pass_on(origin.clone(), call, asked).await;
+        let (Err(error) | Ok(Err(error))) = &answer else { return answer };
+        let is_open = error.code() == ErrorCode::TIMEOUT && OpenQuestion::is_call_answered(&origin);
+        match other_call(&origin, call) {
+            Some(other) if is_open && !is_certain => origin = other,
+            _ => return answer,
+        }
+    }
+    pass_on(origin, call, asked).await
+}
+
+/// Finds another call in flight that a question can belong to, made by the same client as the call `answered`.
+fn other_call(answered: &Context, question: &Call) -> Option<Context> {
+    let other = attribute(question, None).ok()?;
+    let is_same_client = other.principal == answered.principal
+        && other.scope.may_be_one_client(&answered.scope)
+        && !OpenQuestion::is_call_answered(&other);
+    is_same_client.then_some(other)
+}
+
 /// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, with the
 /// call to which it belongs, or when it is given up.
 ///
@@ -400,6 +432,14 @@ mod tests {
         }
     }
 
+    fn channel() -> CallerAccess {
+        CallerAccess::Channel(Arc::new(Prompt))
+    }
+
+    fn question(cx: Context) -> Call {
+        Call::request(Method::from_static(ElicitationCreate::METHOD), Params::none(), cx)
+    }
+
     fn in_flight(agent: &str, caller_access: CallerAccess) -> InFlight {
         let principal = Principal::local().agent(agent);
         let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal);
@@ -416,13 +456,23 @@ mod tests {
         let asked = |calls: Vec<InFlight>| {
             let peer = Peer::new(Arc::new(Server(Mutex::new(calls))));
             let cx = peer.context(&Scope::new(ScopeKind::Connection));
-            let method = Method::from_static(ElicitationCreate::METHOD);
-            attribute(&Call::request(method, Params::none(), cx), None)
+            attribute(&question(cx), None)
         };
         let left = in_flight("ann", CallerAccess::Channel(Arc::new(Left)));
         assert!(asked(vec![left.clone()]).is_ok());
         let silent = in_flight("ann", CallerAccess::Unavailable);
         assert_eq!(asked(vec![left, silent]).unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+    }
+
+    #[test]
+    fn a_question_of_an_answered_call_is_passed_to_no_other_client() {
+        let ann = in_flight("ann", channel()).cx;
+        for (agent, is_asked) in [("ann", true), ("bob", false)] {
+            let server = Server(Mutex::new(vec![in_flight(agent, channel())]));
+            let cx = Peer::new(Arc::new(server)).context(&Scope::new(ScopeKind::Connection));
+            let other = other_call(&ann, &question(cx));
+            assert_eq!(other.is_some(), is_asked, "{agent}");
+        }
     }
 
     /// Regression test: the questions of a task were refused. `FastMCP` refuses a request for the result of a task that
@@ -431,12 +481,9 @@ mod tests {
     fn a_question_of_a_task_that_is_polled_belongs_to_its_caller() {
         let scope = Scope::new(ScopeKind::Connection);
         let peer = Peer::new(Arc::new(Server(Mutex::default())));
-        let asked = || {
-            let method = Method::from_static(ElicitationCreate::METHOD);
-            attribute(&Call::request(method, Params::none(), peer.context(&scope)), None)
-        };
+        let asked = || attribute(&question(peer.context(&scope)), None);
         let wait = |agent: &str| {
-            let caller = in_flight(agent, CallerAccess::Channel(Arc::new(Prompt))).cx;
+            let caller = in_flight(agent, channel()).cx;
             scope.state::<TaskCallers>().add(&caller)
         };
         assert!(asked().is_err());
@@ -466,7 +513,6 @@ mod tests {
         let wait = |agent: &str, access: CallerAccess, task: &str| {
             scope.state::<TaskCallers>().add_task(&in_flight(agent, access).cx, task)
         };
-        let channel = || CallerAccess::Channel(Arc::new(Prompt));
         let _ann = wait("ann", channel(), "1");
         let bob = wait("bob", channel(), "2");
         let _carl = wait("carl", CallerAccess::Unavailable, "3");
@@ -502,13 +548,10 @@ mod tests {
     #[test]
     fn a_question_on_the_stream_of_a_call_is_not_that_of_another_callers_task() {
         let scope = Scope::new(ScopeKind::Connection);
-        let channel = || CallerAccess::Channel(Arc::new(Prompt));
         let _ann = scope.state::<TaskCallers>().add(&in_flight("ann", channel()).cx);
         for (access, is_asked) in [(channel(), true), (CallerAccess::Unavailable, false)] {
             let peer = Peer::new(Arc::new(Stream(in_flight("bob", access))));
-            let method = Method::from_static(ElicitationCreate::METHOD);
-            let asked =
-                attribute(&Call::request(method, Params::none(), peer.context(&scope)), None);
+            let asked = attribute(&question(peer.context(&scope)), None);
             let asked = asked.ok().map(|cx| cx.principal);
             assert_eq!(asked, is_asked.then(|| Principal::local().agent("bob")));
         }
@@ -517,7 +560,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_question_that_was_left_open_delays_those_of_other_callers_by_two_minutes_only() {
         let ann = in_flight("ann", CallerAccess::Channel(Arc::new(Left)));
-        let bob = in_flight("bob", CallerAccess::Channel(Arc::new(Prompt)));
+        let bob = in_flight("bob", channel());
         let server = Arc::new(Server(Mutex::new(vec![ann])));
         let peer = Peer::new(Arc::clone(&server) as Arc<dyn Link>);
         let scope = Scope::new(ScopeKind::Connection);
@@ -539,7 +582,7 @@ mod tests {
         assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
         tokio::time::advance(Duration::from_mins(2)).await;
         // With a third caller, the question could still belong to two callers after the end of the first call.
-        server.0.lock().push(in_flight("carl", CallerAccess::Channel(Arc::new(Prompt))));
+        server.0.lock().push(in_flight("carl", channel()));
         assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
         assert!(first.as_mut().now_or_never().is_none());
         server.0.lock().pop();

@@ -165,7 +165,9 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let this = self.project();
         if let Poll::Ready(outcome) = this.inner.poll(task) {
             // The call has ended with an answer, so it must not count as dropped.
-            this.timer.sink = None;
+            if let Some(sink) = this.timer.sink.take() {
+                sink.activity.lock().is_answered = true;
+            }
             return Poll::Ready(outcome);
         }
         let Some(deadline) = this.timer.deadline.instant() else { return Poll::Pending };
@@ -222,6 +224,8 @@ struct Activity {
     questions: Questions,
     /// `true` if the call was cancelled or has exceeded its time limit.
     is_dropped: bool,
+    /// `true` if the server has answered the call.
+    is_answered: bool,
 }
 
 /// The open questions of the server to the caller of one call, or to the client itself. Waiting for answers does not
@@ -285,6 +289,12 @@ impl OpenQuestion {
         if !sink.activity.lock().is_dropped {
             dropped.await;
         }
+    }
+
+    /// Returns whether the server has answered the call with this context.
+    pub(crate) fn is_call_answered(cx: &Context) -> bool {
+        let sink = cx.extensions.get_shared::<ActivitySink>();
+        sink.is_some_and(|sink| sink.activity.lock().is_answered)
     }
 
     /// Pauses the time-outs of all calls in flight to which a question of this peer may belong.

@@ -1,7 +1,9 @@
 //! Tests of a gateway between an agent and a server: each question must reach the right party.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, Hop, ToolRouter};
 use mgp_security::{ConfirmFrom, ElicitApprover, Governance, ServerPolicy};
@@ -331,6 +333,73 @@ async fn a_modern_caller_is_asked_to_visit_a_page_and_its_call_is_sent_again() {
         } else {
             assert_eq!(code(&answer), 5000, "{answer}");
             assert!(answer.to_string().contains("the page `https://example.com/in`"), "{answer}");
+        }
+    }
+}
+
+/// Receives two calls, asks `count` questions, and answers the call at `first`. Answers the other call with the answers
+/// to the questions.
+async fn ask_between_answers(mut script: Script, count: usize, first: usize) {
+    script.initialize("2025-11-25", json!({"tools": {}})).await;
+    let tools = json!([{"name": "wipe", "inputSchema": {"type": "object"}}]);
+    script.serve("tools/list", json!({"tools": tools})).await;
+    let calls = [script.asked("tools/call").await, script.asked("tools/call").await];
+    let form = r#"{"message":"Which?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}}}}"#;
+    let question = |at: usize| {
+        format!(r#"{{"jsonrpc":"2.0","id":"q{at}","method":"elicitation/create","params":{form}}}"#)
+    };
+    for at in 1..count {
+        script.line(&question(at)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Send both in one piece, so that the client knows the answer before it can ask with the answered call.
+    let answer = json!({"jsonrpc": "2.0", "id": calls[first]["id"], "result": {"content": []}});
+    script.line(&format!("{}\n{answer}", question(0))).await;
+    let mut answers = Vec::new();
+    while answers.len() < count {
+        let message = script.read().await.unwrap();
+        if message["id"].as_str().is_some_and(|id| id.starts_with('q')) {
+            answers.push(json!({"type": "text", "text": message.to_string()}));
+        }
+    }
+    script.answer(&calls[1 - first], json!({"content": answers})).await;
+    while script.read().await.is_some() {}
+}
+
+/// Regression test: a question failed with 3003 if it was asked with a call that was answered before the question was.
+#[tokio::test]
+async fn questions_of_another_call_than_the_answered_one_reach_their_caller() {
+    for (count, first) in [(1, 0), (1, 1), (3, 0), (3, 1)] {
+        let (end, script) = Script::new();
+        tokio::spawn(ask_between_answers(script, count, first));
+        let approver = lenient(ElicitApprover::everyone());
+        let stack = gateway_over(end, EraChoice::Legacy, &approver).await;
+        let mut agent = raw::modern(&stack, mallory());
+        let arguments = |at: usize| json!({"name": "wipe", "arguments": {"at": at}});
+        let mut calls = HashMap::new();
+        for at in 0..2 {
+            calls.insert(agent.send("tools/call", arguments(at)).await, at);
+        }
+        let answers = loop {
+            let response = agent.receive().await;
+            assert_eq!(code(&response), 0, "{response}");
+            let Some(asked) = response["result"]["inputRequests"].as_object() else {
+                match response["result"]["content"].as_array().unwrap() {
+                    none if none.is_empty() => continue,
+                    answers => break answers.clone(),
+                }
+            };
+            let given: Value = asked.keys().map(|key| (key.clone(), accept_answer())).collect();
+            let at = calls[&response["id"].as_u64().unwrap()];
+            let mut params = arguments(at);
+            params["inputResponses"] = given;
+            params["requestState"] = response["result"]["requestState"].clone();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            calls.insert(agent.send("tools/call", params).await, at);
+        };
+        assert_eq!(answers.len(), count);
+        for answer in answers {
+            assert!(answer.to_string().contains(r#"\"action\":\"accept\""#), "{answer}");
         }
     }
 }
