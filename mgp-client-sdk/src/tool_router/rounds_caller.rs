@@ -2,6 +2,7 @@
 //! continues to run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_lifecycle::TaskTicket;
@@ -10,6 +11,7 @@ use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerChannel, Context, Outlet, Peer, Recheck, Reply, ServerId,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
+use tokio::time::sleep;
 
 use super::callee_rounds::upstream_key;
 use super::hop::send;
@@ -24,6 +26,9 @@ use crate::wire::{check_pages, required_pages};
 
 /// The key of the parked call's id in the state that is kept between rounds of the caller.
 const PARKED_KEY: &str = "hop.parked";
+
+/// The maximum time between two repeats of a call that waits for the user's visit to a page.
+const MAX_PAUSE: Duration = Duration::from_secs(15);
 
 /// Returns the id of the call that is parked since an earlier round.
 pub(super) fn parked_name(asker: &dyn CallerChannel) -> Option<String> {
@@ -191,23 +196,30 @@ fn size_of_arguments(call: &Call) -> usize {
 }
 
 /// Sends a parked call to a legacy callee. If the callee refuses it with code −32042 (URL elicitation required), asks
-/// the caller to visit the pages that the refusal names, as a modern callee does, and sends the call again.
+/// the caller to visit the pages that the refusal names, as a modern callee does, and sends the call again. The user is
+/// not asked again about a page that he agreed to visit. Because the visit can take a while, all repeats but the first
+/// are sent after a pause, which grows from one second to [`MAX_PAUSE`].
 async fn send_until_visited(client: Client, call: Call) -> Result<Reply, RpcError> {
-    let mut round = 0;
+    let (mut round, mut visited) = (0, Vec::new());
+    let mut pause = Duration::ZERO;
     loop {
         // A parked call can outlast the trace span of its caller's request, so it has its own trace span.
         let refused = match send(&client, client.stack(), call.clone()).await {
             Err(error) => check_pages(error, call.cx().server.as_ref()),
             reply => return reply,
         };
-        let Some(pages) = required_pages(&refused) else { return Err(refused) };
+        let Some(mut pages) = required_pages(&refused) else { return Err(refused) };
         if round >= client.max_rounds() || pages.is_empty() {
             return Err(RpcError::new(ErrorCode::UPSTREAM_ERROR, refused.message().to_owned()));
         }
+        pages.retain(|page| !visited.contains(&page.url));
+        visited.extend(pages.iter().map(|page| page.url.clone()));
         let cx = call.cx();
         let visits = pages.into_iter().enumerate();
         let asking = visits.map(|(at, page)| client.ask_for_visit(cx, (round, at), page));
         join_all(asking).await.into_iter().collect::<Result<(), _>>()?;
+        sleep(pause).await;
+        pause = (pause * 2).clamp(Duration::from_secs(1), MAX_PAUSE);
         round += 1;
     }
 }

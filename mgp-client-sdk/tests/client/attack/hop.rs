@@ -227,12 +227,14 @@ fn page_first(url: &str) -> Value {
     json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}})
 }
 
-/// Plays a legacy server that refuses calls because the user must first visit a page. Without `always`, it refuses only
-/// the first call, and announces the visit at the second. With `always`, it refuses all calls, and announces each visit
-/// before the refusal can have arrived.
-async fn refer_to_page(mut script: Script, always: bool, url: &str) {
+/// The number of refusals of a server that refuses all calls.
+const ALWAYS: usize = usize::MAX;
+
+/// Plays a legacy server that refuses its first `refusals` calls because the user must first visit a page, and announces
+/// the visit at the next call. With [`ALWAYS`], it announces each visit before the refusal can have arrived.
+async fn refer_to_page(mut script: Script, refusals: usize, url: &str) {
     script.initialize("2025-11-25", json!({"tools": {}})).await;
-    let mut is_refused = false;
+    let mut refused = 0;
     while let Some(request) = script.read().await {
         match request["method"].as_str() {
             Some("tools/list") => {
@@ -240,14 +242,14 @@ async fn refer_to_page(mut script: Script, always: bool, url: &str) {
                 script.answer(&request, json!({"tools": tools})).await;
             }
             Some("tools/call") => {
-                if always || is_refused {
+                if refusals == ALWAYS || refused == refusals {
                     let done = json!({"elicitationId": "e1"});
                     script.notify("notifications/elicitation/complete", done).await;
                 }
-                if is_refused && !always {
+                if refused == refusals {
                     script.answer(&request, json!({"content": []})).await;
                 } else {
-                    is_refused = true;
+                    refused += 1;
                     script.refuse(&request, page_first(url)).await;
                 }
             }
@@ -259,7 +261,7 @@ async fn refer_to_page(mut script: Script, always: bool, url: &str) {
 #[tokio::test]
 async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completion() {
     let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script, false, "https://example.com/"));
+    tokio::spawn(refer_to_page(script, 1, "https://example.com/"));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let call = json!({"name": "wipe", "arguments": {}});
     let mut first = raw::legacy(&stack, mallory(), "2025-11-25").await;
@@ -277,7 +279,7 @@ async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completi
 #[tokio::test]
 async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
     let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script, true, "https://example.com/"));
+    tokio::spawn(refer_to_page(script, ALWAYS, "https://example.com/"));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
@@ -290,7 +292,7 @@ async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
 async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
     for capabilities in [json!({"elicitation": {}}), json!({})] {
         let (end, script) = Script::new();
-        tokio::spawn(refer_to_page(script, true, "javascript:alert(1)"));
+        tokio::spawn(refer_to_page(script, ALWAYS, "javascript:alert(1)"));
         let approver = lenient(ElicitApprover::everyone());
         let stack = gateway_over(end, EraChoice::Legacy, &approver).await;
         let mut caller = raw::legacy_with(&stack, mallory(), "2025-11-25", &capabilities).await;
@@ -304,14 +306,16 @@ async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
 /// era defines.
 #[tokio::test]
 async fn a_modern_caller_is_asked_to_visit_a_page_and_its_call_is_sent_again() {
-    for (offer, action) in [
-        (json!({"elicitation": {"form": {}, "url": {}}}), Some("accept")),
-        (json!({"elicitation": {"form": {}, "url": {}}}), Some("decline")),
-        (json!({"elicitation": {"form": {}}}), None),
-        (json!({}), None),
+    for (offer, action, refusals) in [
+        (json!({"elicitation": {"form": {}, "url": {}}}), Some("accept"), 1),
+        // The visit takes a while. The user is not asked again meanwhile.
+        (json!({"elicitation": {"form": {}, "url": {}}}), Some("accept"), 3),
+        (json!({"elicitation": {"form": {}, "url": {}}}), Some("decline"), 1),
+        (json!({"elicitation": {"form": {}}}), None, 1),
+        (json!({}), None, 1),
     ] {
         let (end, script) = Script::new();
-        tokio::spawn(refer_to_page(script, false, "https://example.com/in"));
+        tokio::spawn(refer_to_page(script, refusals, "https://example.com/in"));
         let stack =
             gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
         let meta = mgp_testkit::modern_meta(&offer);
