@@ -110,14 +110,15 @@ pub(super) fn no_proxy(kernel: &mut Reader<'_, '_, '_>) -> Vec<String> {
         // Hide a URL with a user name, because it can contain a password.
         let shown = if wrong.contains('@') { "…".to_owned() } else { mgp_types::clip(wrong, 64) };
         let what = format!("has `{shown}`, which is not a host, domain or network");
-        let remedy = "write e.g. \"a.example\", \".example.com\" or \"10.0.0.0/8\", without a port";
+        let remedy = "write e.g. \"a.example\", \".example.com\" or \"10.0.0.0/8\"";
         kernel.error("no_proxy", what, Some(remedy.to_owned()));
     }
     entries
 }
 
-/// Returns whether an entry of `no_proxy` has a valid form: a host, a domain or a network.
+/// Returns whether an entry of `no_proxy` has a valid form: a host with or without a port, a domain or a network.
 fn is_excludable(host: &str) -> bool {
+    let is_with_port = |(host, port)| is_host(host) && is_port(port);
     if let Some((address, bits)) = host.split_once('/') {
         let max = match address.parse::<IpAddr>() {
             Ok(IpAddr::V4(_)) => 32,
@@ -130,7 +131,8 @@ fn is_excludable(host: &str) -> bool {
     is_loopback_host(host)
         || host == "*"
         || host.parse::<IpAddr>().is_ok()
-        || is_name(host.strip_prefix('.').unwrap_or(host))
+        || is_name(host.strip_prefix("*.").or(host.strip_prefix('.')).unwrap_or(host))
+        || host.rsplit_once(':').is_some_and(is_with_port)
 }
 
 /// Returns whether a text is a URL, or can become one when its `${…}` is expanded. Characters outside of ASCII are
@@ -327,11 +329,12 @@ mod tests {
 
     #[test]
     fn exceptions_of_the_proxy_that_match_no_host_are_refused() {
-        let wrong = ["https://a", "a:80", "*.a", "10.0.0.0/33", "a/8", "[::2]", "${HOST}", "a,b c"];
-        let right = ["a", ".example.com", "1.0.0.0/8", "fd00::/8", "::1", "[::1]", "*", "a, b", ""];
+        let wrong = ["https://a", "a:0", "a*.b", "10.0.0.0/33", "a/8", "[::2]", "${HOST}", "a,b c"];
+        let right =
+            ["a", ".b.example", "*.b", "a:80", "1.0.0.0/8", "fd00::/8", "::1", "*", "a, b", ""];
         let message = "which is not a host, domain or network; write e.g. \"a.example\"";
         check("[kernel]\nno_proxy = ['NEW']", message, &wrong, &right);
-        assert!(errors("[kernel]\nno_proxy = ['a', '*.b']").contains("has `*.b`,"));
+        assert!(errors("[kernel]\nno_proxy = ['a', '*b']").contains("has `*b`,"));
     }
 
     #[test]

@@ -99,7 +99,10 @@ fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
         report["tools"].clone()
     };
     assert_eq!(tools(&config("", ""), ""), 1);
-    assert_eq!(tools(&config("", ""), ".test"), 0);
+    assert_eq!(tools(&config("", ""), "mcp.test:81"), 1);
+    for direct in [".test", "*.test", "mcp.test:80"] {
+        assert_eq!(tools(&config("", ""), direct), 0, "{direct}");
+    }
     assert_eq!(tools(&config("[kernel]\nproxy = 'none'", ""), ""), 0);
 }
 

@@ -31,22 +31,45 @@ use super::fair_socket::FairSocket;
 #[derive(Clone, Default)]
 pub struct Proxy {
     matcher: Option<Arc<Matcher>>,
-    /// Matches all hosts except the excluded hosts; `None` if no host was excluded.
-    others: Option<Arc<Matcher>>,
+    excluded: Vec<Excluded>,
+}
+
+/// Hosts that are reached directly.
+#[derive(Clone)]
+struct Excluded {
+    /// Matches all hosts except these.
+    others: Arc<Matcher>,
+    /// The only port at which they are reached directly; `None` for all ports.
+    port: Option<u16>,
+}
+
+impl Excluded {
+    fn new(hosts: String, port: Option<u16>) -> Self {
+        let others = Matcher::builder().all("http://proxy.invalid").no(hosts).build();
+        Self { others: Arc::new(others), port }
+    }
+
+    fn has(&self, to: &Uri) -> bool {
+        let default = || if to.scheme_str() == Some("http") { 80 } else { 443 };
+        self.port.is_none_or(|port| port == to.port_u16().unwrap_or_else(default))
+            && self.others.intercept(to).is_none()
+    }
 }
 
 impl Proxy {
     /// Returns the setting for direct connections, without a proxy.
     #[must_use]
     pub const fn none() -> Self {
-        Self { matcher: None, others: None }
+        Self { matcher: None, excluded: Vec::new() }
     }
 
     /// Returns the proxy that the environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name,
     /// in upper or lower case.
     #[must_use]
     pub fn from_env() -> Self {
-        Self { matcher: Some(Arc::new(Matcher::from_env())), others: None }
+        let proxy = Self { matcher: Some(Arc::new(Matcher::from_env())), ..Self::none() };
+        let direct = ["NO_PROXY", "no_proxy"].iter().find_map(|name| std::env::var(name).ok());
+        proxy.except(direct.as_deref())
     }
 
     /// Returns the proxy at a URL, which can contain a user name and password.
@@ -62,25 +85,39 @@ impl Proxy {
             });
         }
         let matcher = Matcher::builder().all(url).build();
-        Ok(Self { matcher: Some(Arc::new(matcher)), others: None })
+        Ok(Self { matcher: Some(Arc::new(matcher)), ..Self::none() })
     }
 
-    /// Excludes hosts, domains (`.example.com`) and networks, which are then reached directly.
+    /// Also excludes hosts, domains (`.example.com`) and networks, which are then reached directly.
+    ///
+    /// Each text may list several, separated by commas, like the variable `NO_PROXY`. As other programs do for that
+    /// variable, `*.example.com` is read as `.example.com`, and `host.example:8443` excludes one port of a host.
     #[must_use]
     pub fn except<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
-        let direct = direct.into_iter().collect::<Vec<_>>().join(",");
-        let others = Matcher::builder().all("http://proxy.invalid").no(direct).build();
-        self.others = Some(Arc::new(others));
+        let mut at_all_ports = Vec::new();
+        for entry in direct.into_iter().flat_map(|list| list.split(',')).map(str::trim) {
+            match entry.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+                // An IPv6 address also contains colons, so one with a port is written in brackets.
+                Some((host, Ok(port))) if !host.contains(':') || host.ends_with(']') => {
+                    let host = host.trim_matches(['[', ']']);
+                    self.excluded
+                        .push(Excluded::new(without_asterisk(host).to_owned(), Some(port)));
+                }
+                _ => at_all_ports.push(without_asterisk(entry)),
+            }
+        }
+        if !at_all_ports.is_empty() {
+            self.excluded.push(Excluded::new(at_all_ports.join(","), None));
+        }
         self
     }
 
     /// Returns whether an address is reached through the proxy.
     pub(in crate::http) fn is_used_for(&self, to: &Uri) -> bool {
         let is_remote = to.host().is_some_and(|host| !is_loopback_host(host));
-        let matches = |matcher: &Arc<Matcher>| matcher.intercept(to).is_some();
         is_remote
-            && self.matcher.as_ref().is_some_and(matches)
-            && self.others.as_ref().is_none_or(matches)
+            && self.matcher.as_ref().is_some_and(|matcher| matcher.intercept(to).is_some())
+            && !self.excluded.iter().any(|excluded| excluded.has(to))
     }
 
     /// Returns the connector that opens a tunnel to an address, and the URL of the proxy for display; `None` if the
@@ -112,6 +149,11 @@ impl Proxy {
 
 // Omits the URL, which can contain a password.
 mgp_types::opaque_debug!(Proxy);
+
+/// Returns the domain `.example.com` for the pattern `*.example.com`; other texts are returned as they are.
+fn without_asterisk(host: &str) -> &str {
+    host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host)
+}
 
 /// Adds the port to a plain `http` address, because a tunnel would otherwise be opened to port 443.
 fn with_port(to: Uri) -> Uri {
@@ -205,12 +247,20 @@ mod tests {
     fn this_machine_and_excluded_hosts_are_reached_directly() {
         let proxy = Proxy::at("http://me:pw@proxy.example:3128").unwrap();
         let proxy = proxy.except([".inner.example", "10.0.0.0/8"]);
+        let proxy = proxy.except(["*.corp.example , one.example:8443,[fd00::1]:8443"]);
         assert!(!format!("{proxy:?}").contains("pw"));
         for (to, is_used) in [
             ("https://mcp.example/mcp", true),
             ("http://mcp.example/mcp", true),
             ("https://a.inner.example/mcp", false),
             ("https://10.1.2.3/mcp", false),
+            ("https://a.corp.example/mcp", false),
+            ("https://acorp.example/mcp", true),
+            ("https://one.example/mcp", true),
+            ("https://one.example:8443/mcp", false),
+            ("https://[fd00::1]:8443/mcp", false),
+            ("https://[fd00::1]/mcp", true),
+            ("https://two.example:8443/mcp", true),
             ("http://127.0.0.1:8000/mcp", false),
             ("http://localhost:8000/mcp", false),
         ] {
@@ -223,7 +273,7 @@ mod tests {
     #[test]
     fn a_proxy_of_another_kind_is_refused_with_the_remedy() {
         let matcher = Matcher::builder().all("socks5://proxy.example:1080").build();
-        let proxy = Proxy { matcher: Some(Arc::new(matcher)), others: None };
+        let proxy = Proxy { matcher: Some(Arc::new(matcher)), ..Proxy::none() };
         let to = Uri::from_static("https://mcp.example/mcp");
         let refused = proxy.tunnel(&to, &HttpConnector::new()).unwrap().err().unwrap().to_string();
         assert!(refused.contains("`socks5://`") && refused.contains("NO_PROXY"), "{refused}");
