@@ -218,7 +218,14 @@ impl LoginServer {
         let oauth = if auth.grant == AuthGrant::ClientCredentials {
             let id = id.unwrap_or_default();
             let credentials = match (&auth.private_key, secret) {
-                (Some(pem), _) => ClientCredentials::key(id, signing_key(pem.as_str())?),
+                (Some(pem), _) => {
+                    let key = signing_key(pem.as_str())?;
+                    let key = match text(&auth.key_id) {
+                        Some(key_id) => key.id(key_id),
+                        None => key,
+                    };
+                    ClientCredentials::key(id, key)
+                }
                 (None, Some(secret)) => ClientCredentials::secret(id, secret),
                 (None, None) => ClientCredentials::public(id),
             };

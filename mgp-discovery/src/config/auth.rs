@@ -22,6 +22,8 @@ pub struct AuthConfig<T = String> {
     pub client_secret: Option<T>,
     /// The client's private key, as PEM.
     pub private_key: Option<T>,
+    /// The id (`kid`) of `private_key` at the authorization server.
+    pub key_id: Option<T>,
     /// The only authorization server whose tokens are trusted; `None` for the authorization server that the server's
     /// metadata names.
     pub issuer: Option<T>,
@@ -72,6 +74,7 @@ impl<T> Default for AuthConfig<T> {
             client_id: None,
             client_secret: None,
             private_key: None,
+            key_id: None,
             issuer: None,
         }
     }
@@ -80,11 +83,12 @@ impl<T> Default for AuthConfig<T> {
 impl<T> AuthConfig<T> {
     /// Returns the texts of this table, each with the name of its key.
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, &T)> {
-        let Self { client_id, client_secret, private_key, issuer, .. } = self;
+        let Self { client_id, client_secret, private_key, key_id, issuer, .. } = self;
         let texts = [
             ("client_id", client_id),
             ("client_secret", client_secret),
             ("private_key", private_key),
+            ("key_id", key_id),
             ("issuer", issuer),
         ];
         texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)))
@@ -102,6 +106,7 @@ impl<T> AuthConfig<T> {
             client_id: one("client_id", &self.client_id),
             client_secret: one("client_secret", &self.client_secret),
             private_key: one("private_key", &self.private_key),
+            key_id: one("key_id", &self.key_id),
             issuer: one("issuer", &self.issuer),
         }
     }
@@ -134,8 +139,13 @@ pub(super) fn auth(reader: &mut Reader<'_, '_, '_>) -> AuthConfig {
         client_id: below.text("client_id"),
         client_secret: below.text("client_secret"),
         private_key: below.text("private_key"),
+        key_id: below.text("key_id"),
         issuer: addresses::issuer(&mut below),
     };
+    if auth.key_id.is_some() && auth.private_key.is_none() {
+        let remedy = "write the `private_key` that it names, or leave it out".to_owned();
+        below.error("key_id", "has no `private_key`", Some(remedy));
+    }
     let is_machine = auth.grant == AuthGrant::ClientCredentials;
     let has_proof = auth.client_secret.is_some() || auth.private_key.is_some();
     if is_machine && (auth.client_id.is_none() || !has_proof) {

@@ -95,6 +95,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "client_id" KeyKind::Text, "", "The id of a client that was registered by hand, for logins with the redirect URI `http://127.0.0.1:8976/callback`; needed for `client_credentials`, and where the authorization server accepts no registrations. `${…}` is expanded.";
         "client_secret" KeyKind::Text, "", "The secret of that client. `${…}` is expanded.";
         "private_key" KeyKind::Text, "", "The private key of that client, in place of a secret: PEM (PKCS #8) of P-256, RSA or Ed25519, e.g. `${file:key.pem}`. `${…}` is expanded.";
+        "key_id" KeyKind::Text, "", "The id (`kid`) of `private_key`; needed where the authorization server knows several keys of the client. `${…}` is expanded.";
         "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
         "scopes" KeyKind::Texts, "[]", "Scopes that are requested in addition to those that the server names.";
         "dpop" KeyKind::Word(&["offered", "always", "never"]), "offered", "When tokens are bound to a key, so that a stolen one is useless (DPoP).";

@@ -98,9 +98,9 @@ fn sample(key: &ConfigKey) -> String {
         "servers.auth.client_secret" => {
             return of_url("auth = { client_id = 'x', client_secret = 'x' }");
         }
-        "servers.auth.private_key" => {
+        "servers.auth.private_key" | "servers.auth.key_id" => {
             let client = "grant = 'client_credentials', client_id = 'x'";
-            return of_url(&format!("auth = {{ {client}, private_key = 'x' }}"));
+            return of_url(&format!("auth = {{ {client}, private_key = 'x', key_id = 'x' }}"));
         }
         "servers.auth.dpop" => return of_url("auth = { dpop = 'never' }"),
         "servers.auth.scopes" => return of_url("auth = { scopes = ['x'] }"),
@@ -555,6 +555,7 @@ fn credentials_without_a_client_are_found_and_never_shown() {
         (format!("{machine} }}"), "`servers.auth.grant` has no credentials"),
         ("auth = { client_secret = 'x' }".to_owned(), "has no `client_id`"),
         ("auth = { client_id = 'x', private_key = 'x' }".to_owned(), "does not fit"),
+        (format!("{machine}, client_secret = 'x', key_id = 'x' }}"), "has no `private_key`"),
         (
             format!("login = 'agent', {machine}, client_secret = 'x' }}"),
             "`servers.login` conflicts",

@@ -407,6 +407,21 @@ fn a_kernel_has_credentials_of_its_own_by_configuration() {
 }
 
 #[test]
+fn a_kernel_proves_with_its_private_key_who_it_is() {
+    let configured = |key_id: &str| {
+        let key = include_str!("../../../tests/auth/keys/es256.pem");
+        World::new(&format!(
+            "auth = {{ grant = 'client_credentials', client_id = 'nightly', key_id = '{key_id}',\
+             private_key = \"\"\"{key}\"\"\" }}"
+        ))
+    };
+    let world = configured("k1");
+    until_blocking("the tools are listed", || world.server()["tools"] == 1);
+    world.answers("x", "nightly");
+    configured("k2").refuses("x", "check its `auth`");
+}
+
+#[test]
 fn a_login_that_a_configured_header_would_replace_is_refused() {
     let world = World::new("headers = { authorization = 'Bearer x' }");
     world.home().fail(2, &["servers", "login", "tracker"], "used instead of a login");
