@@ -79,7 +79,7 @@ impl RiskSignals {
             changes: odd
                 || writes
                 || anything
-                || arguments.any_value(words::CONTENT)
+                || arguments.content()
                 || !permissions.iter().all(harmless),
             destroys: odd || anything || any(&verbs, words::DESTROYS),
             permissions,
@@ -186,7 +186,7 @@ fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permissio
         }
     };
     let files = any(name, words::FILES) || arguments.any_value(words::FILES) || arguments.path();
-    let writes_files = files && (writes || arguments.any_value(words::CONTENT));
+    let writes_files = files && (writes || arguments.content());
     need(Permission::FilesystemRead, files && !writes_files);
     need(Permission::FilesystemWrite, writes_files);
     need(
@@ -297,6 +297,15 @@ impl Arguments {
 
     fn any_value(&self, list: &[&str]) -> bool {
         self.values.iter().any(|name| any(name, list))
+    }
+
+    /// Returns whether an argument has content for something that the tool changes, e.g. `content` and `body_html`, but
+    /// not e.g. `content_id` and `content_type`.
+    fn content(&self) -> bool {
+        let describes = |name: &[String]| {
+            name.last().is_some_and(|last| words::DESCRIPTIONS.contains(&last.as_str()))
+        };
+        self.values.iter().any(|name| any(name, words::CONTENT) && !describes(name))
     }
 
     /// Returns whether an argument is program code: `code` alone or with a language, but not e.g. `country_code`.

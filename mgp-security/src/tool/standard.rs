@@ -53,8 +53,7 @@ impl Validate for StandardValidators {
                 value.take();
             }
         }
-        // Convert the definition only for `readonly`. No other validator needs the whole definition as JSON, and
-        // converting it takes longer than most checks.
+        // Convert the definition only for `readonly`, because that takes longer than most checks.
         let definition = match (checked.validator, checked.definition) {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
             _ => Value::Null,
@@ -73,7 +72,14 @@ impl Validate for StandardValidators {
         if *checked.validator == Validator::CodeSafety {
             subject = subject.code(code_policy(call.name, checked.definition, &arguments));
         }
-        self.set.check(checked.validator, &subject).map_err(|rejection| {
+        // Other validators need the definition only for calls that would be blocked without it.
+        let by_definition = |rejection| match checked.definition.map(serde_json::to_value) {
+            Some(Ok(definition)) if uses_definition(checked.validator) => {
+                self.set.check(checked.validator, &subject.clone().definition(&definition))
+            }
+            _ => Err(rejection),
+        };
+        self.set.check(checked.validator, &subject).or_else(by_definition).map_err(|rejection| {
             let reason = rejection.to_string();
             if rejection.is_of_local_host() {
                 Violation::of_local_host(reason)
@@ -84,6 +90,12 @@ impl Validate for StandardValidators {
             }
         })
     }
+}
+
+/// Returns whether a validator may accept a call because of the tool's definition, although the call's arguments alone
+/// would be refused.
+fn uses_definition(validator: &Validator) -> bool {
+    matches!(validator, Validator::Sandbox | Validator::NetworkRestricted)
 }
 
 fn is_one(urls: &[String], url: &str) -> bool {

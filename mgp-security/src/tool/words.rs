@@ -299,6 +299,12 @@ pub(super) const FILES: &[&str] = &[
 pub(super) const CONTENT: &[&str] =
     &["content", "contents", "body", "patch", "diff", "edit", "edits"];
 
+/// Last words of arguments that identify or describe content, and do not contain it.
+pub(super) const DESCRIPTIONS: &[&str] = &[
+    "id", "ids", "type", "types", "format", "formats", "length", "size", "limit", "hash",
+    "language",
+];
+
 /// Words for network addresses.
 pub(super) const PLACES: &[&str] =
     &["url", "urls", "uri", "uris", "host", "hosts", "hostname", "endpoint", "webhook", "href"];

@@ -18,6 +18,7 @@
 
 mod argument_values;
 mod code;
+mod declared;
 mod hidden;
 mod lines;
 mod network;

@@ -98,6 +98,11 @@ impl<'a> GuardedCall<'a> {
         self
     }
 
+    /// Returns the name of the tool and, unless its server is sandboxed, its definition.
+    fn named(&self) -> (&'a str, &'a Value) {
+        (self.tool, if self.trust == TrustLevel::Sandboxed { &NOTHING } else { self.definition })
+    }
+
     /// Sets the effective rules for code. Without them, the rules in the definition apply.
     #[must_use]
     pub fn code(mut self, policy: CodePolicy) -> Self {
@@ -161,7 +166,9 @@ impl ValidatorSet {
         let reject = |reason: String| Rejection::new(validator.clone(), reason);
         match validator {
             Validator::None => Ok(()),
-            Validator::Sandbox => shell::check(call.tool, call.arguments, network).map_err(reject),
+            Validator::Sandbox => {
+                shell::check(call.named(), call.arguments, network).map_err(reject)
+            }
             Validator::Readonly => {
                 readonly::check(call.tool, call.definition, call.arguments, &call.trust)
                     .map_err(reject)
@@ -173,7 +180,7 @@ impl ValidatorSet {
                 };
                 let rules = if call.allows_files { rules.allow_files() } else { rules };
                 let declared = (&call.urls[..], &call.hosts[..]);
-                network::check(call.tool, call.arguments, declared, rules).map_err(reject)
+                network::check(call.named(), call.arguments, declared, rules).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {
                 Some(policy) => code::check_arguments(policy, call.arguments, network),

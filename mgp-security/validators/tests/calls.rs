@@ -38,6 +38,61 @@ fn a_command_without_the_program_after_which_the_tool_is_named_is_judged_with_it
 }
 
 #[test]
+fn a_tool_that_creates_something_needs_no_command_if_its_definition_declares_it_optional() {
+    let check = |tool, definition: &Value, trust, arguments: Value| {
+        let call = GuardedCall::new(tool, &arguments).definition(definition).trust(trust);
+        ValidatorSet::new().check(&Validator::Sandbox, &call).is_ok()
+    };
+    let properties = json!({"command": {"type": "array"}, "name": {}, "image": {}});
+    let optional = json!({"inputSchema": {"properties": properties}});
+    let required = json!({"inputSchema": {"properties": properties, "required": ["command"]}});
+    let none = json!({"inputSchema": {"properties": {"name": {}, "image": {}}}});
+    let web = json!({"name": "web", "image": "nginx:1.25"});
+    for (tool, definition, trust, arguments, passes) in [
+        ("kubectl_create", &optional, TrustLevel::Standard, web.clone(), true),
+        ("run_container", &optional, TrustLevel::Standard, web.clone(), true),
+        ("kubectl_create", &optional, TrustLevel::Sandboxed, web.clone(), false),
+        ("kubectl_create", &required, TrustLevel::Standard, web.clone(), false),
+        ("kubectl_create", &none, TrustLevel::Standard, web.clone(), false),
+        ("container_exec", &optional, TrustLevel::Standard, web.clone(), false),
+        ("run", &optional, TrustLevel::Standard, web, false),
+        (
+            "kubectl_create",
+            &optional,
+            TrustLevel::Standard,
+            json!({"command": ["sudo", "ls"]}),
+            false,
+        ),
+    ] {
+        let passed = check(tool, definition, trust, arguments.clone());
+        assert_eq!(passed, passes, "{tool} {definition} {arguments}");
+    }
+}
+
+#[test]
+fn a_value_that_the_definition_lists_is_not_the_name_of_a_host() {
+    let listed = json!({"enum": ["search", "localhost", "a.internal"]});
+    let properties = json!({"endpoint": listed, "hosts": {"items": listed}, "url": {}});
+    let definition = json!({"inputSchema": {"properties": properties}});
+    let check = |trust, arguments: Value| {
+        let call = GuardedCall::new("feedback", &arguments).definition(&definition).trust(trust);
+        ValidatorSet::new().check(&Validator::NetworkRestricted, &call).is_ok()
+    };
+    assert!(check(TrustLevel::Standard, json!({"endpoint": "search"})));
+    assert!(check(TrustLevel::Standard, json!({"hosts": ["search"]})));
+    for arguments in [
+        json!({"endpoint": "scrape"}),
+        json!({"endpoint": "localhost"}),
+        json!({"endpoint": "a.internal"}),
+        json!({"url": "search"}),
+        json!({"more": {"endpoint": "search"}}),
+    ] {
+        assert!(!check(TrustLevel::Standard, arguments.clone()), "{arguments}");
+    }
+    assert!(!check(TrustLevel::Sandboxed, json!({"endpoint": "search"})));
+}
+
+#[test]
 fn the_placeholder_of_xargs_is_not_a_word_of_its_command() {
     let args = ["-i", "-t", "nice", "{}"];
     let arguments = json!({"command": "xargs", "args": args, "stdin": "sudo"});

@@ -96,6 +96,9 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         // Arguments can contradict the hint, too.
         ("lookup", "sql", read_only, "dangerous - -"),
         ("lookup", "body", read_only, "dangerous - -"),
+        ("lookup", "content_id body_type", read_only, "safe - -"),
+        ("lookup", "content_id body_html", read_only, "dangerous - -"),
+        ("lookup", "file_name content_id", read_only, "moderate filesystem.read -"),
         ("helper", "command", read_only, "dangerous shell.execute -"),
         ("helper", "code", additive, "dangerous code_execution -"),
         ("lookup", "country_code", read_only, "safe - -"),

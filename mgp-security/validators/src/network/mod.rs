@@ -12,6 +12,7 @@ mod store;
 mod target;
 
 use crate::argument_values::{Leaf, key_words, leaves};
+use crate::declared::is_choice;
 use crate::{shell, words::Words};
 
 pub(crate) use rules::port_of;
@@ -131,7 +132,7 @@ static RULES: Words = Words::new("allowed allowlist whitelist blocked blocklist 
 /// `urls` and `hosts` are the names of arguments that the tool's definition declares as URLs and as hosts; these are
 /// checked as such, whatever their names suggest.
 pub(crate) fn check(
-    tool: &str,
+    (tool, definition): (&str, &Value),
     arguments: &Value,
     (urls, hosts): (&[String], &[String]),
     rules: NetworkRules<'_>,
@@ -152,6 +153,7 @@ pub(crate) fn check(
                 if declared.is_none() && offline.is_some_and(|key| leaf.keys == [key]) => {}
             Value::String(text)
                 if declared.is_none() && selects && filter::is_selected(&leaf, text) => {}
+            Value::String(text) if !is_own(text) && is_choice(definition, &leaf, text) => {}
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
             // Under a key for a host, a number can be an IPv4 address, so check it as a host.
             Value::Number(number)

@@ -32,6 +32,7 @@ mod variables;
 
 use crate::{
     argument_values::{Leaf, key_words, leaves},
+    declared,
     hidden::hidden,
     network::NetworkRules,
     words::Words,
@@ -66,10 +67,10 @@ const MAX_WORDS: usize = 100_000;
 const MAX_JUDGED: usize = 4 * MAX_COMMAND;
 
 /// Checks the commands in the arguments of a call, which it recognises by the names of the arguments. Refuses a call in
-/// which it finds no command, hidden characters in any text, and dangerous environment variables. `network` has the
-/// rules for the targets of commands.
+/// which it finds no command, unless the definition allows that, hidden characters in any text, and dangerous
+/// environment variables. `network` has the rules for the targets of commands.
 pub(crate) fn check(
-    tool: &str,
+    (tool, definition): (&str, &Value),
     arguments: &Value,
     network: NetworkRules<'_>,
 ) -> Result<(), String> {
@@ -93,7 +94,9 @@ pub(crate) fn check(
         length: Some(&length),
         ..Place::default()
     };
-    if objects(tool, arguments, place)? > 0 {
+    if objects(tool, arguments, place)? > 0
+        || declared::can_lack_command(tool, definition, |key| is_command(key, &Value::Null))
+    {
         return Ok(());
     }
     // None of the keys is known, so the command might be under a key that only this tool uses.
