@@ -10,6 +10,7 @@ mod shrink;
 mod store;
 mod unfit;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -185,6 +186,7 @@ impl Results {
         let structured = result.structured_content.take();
         let whole = structured.clone().filter(|whole| whole.as_str().len() > limits.structured);
         let is_repeated = whole.as_ref().is_some_and(|whole| is_in_content(whole, &result.content));
+        let wrapper = whole.as_ref().and_then(|whole| wrapper(whole, &result.content));
         let mut part = first_part(result.content, limits);
         result.structured_content = structured;
         if let Some(whole) = whole.as_ref().filter(|_| !is_repeated) {
@@ -214,12 +216,14 @@ impl Results {
         let sizes = Sizes { which: "first", shown: count(&part.shown), left };
         result.content = part.shown;
         remove_long_members(&mut result, limits);
+        put_note(&mut result.content, sizes.note(handle.as_deref(), whole.is_some()));
         if let Some(whole) = &whole {
             let note = format!("[mgp: this content is cut. {}", read_on(handle.as_deref()));
-            let shorter = shrink_with_note(whole.as_str(), limits.structured, &note, fits);
-            result.structured_content = shorter.map(Payload::from_trusted);
+            let is_short = |shorter: &String| shorter.len() <= limits.structured && fits(shorter);
+            let shorter = wrapper.map(|name| wrapped(&name, &result.content)).filter(is_short);
+            let shrink = || shrink_with_note(whole.as_str(), limits.structured, &note, &fits);
+            result.structured_content = shorter.or_else(shrink).map(Payload::from_trusted);
         }
-        put_note(&mut result.content, sizes.note(handle.as_deref(), whole.is_some()));
         Ok(Some(result))
     }
 
@@ -319,6 +323,23 @@ fn is_in_content(structured: &Payload, content: &[ContentBlock]) -> bool {
     is_in_text
         || wrapped
             .is_some_and(|wrapped| serde_json::to_value(content).ok().as_ref() == Some(wrapped))
+}
+
+/// Returns the name of the member with the text if the structured content of a result only wraps the text that is the
+/// whole other content, e.g. as `{"result": "…"}`.
+fn wrapper(structured: &Payload, content: &[ContentBlock]) -> Option<String> {
+    let [block] = content else { return None };
+    let members: BTreeMap<String, String> = structured.get().ok()?;
+    let (name, text) = members.iter().next().filter(|_| members.len() == 1)?;
+    (block.as_text()? == text).then(|| name.clone())
+}
+
+/// Returns structured content that wraps the texts of a result under this name. Hosts that show a model only structured
+/// content then show it the note and the same part of the result as other hosts do, even if the schema of the tool
+/// permits no further members.
+fn wrapped(name: &str, content: &[ContentBlock]) -> String {
+    let text: String = content.iter().filter_map(ContentBlock::as_text).collect();
+    serde_json::json!({ name: text }).to_string()
 }
 
 /// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so the
