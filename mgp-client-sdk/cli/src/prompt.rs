@@ -36,19 +36,33 @@ pub(crate) fn refuse_passphrases() {
 ///
 /// Also returns `None` with `--json`, because a JSON run does not show the text to which the question refers.
 pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {
+    match ask(global, question)? {
+        // The end of the input, e.g. Ctrl-D, is not an answer.
+        Some(None) => Err(Failure::failed("nothing was changed: the input ended before an answer")),
+        answer => Ok(answer.flatten()),
+    }
+}
+
+/// Asks like [`confirm`] how the person wants something done that is already confirmed; the end of the input means the
+/// default, no.
+pub(crate) fn prefer(global: &Global, question: &str) -> CliResult<Option<bool>> {
+    Ok(ask(global, question)?.map(|answer| answer.unwrap_or_default()))
+}
+
+/// Returns the answer to a yes-or-no question: `None` if no person can be asked, and `Some(None)` if the input ended.
+fn ask(global: &Global, question: &str) -> CliResult<Option<Option<bool>>> {
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
     write!(io::stderr(), "{} [y/N] ", escape_hidden(question))?;
     let mut answer = String::new();
     if io::stdin().lock().read_line(&mut answer)? == 0 {
-        // Begin a new line at the end of the input, e.g. Ctrl-D, because the terminal does not. The end of the input is
-        // not an answer.
+        // Begin a new line, because the terminal does not.
         writeln!(io::stderr())?;
-        return Err(Failure::failed("nothing was changed: the input ended before an answer"));
+        return Ok(Some(None));
     }
     let answer = answer.trim().to_ascii_lowercase();
-    Ok(Some(matches!(answer.as_str(), "y" | "yes")))
+    Ok(Some(Some(matches!(answer.as_str(), "y" | "yes"))))
 }
 
 /// Asks like [`confirm`], and fails unless the answer is yes: with the message `declined` if the answer is no, and with

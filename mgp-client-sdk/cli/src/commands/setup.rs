@@ -452,7 +452,7 @@ fn ask_at_hosts(global: &Global, kernel: &KernelConfig) -> CliResult<Option<bool
         );
         print_note(global, &text);
     }
-    prompt::confirm(global, "In the hosts?")
+    prompt::prefer(global, "In the hosts?")
 }
 
 /// Returns a time limit as people read it, e.g. `10 minutes` or `50 s`.

@@ -127,7 +127,7 @@ fn find(text: &str, path: &[String]) -> Result<Option<Object>, String> {
     for name in path {
         let Some(value) = object.get(name, text) else { return Ok(None) };
         if !text[value.clone()].starts_with('{') {
-            return Err(format!("its `{name}` is not an object"));
+            return Err(format!("its `{name}` is not an object; write `\"{name}\": {{}}`"));
         }
         object = Reader { text, at: value.start }.object()?;
     }
