@@ -207,7 +207,7 @@ impl DataReferences {
     ///
     /// # Errors
     /// −32602 (invalid params) if the caller sent no reference, or a reference without a URL or with a checksum other
-    /// than SHA-256.
+    /// than SHA-256, or if the HTTP client cannot be created.
     pub fn reader(&self, reference: Option<&DataReference>) -> Result<ReferenceReader, RpcError> {
         let reference = reference.ok_or_else(|| {
             RpcError::invalid_params("there is no `_meta.data_reference`: export the data first")

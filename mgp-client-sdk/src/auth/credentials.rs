@@ -73,8 +73,8 @@ enum Role {
     Started,
     /// The caller joined work that was already running. If the work fails, the caller fails too.
     Joined,
-    /// The caller waits for a step-up that only another request needs. If the step-up fails, the caller starts its own
-    /// work, unless that work would ask a person too.
+    /// The caller waits for a step-up (requesting a token with more scopes) that only another request needs. If the
+    /// step-up fails, the caller starts its own work, unless that work would ask a person too.
     Waiting,
 }
 

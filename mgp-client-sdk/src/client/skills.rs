@@ -27,7 +27,8 @@ impl Client {
     /// Requests the files and directories in a directory, page by page. The URI of the directory must not end with `/`.
     ///
     /// # Errors
-    /// See [`Client::request`]; also code −32602 (invalid params) if the server has no such directory.
+    /// See [`Client::request`]; also code −32602 (invalid params) if the server has no such directory, and
+    /// −32603 (internal error) if the pages do not end: a cursor is repeated, or they are too many or too long.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

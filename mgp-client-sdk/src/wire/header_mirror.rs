@@ -185,8 +185,8 @@ impl HeaderPlans {
 
     /// Fetches the whole list of tools on behalf of a call, unless the list is known or a fetch failed a moment ago.
     ///
-    /// Calls of tools that are not on the fetched pages are sent without headers, and the server decides whether to
-    /// accept them.
+    /// Calls of tools that are not on the fetched pages are sent without headers for their arguments, and the server
+    /// decides whether to accept them.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call, limit: Duration) {
         if timeout(limit, self.fetch_pages(inner, call, limit)).await.is_err() {
             self.record_failure("the list did not arrive within the time-out of a call", limit);

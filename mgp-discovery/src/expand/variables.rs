@@ -7,7 +7,7 @@ use crate::config::{Config, TargetConfig};
 
 /// Returns the environment variables that a configuration names: in a `${…}` of a server's entry, or as a name without
 /// a wildcard in `pass_env` of a server or of the kernel. The value is `true` if this process has the variable; an
-/// empty variable counts as missing.
+/// empty variable counts as missing, and `HOME` as present if the user's home folder is known.
 ///
 /// ```
 /// use mgp_discovery::{Config, named_variables};

@@ -269,8 +269,8 @@ pub(super) fn servers_by_name(mut settings: Value) -> Value {
     settings
 }
 
-/// Converts a file of Continue with the entry of a single server, whose name is that of the file, to a table by name,
-/// which other hosts have. Returns other values unchanged.
+/// Converts a file of Continue that contains the entry of a single server to the form of other hosts, a table of
+/// servers by name. The server gets the name of the file. Returns other values unchanged.
 pub(super) fn with_single_server(value: Value, file: &Path) -> Value {
     let is_single = value.get("mcpServers").is_none()
         && ["command", "url"].iter().any(|key| value.get(key).is_some());

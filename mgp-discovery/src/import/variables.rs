@@ -33,8 +33,8 @@ pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
     /// The members in which the host replaces no variables.
     pub(super) plain: &'static [&'static str],
-    /// The environment of the entry that is converted, if a variable that is not set stays in the text, where the
-    /// server itself may replace it.
+    /// The environment variables of the entry whose text is converted, if the text may contain variables that the
+    /// server itself replaces.
     pub(super) own: Option<&'a Map<String, Value>>,
     /// The folder of the project that contains the file.
     pub(super) project: Option<&'a Path>,

@@ -429,8 +429,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// Returns whether only the system's administrator can change a program. An approval covers only the path of such a
-/// program, not its content, so that updates need no new approval.
+/// Returns whether only the system's administrator can change a program; `false` if this process runs as root. An
+/// approval covers only the path of such a program, not its content, so that updates need no new approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

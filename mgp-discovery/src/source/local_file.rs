@@ -138,7 +138,8 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
     Some((path.to_owned(), real))
 }
 
-/// Returns the reason why a project's server must not be started; `None` if its files have the approved content.
+/// Returns the reason why a project's server must not be started; `None` if its files have the approved content, or if
+/// the server needs no approval.
 pub(crate) fn changed_file(server: &ServerConfig, program: &ProjectProgram<'_>) -> Option<String> {
     let approved = server.approved_files.as_ref()?;
     let now = match local_files(&server.file, program) {

@@ -292,7 +292,8 @@ impl Transactions {
     /// the credentials are checked again.
     ///
     /// # Errors
-    /// Returns the reason why the step waits for a person, if the caller's key was revoked or has expired.
+    /// Returns the reason why the step waits for a person, if the caller's key was revoked, has expired, or cannot be
+    /// checked.
     async fn valid_grant(
         &self,
         credentials: Option<&TransactionCredentials>,

@@ -18,7 +18,8 @@
 //! | a task of the callee | `TOOL_EXECUTED` | `SUCCESS` | `task` |
 //! | refused before it ran: 1000–1099, 2000–2002, 3000–3002, 4000–4003 | `TOOL_BLOCKED` | `BLOCKED` | `code`, `reason`, `rule` |
 //! | any other error, and any error of a peer | `TOOL_EXECUTED` | `FAILURE` | `code` |
-//! | no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
+//! | dropped while a gate held the call, e.g. until a person decided | `TOOL_BLOCKED` | `BLOCKED` | `cancelled` |
+//! | otherwise no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
 //!
 //! A refusal with code 1000 (permission denied), 1010 (validation blocked) or 1011 (code safety violation) is recorded
 //! a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or `CODE_REJECTED` with the same trace id. The caller

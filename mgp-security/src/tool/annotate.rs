@@ -26,8 +26,8 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
     }
 }
 
-/// Sets missing hints from a risk. The effects of a moderate tool can be undone, so `destructiveHint` becomes `true`
-/// only for dangerous and irreversible tools (§4.4).
+/// Sets missing hints from a risk. A missing `destructiveHint` becomes `true` only for a tool that is dangerous or
+/// irreversible, and not read-only (§4.4).
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;

@@ -148,7 +148,7 @@ impl<'a> Generator<'a> {
         Some(merged)
     }
 
-    /// Returns a value that the schema itself contains, from `const`, the examples, the default or the `enum`; `None`
+    /// Returns the `const` of the schema, or else a valid value among its examples, its default and its `enum`; `None`
     /// if it contains none.
     fn given(&mut self, members: &Map<String, Value>, schema: &Value) -> Option<Value> {
         if let Some(value) = members.get("const") {
@@ -248,7 +248,7 @@ impl<'a> Generator<'a> {
 }
 
 /// Returns the types that a schema allows, `null` last. If the schema names no type, returns the type to which its
-/// keywords apply.
+/// keywords apply, or else `string`.
 fn kinds(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],

@@ -40,7 +40,7 @@ pub enum ReadError {
 /// list of tools, a single tool, or a lock file. Markdown must be a specification.
 ///
 /// # Errors
-/// Returns [`ReadError`] if the text has none of these forms.
+/// Returns [`ReadError`] if the text has none of these forms, has too many tools, or has a tool that cannot be read.
 pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,

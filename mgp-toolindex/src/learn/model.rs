@@ -84,8 +84,8 @@ impl Model {
         model
     }
 
-    /// Returns the lift of a tool with this share, i.e. the amount to add to its score, if the best score of the
-    /// ranking is 1. `none` is the share of *none of them*.
+    /// Returns the lift of a tool, i.e. the amount to add to its score if the best score of the ranking is 1. `share`
+    /// is the probability that the tool is called, and `none` the probability that none of the tools is called.
     pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
         let worth = (LIFT_SCALE / (LIFT_LIMIT - self.reach)).min(MOST_LIFT);
         worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p().powf(LIFT_EXPONENT)

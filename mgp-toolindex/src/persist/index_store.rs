@@ -107,7 +107,8 @@ impl IndexStore {
     /// Waits until all changes so far are in the file.
     ///
     /// # Errors
-    /// Returns the error of a failed write; the write is tried again later.
+    /// Returns the error of a failed write, which is tried again later, or [`StoreError::Closed`] if the store was
+    /// closed.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.

@@ -286,7 +286,8 @@ fn is_short(value: &Value) -> bool {
 }
 
 /// Shortens a text at the end of a sentence if that leaves at least half of the maximum length, otherwise at the end of
-/// a word. If `max` is too small for that, returns an empty text.
+/// a word or, if the last word is longer than this half, within the word. If `max` is too small for that, returns an
+/// empty text.
 fn shorten(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);

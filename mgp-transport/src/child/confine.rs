@@ -109,7 +109,7 @@ impl Confinement {
     /// own program.
     ///
     /// # Errors
-    /// Fails if the rights cannot be passed on as an argument, because a path is not UTF-8.
+    /// Fails if the rights cannot be passed on as an argument, because a path is not UTF-8 or there are too many paths.
     pub(super) fn arguments(&self, keeper: &Keeper) -> io::Result<(PathBuf, [OsString; 3])> {
         let rights = serde_json::to_string(self).map_err(|error| {
             let why = format!("it cannot be confined ({error}); use folders whose names are UTF-8");

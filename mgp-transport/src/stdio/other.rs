@@ -1,7 +1,7 @@
-//! Standard handles on systems without descriptors: plain threads.
+//! Standard input and output on systems without descriptors, e.g. Windows: a thread reads, and another one writes
+//! (MGP §2).
 //!
-//! See MGP §2; for Windows. The handles stay unchanged, so a stray `println!` is written into
-//! the protocol stream there.
+//! The process keeps its standard handles, so the text of a stray `println!` gets into the protocol stream.
 
 use std::io::{self, IsTerminal};
 

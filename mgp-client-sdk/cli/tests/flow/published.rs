@@ -18,8 +18,8 @@ use crate::place::Place;
 use crate::world::{AUTHORITY, World};
 use mgp_testkit::until;
 
-/// A replacement of `npx` that knows one package: it writes the server's variables, and one about which `npx` logs a
-/// warning, to a file in the folder in which it runs, and starts the server, which is in its own installation.
+/// A script in place of `npx` that knows one package. To a file in its working folder it writes the
+/// server's variables, and `npm_config_store_dir`, about which `npx` logs a warning. Then it starts the server.
 const NPX: &str = "#!/bin/sh
 [ \"$2\" = @acme/desk@1.0.0 ] || { echo \"no package $2\" >&2; exit 1; }
 echo \"$DESK_TOKEN $DESK_MODE$npm_config_store_dir\" > got

@@ -16,7 +16,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 /// the headers of any other tool.
 ///
 /// # Errors
-/// −32020 (header mismatch), with the name of the first argument that differs from its header.
+/// −32020 (header mismatch), with the name of the first header that does not match its argument.
 pub(super) fn check(
     dispatcher: &Dispatcher,
     call: &Call,

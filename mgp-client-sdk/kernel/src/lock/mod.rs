@@ -125,7 +125,8 @@ fn find_program(
 /// package.
 ///
 /// # Errors
-/// Returns a text with the differences and the remedy.
+/// Returns a text with the differences, or with the reason why the server cannot be compared, e.g. because it has no
+/// entry.
 pub(crate) fn check_start(
     lock: &LockFile,
     pass_env: &[String],

@@ -287,8 +287,8 @@ async fn result(session: &mut Session) -> Check {
     }
 }
 
-/// Checks that a structured result has all members that the output schema requires, each of the right type. Values
-/// inside of members are not judged.
+/// Checks that a structured result has all members that the output schema requires, and that its members have the
+/// declared types. Values inside of members are not judged.
 fn check_structured(name: &str, schema: &Value, structured: Option<&Value>) -> Check {
     let structured = structured.ok_or_else(|| {
         format!("`{name}` has an output schema, and its result no `structuredContent`")

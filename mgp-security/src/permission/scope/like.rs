@@ -101,7 +101,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
 }
 
 /// Returns the path below which all paths count as similar: for a file its folder, unless the folder is too close to
-/// the root; otherwise the path itself. Returns `None` if the path is relative or has wildcards.
+/// the root; otherwise the path itself. Returns `None` if the path is relative, is the root, or has wildcards, `%` or
+/// `\`.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {

@@ -33,7 +33,7 @@ impl Node {
     /// Parses arguments.
     ///
     /// # Errors
-    /// A description of the reason, if the text is not JSON, repeats a member or is too large.
+    /// A description of the reason, if the text is not JSON, repeats a member, is nested too deeply or is too large.
     pub(super) fn read(json: &str) -> Result<Self, String> {
         if json.len() > LENGTH_MAX {
             return Err(format!(

@@ -20,8 +20,8 @@ const MAX_TOKENS: usize = 150_000;
 /// Returns an upper limit for the height of a text's syntax tree.
 ///
 /// # Errors
-/// A description of the reason why the text must not be parsed: it is nested too deeply, or two successive tokens show
-/// that it has a syntax error.
+/// A description of the reason why the text must not be parsed: it is nested too deeply, has too many tokens, or has a
+/// syntax error that the tokens show, e.g. an open bracket.
 pub(super) fn height(source: &str) -> Result<usize, String> {
     let mut lexer = lex(source, Mode::Module);
     let mut levels = Levels::default();

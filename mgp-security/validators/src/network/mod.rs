@@ -42,8 +42,8 @@ static AMBIGUOUS: Words = Words::new(
     callbacks feed feeds api site website websites address addresses endpoint endpoints node peer gateway \
     gateways domain domains broker brokers proxy",
 );
-/// Words of [`AMBIGUOUS`] that admit a single name, e.g. of a town or a git remote. Under words in neither this list
-/// nor [`LABELS`], e.g. `endpoint`, a client would connect to the host of the local network with this name.
+/// Words of [`AMBIGUOUS`] that admit a single name, e.g. of a town or a git remote. Words in neither this list nor
+/// [`LABELS`], e.g. `endpoint`, do not: a client would connect to the host with this name in the local network.
 static NAMES: Words =
     Words::new("location locations origin origins destination destinations redirect remote api");
 /// Further words of [`AMBIGUOUS`] that admit a single name. In contrast to the words in [`NAMES`], they admit no lists

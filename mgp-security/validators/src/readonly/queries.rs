@@ -56,8 +56,8 @@ pub(super) fn is_database(tool: &[String]) -> bool {
     tool.iter().any(|word| DATABASES.has(word))
 }
 
-/// Returns whether an argument is an SQL statement. The argument's key, its text, and whether the tool is for databases
-/// decide.
+/// Returns whether an argument is an SQL statement, according to its key or, for a tool for databases (`database`), to
+/// its key and its text.
 pub(super) fn is_sql(key: &str, database: bool, text: &str) -> bool {
     SQL_KEYS.has(key) || database && QUERY_KEYS.has(key) && looks_like_sql(text)
 }

@@ -108,8 +108,8 @@ fn is_argument(text: &str) -> bool {
         && !has(COMPLETE, &text.to_ascii_lowercase())
 }
 
-/// Returns whether a method is one of the tool's own that writes, e.g. `create`. Under a name that means reading, a
-/// method is mostly a way to calculate, e.g. `complete`, so only the methods of other tools are checked.
+/// Returns whether an argument names a method that writes, e.g. `create`. Tools whose names mean reading are not
+/// checked: their methods are mostly ways to calculate, e.g. `complete`.
 fn names_action(leaf: &Leaf<'_>) -> bool {
     let is_method = METHODS.contains(&key_words(leaf.key()).concat().as_str());
     is_method

@@ -55,7 +55,8 @@ static READERS: Words = Words::new(
     configure jq md5sum sha256sum sha512sum cksum ping dig nslookup ip top free vmstat iostat",
 );
 
-/// Checks the files that a command would change.
+/// Refuses a command that changes files of the system or devices, sends keys to another machine, or does similar harm,
+/// e.g. ends all processes.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let refuse =
         |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));

@@ -66,8 +66,8 @@ pub(super) fn restrict(schema: &Map<String, Value>) -> bool {
     schema.keys().any(|keyword| is_restriction(keyword) && !is_reference(keyword))
 }
 
-/// Returns the schemas in the list of a keyword such as `anyOf`; `None` if other keywords of the schema restrict the
-/// values too.
+/// Returns the schemas in the list of a keyword such as `anyOf`; `None` if the schema lacks the keyword, or if other
+/// keywords restrict the values too.
 pub(super) fn parts<'a>(schema: &'a Value, keyword: &str) -> Option<&'a [Value]> {
     let members = schema.as_object()?;
     let list = members.get(keyword)?.as_array()?;

@@ -119,7 +119,8 @@ impl<'a> Root<'a> {
         Self { schema, named }
     }
 
-    /// Returns the schema to which a local reference points; `None` if the schema has no local reference.
+    /// Returns the schema to which a local reference points; `None` if the schema has no local reference, or one that
+    /// leads to no schema.
     fn target(&self, schema: &Value) -> Option<&'a Value> {
         let reference = REFERENCES.iter().find_map(|keyword| schema.get(*keyword)?.as_str())?;
         let (id, fragment) = reference.split_once('#').unwrap_or((reference, ""));

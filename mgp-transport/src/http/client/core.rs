@@ -58,7 +58,7 @@ pub(super) struct Core {
     lists_reported: Mutex<Option<Instant>>,
 }
 
-/// The session for a message that expects no answer.
+/// The session in which a message that expects no answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionBinding {
     /// No session, because the server is of the modern era.

@@ -129,8 +129,8 @@ pub(super) enum ContentKind {
     Events,
 }
 
-/// Returns the name of a body's encoding, e.g. of a compression, which this client cannot decode; `None` if the body is
-/// not encoded.
+/// Returns the name of a body's encoding, e.g. of a compression, which this client cannot decode; `unknown` for a name
+/// that is not usual, and `None` if the body is not encoded.
 fn content_encoding(headers: &HeaderMap) -> Option<&'static str> {
     let named = headers.get(CONTENT_ENCODING)?.as_bytes();
     let is = |name: &&str| named.eq_ignore_ascii_case(name.as_bytes());

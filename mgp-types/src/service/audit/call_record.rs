@@ -207,12 +207,12 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Sets, in all audit records of a call, whether a layer delays the call until a person decides about it.
+    /// Sets, in all audit records of a call, whether a gate holds the call, e.g. until a person decides about it.
     pub fn mark_held(cx: &Context, is_held: bool) {
         Self::for_each(cx, |record| record.held.store(is_held, Ordering::Relaxed));
     }
 
-    /// Returns whether a layer delays the call until a person decides about it.
+    /// Returns whether a gate holds the call, e.g. until a person decides about it.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)

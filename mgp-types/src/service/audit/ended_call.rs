@@ -23,7 +23,7 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or the caller's connection ended.
     Cancelled,
-    /// The caller cancelled the call while the call waited for a person's decision, so the call did not run.
+    /// The caller cancelled the call while a gate held it, e.g. until a person decided, so the call did not run.
     Withdrawn,
     /// The call was refused before it ran.
     Blocked {
@@ -35,8 +35,8 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
-    /// Returns the outcome of a call that the caller cancels now: withdrawn if the call waits for a person, else
-    /// cancelled.
+    /// Returns the outcome of a call that the caller cancels now: withdrawn if a gate holds the call, e.g. until a
+    /// person decides, else cancelled.
     #[must_use]
     pub fn of_cancelled(start: &CallRecord) -> Self {
         if start.is_held() { Self::Withdrawn } else { Self::Cancelled }

@@ -117,8 +117,8 @@ fn call(event: &AuditEvent) -> Option<Link<'_>> {
     Some(Link::Call(trace, target.server_id.as_deref(), tool))
 }
 
-/// Returns the refused call that a record names; `None` if the record has no code, because it is then an operator's
-/// decision about a permission.
+/// Returns the refused call that a record names; `None` if the record names no call, or has no code: it is then an
+/// operator's decision about a permission.
 fn refusal(event: &AuditEvent) -> Option<Link<'_>> {
     let code: i64 = event.details.as_ref()?.decode("code").ok()??;
     let Link::Call(trace, server, tool) = call(event)? else { return None };
