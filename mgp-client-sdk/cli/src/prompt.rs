@@ -36,33 +36,30 @@ pub(crate) fn refuse_passphrases() {
 ///
 /// Also returns `None` with `--json`, because a JSON run does not show the text to which the question refers.
 pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {
-    match ask(global, question)? {
-        // The end of the input, e.g. Ctrl-D, is not an answer.
-        Some(None) => Err(Failure::failed("nothing was changed: the input ended before an answer")),
-        answer => Ok(answer.flatten()),
-    }
+    ask(global, question, None)
 }
 
 /// Asks like [`confirm`] how the person wants something done that is already confirmed; the end of the input means the
 /// default, no.
 pub(crate) fn prefer(global: &Global, question: &str) -> CliResult<Option<bool>> {
-    Ok(ask(global, question)?.map(|answer| answer.unwrap_or_default()))
+    ask(global, question, Some(false))
 }
 
-/// Returns the answer to a yes-or-no question: `None` if no person can be asked, and `Some(None)` if the input ended.
-fn ask(global: &Global, question: &str) -> CliResult<Option<Option<bool>>> {
+/// Asks a yes-or-no question. `at_end` is the answer if the input ends; with `None`, its end is an error.
+fn ask(global: &Global, question: &str, at_end: Option<bool>) -> CliResult<Option<bool>> {
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
     write!(io::stderr(), "{} [y/N] ", escape_hidden(question))?;
     let mut answer = String::new();
     if io::stdin().lock().read_line(&mut answer)? == 0 {
-        // Begin a new line, because the terminal does not.
+        // Begin a new line at the end of the input, e.g. Ctrl-D, because the terminal does not.
         writeln!(io::stderr())?;
-        return Ok(Some(None));
+        let no_answer = || Failure::failed("nothing was changed: the input ended before an answer");
+        return at_end.map(Some).ok_or_else(no_answer);
     }
     let answer = answer.trim().to_ascii_lowercase();
-    Ok(Some(Some(matches!(answer.as_str(), "y" | "yes"))))
+    Ok(Some(matches!(answer.as_str(), "y" | "yes")))
 }
 
 /// Asks like [`confirm`], and fails unless the answer is yes: with the message `declined` if the answer is no, and with

@@ -50,10 +50,13 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
 
 fn run_as_a_person(world: &World, mut command: Command) -> Output {
     if rustix::process::geteuid().is_root() {
-        // Copy the program, because other users may have no access to the build folder.
+        // Copy the program, because other users may have no access to the build folder. Use `cp`: a child that another
+        // test starts now would inherit a descriptor of this process, and a file that is open for writing does not run.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
+            let mut copy = Command::new("cp");
+            let copied = copy.arg(env!("CARGO_BIN_EXE_mgp")).arg(&program).status().unwrap();
+            assert!(copied.success());
         }
         let mut person = Command::new(program);
         person.args(command.get_args()).uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/");
