@@ -186,7 +186,7 @@ impl Results {
         let structured = result.structured_content.take();
         let whole = structured.clone().filter(|whole| whole.as_str().len() > limits.structured);
         let is_repeated = whole.as_ref().is_some_and(|whole| is_in_content(whole, &result.content));
-        let wrapper = whole.as_ref().and_then(|whole| wrapper(whole, &result.content));
+        let wrapper = wrapper(structured.as_ref(), &result.content, limits);
         let mut part = first_part(result.content, limits);
         result.structured_content = structured;
         if let Some(whole) = whole.as_ref().filter(|_| !is_repeated) {
@@ -216,13 +216,16 @@ impl Results {
         let sizes = Sizes { which: "first", shown: count(&part.shown), left };
         result.content = part.shown;
         remove_long_members(&mut result, limits);
-        put_note(&mut result.content, sizes.note(handle.as_deref(), whole.is_some()));
-        if let Some(whole) = &whole {
+        let is_structured = whole.is_some() && wrapper.is_none();
+        put_note(&mut result.content, sizes.note(handle.as_deref(), is_structured));
+        let is_short = |shorter: &String| shorter.len() <= limits.structured && fits(shorter);
+        let shorter = wrapper.map(|name| wrapped(&name, &result.content)).filter(is_short);
+        if let Some(shorter) = shorter {
+            result.structured_content = Some(Payload::from_trusted(shorter));
+        } else if let Some(whole) = &whole {
             let note = format!("[mgp: this content is cut. {}", read_on(handle.as_deref()));
-            let is_short = |shorter: &String| shorter.len() <= limits.structured && fits(shorter);
-            let shorter = wrapper.map(|name| wrapped(&name, &result.content)).filter(is_short);
-            let shrink = || shrink_with_note(whole.as_str(), limits.structured, &note, &fits);
-            result.structured_content = shorter.or_else(shrink).map(Payload::from_trusted);
+            let shorter = shrink_with_note(whole.as_str(), limits.structured, &note, fits);
+            result.structured_content = shorter.map(Payload::from_trusted);
         }
         Ok(Some(result))
     }
@@ -325,13 +328,18 @@ fn is_in_content(structured: &Payload, content: &[ContentBlock]) -> bool {
             .is_some_and(|wrapped| serde_json::to_value(content).ok().as_ref() == Some(wrapped))
 }
 
-/// Returns the name of the member with the text if the structured content of a result only wraps the text that is the
-/// whole other content, e.g. as `{"result": "…"}`.
-fn wrapper(structured: &Payload, content: &[ContentBlock]) -> Option<String> {
+/// Returns the name of the member with the text if the structured content of a result only wraps a text that is too
+/// long, and is the whole other content, e.g. as `{"result": "…"}`.
+fn wrapper(
+    structured: Option<&Payload>,
+    content: &[ContentBlock],
+    limits: &Limits,
+) -> Option<String> {
     let [block] = content else { return None };
-    let members: BTreeMap<String, String> = structured.get().ok()?;
+    let long = block.as_text().filter(|text| text.len() > limits.text)?;
+    let members: BTreeMap<String, String> = structured?.get().ok()?;
     let (name, text) = members.iter().next().filter(|_| members.len() == 1)?;
-    (block.as_text()? == text).then(|| name.clone())
+    (long == text).then(|| name.clone())
 }
 
 /// Returns structured content that wraps the texts of a result under this name. Hosts that show a model only structured

@@ -280,29 +280,32 @@ async fn structured_content_that_is_cut_names_the_call_that_reads_on_if_its_sche
     }
 }
 
-/// Regression test: a host that shows a model only structured content, e.g. Claude Code, hid the handle, because the
-/// schema of the tool permits no further members.
+/// Regression test: a host that shows a model only structured content, e.g. Claude Code, got up to 256 KiB of text, and
+/// no handle if the schema of the tool permits no further members.
 #[tokio::test]
 async fn structured_content_that_wraps_a_long_text_has_the_note_in_the_text() {
     let text = "line\n".repeat(1_000);
     let of = |structured: Value| json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured });
     let more = json!({ "result": text, "lines": 1_000 });
     let server = serve(json!({ "wrapped": of(json!({ "result": text })), "more": of(more) })).await;
-    let limits = "[kernel.results]\nmax_text = 500\nmax_structured = 1000\n";
-    let world = world_with(&server, limits).await;
-    let ann = world.agent("ann").await;
-    let result = ann.call("say").arg("q", "wrapped").await.unwrap();
-    let wrapped: Value = result.structured_content.as_ref().unwrap().get().unwrap();
-    let shown: String = result.content.iter().filter_map(|block| block.as_text()).collect();
-    assert_eq!(wrapped, json!({ "result": shown }));
-    let (_, handle) = wrapped["result"].as_str().unwrap().split_once(r#"{"handle":""#).unwrap();
-    let handle = handle.split('"').next().unwrap();
-    let next = ann.call("mgp_read_more").arg("handle", handle).await.unwrap();
-    assert!(next.to_text().ends_with(&"line\n".repeat(100)), "{next:?}");
-    let result = ann.call("say").arg("q", "more").await.unwrap();
-    let cut: Value = result.structured_content.as_ref().unwrap().get().unwrap();
-    assert_eq!(cut["lines"], 1_000, "{cut}");
-    world.end().await;
+    for max_structured in [1_000, 100_000] {
+        let limits =
+            format!("[kernel.results]\nmax_text = 500\nmax_structured = {max_structured}\n");
+        let world = world_with(&server, &limits).await;
+        let ann = world.agent("ann").await;
+        let result = ann.call("say").arg("q", "wrapped").await.unwrap();
+        let wrapped: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+        let shown: String = result.content.iter().filter_map(|block| block.as_text()).collect();
+        assert_eq!(wrapped, json!({ "result": shown }));
+        let (_, handle) = shown.split_once(r#"{"handle":""#).unwrap();
+        let handle = handle.split('"').next().unwrap();
+        let next = ann.call("mgp_read_more").arg("handle", handle).await.unwrap();
+        assert!(next.to_text().ends_with(&"line\n".repeat(100)), "{next:?}");
+        let result = ann.call("say").arg("q", "more").await.unwrap();
+        let other: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+        assert_eq!(other["lines"], 1_000, "{other}");
+        world.end().await;
+    }
 }
 
 /// Regression test: the note offered the rest of the result, although the model had already seen it as an image. So the
