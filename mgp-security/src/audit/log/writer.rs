@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::AuditError;
+use mgp_types::store::StoreError;
 use tokio::time::Instant;
 
 use self::append::HeadSave;
@@ -100,6 +101,10 @@ pub(super) struct Writer {
     _lock: Lock,
 }
 
+fn is_closed_store(reason: &(dyn StdError + Send + Sync + 'static)) -> bool {
+    matches!(reason.downcast_ref(), Some(StoreError::Closed))
+}
+
 impl Writer {
     /// Returns the queue that the writer shares with the handles of the log.
     pub(super) fn shared(&self) -> &Arc<LogQueue> {
@@ -115,6 +120,14 @@ impl Writer {
             let closing = self.shared.next(&mut self.batch, idle, pause);
             self.shared.sweep(closing);
             if let Err(reason) = self.process_batch(closing) {
+                if closing && self.batch.is_empty() && is_closed_store(&*reason) {
+                    // Nothing is lost: the next start completes the head, and writes the events in the store.
+                    tracing::debug!(
+                        log = self.config.name,
+                        "the store was closed before the audit log"
+                    );
+                    return;
+                }
                 self.fail(&reason);
                 if closing {
                     let lost = self.batch.len();
