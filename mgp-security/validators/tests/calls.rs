@@ -48,6 +48,7 @@ fn a_tool_that_creates_something_needs_no_command_if_its_definition_declares_it_
     let required = json!({"inputSchema": {"properties": properties, "required": ["command"]}});
     let none = json!({"inputSchema": {"properties": {"name": {}, "image": {}}}});
     let web = json!({"name": "web", "image": "nginx:1.25"});
+    let unread = json!({"name": "web", "command": {"x": "sudo ls", "y": "id"}});
     for (tool, definition, trust, arguments, passes) in [
         ("kubectl_create", &optional, TrustLevel::Standard, web.clone(), true),
         ("run_container", &optional, TrustLevel::Standard, web.clone(), true),
@@ -56,6 +57,7 @@ fn a_tool_that_creates_something_needs_no_command_if_its_definition_declares_it_
         ("kubectl_create", &none, TrustLevel::Standard, web.clone(), false),
         ("container_exec", &optional, TrustLevel::Standard, web.clone(), false),
         ("run", &optional, TrustLevel::Standard, web, false),
+        ("kubectl_create", &optional, TrustLevel::Standard, unread, false),
         (
             "kubectl_create",
             &optional,
